@@ -1,0 +1,50 @@
+# Entry points. `make help` lists them; a target is here only when it does something.
+SHELL := /bin/bash
+# rustup's toolchain counts even when the shell does not know it.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+TARGET := x86_64-unknown-linux-gnu
+C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test static fmt lint clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what the build and the tests need (Debian, as root)
+	@scripts/setup.sh
+
+build: ## build the plimsoll binary, for this machine
+	cargo build --release -p plimsoll
+
+# Only these archives may be found by the linker when libbpf is linked statically: a folder that also holds
+# Debian's libbpf.a would bring in that older library instead of the one the live crate builds.
+STATIC_LIBS := target/static-libs
+
+static: ## build dist/plimsoll, a static binary that runs in any guest
+	@mkdir -p $(STATIC_LIBS) dist
+	@for name in elf z zstd; do \
+		archive=$$(gcc -print-file-name=lib$$name.a); \
+		if [ -e "$$archive" ]; then ln -sf "$$archive" $(STATIC_LIBS)/; fi; \
+	done
+	LIBBPF_SYS_LIBRARY_PATH=$(abspath $(STATIC_LIBS)) RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo build --release --target $(TARGET) -p plimsoll
+	@cp target/$(TARGET)/release/plimsoll dist/plimsoll.new && mv dist/plimsoll.new dist/plimsoll
+	@ls -l dist/plimsoll
+
+test: ## run every test that needs neither a kernel of its own nor root
+	cargo test --workspace
+
+fmt: ## format Rust and C
+	cargo fmt --all
+	$(if $(C_FILES),clang-format-19 -i $(C_FILES))
+
+lint: ## check formatting, and every warning of clippy
+	cargo fmt --all --check
+	$(if $(C_FILES),clang-format-19 --dry-run -Werror $(C_FILES))
+	cargo clippy --workspace --all-targets -- -D warnings
+
+clean: ## remove everything built here
+	cargo clean
+	rm -rf dist
