@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * fair.h - who runs next: one queue per CPU in order of vruntime
+ *
+ * Problem    Each runnable task is due CPU time in proportion to its effective weight (group.h flattens the hierarchy
+ *            into one number), on its CPU and, as far as affinity allows, across CPUs.
+ *
+ * Mechanism  A CPU's queue is ordered by vruntime, which advances by run time over effective weight. A waking task is
+ *            placed no further back than a little before the queue's own clock, so that a long sleep earns no more than
+ *            that. Each CPU's timeline has an offset to a common one; a task that moves keeps its lag. A CPU that ends a
+ *            slice looks at one other CPU's head: if that head is further behind on the common timeline than `pull_ns`
+ *            of weight-1024 time, it is taken over.
+ *
+ * Formula    vruntime += delta * 2^20 / weight            weight in units of 2^-10 of PL_WEIGHT_UNIT's unit
+ *            place:   vruntime = max(vruntime, clock - credit)
+ *            bound:   vruntime <= clock + wait_max * 2^20 / (sum of weights queued here)
+ *                     a queue's clock advances 2^20 / sum per ns, so no task waits longer than about wait_max
+ *            common:  vruntime + offset
+ *
+ * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the common timeline
+ *            without end. Its offset is moved up so that it is never more than lag_max behind: what could not be served
+ *            is forgotten, and the order within the CPU does not change.
+ *
+ * Limits     Equality across CPUs holds to about pull_ns plus one slice. Vruntimes wrap after 584 years of nice 0.
+ *
+ * Source: design.md (flattened weights, one vruntime-ordered queue per CPU); the kernel's fair class for placement
+ * and wake-up preemption.
+ */
+#ifndef PL_FAIR_H
+#define PL_FAIR_H
+
+#include "weight.h"
+
+#define PL_FAIR_WEIGHT_SHIFT 10 /* effective weights carry 10 bits of fraction */
+#define PL_FAIR_WEIGHT_ONE ((u64)PL_WEIGHT_UNIT << PL_FAIR_WEIGHT_SHIFT)
+#define PL_FAIR_WEIGHT_MIN 2	   /* 2^-19 of nice 0: keeps the division and the wait bound finite */
+#define PL_FAIR_DELTA_MAX_NS (16 * PL_SEC) /* longer stretches are charged as this much: no overflow */
+
+struct pl_fair_config {
+	u64 slice_ns;	       /* how long a task runs before the next is considered */
+	u64 latency_ns;	       /* 0: slices are constant; else a queue's tasks share this, not below slice_ns */
+	u64 sleeper_credit_ns; /* how far before the clock a woken task may be placed */
+	u64 wakeup_gran_ns;    /* a woken task preempts when it is at least this far ahead */
+	u64 wait_max_ns;       /* bound on waiting */
+	u64 pull_ns;	       /* difference on the common timeline that moves a task; 0: never */
+	u64 lag_max_ns;	       /* a CPU's timeline is at most this far behind the common one */
+};
+
+/* Per CPU. */
+struct pl_fair_cpu {
+	u64 clock;	/* vruntime of the last task picked; never goes back */
+	u64 offset;	/* common timeline = own + offset */
+	u64 weight_sum; /* effective weights of what is queued or running here */
+	u32 nr_queued;	/* tasks runnable here, the running one included; parked ones are not */
+	u32 cpu;
+};
+
+/* Shared by all CPUs, written at a bounded rate: how far the common timeline has come. */
+struct pl_fair_machine {
+	s64 clock;
+};
+
+/* Virtual time of delta_ns at an effective weight. */
+PL_INLINE u64 pl_fair_scale(u64 delta_ns, u64 weight)
+{
+	/* delta <= 2^34, so that the product stays below 2^54 */
+	return pl_div(pl_min(delta_ns, PL_FAIR_DELTA_MAX_NS) << (PL_FAIR_WEIGHT_SHIFT + 10),
+		      pl_max(weight, PL_FAIR_WEIGHT_MIN));
+}
+
+/* a is before b, for clocks that may wrap. */
+PL_INLINE bool pl_fair_before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+/*
+ * Where a task that becomes runnable here goes. `vruntime` is on this CPU's timeline (pl_fair_move for one that
+ * comes from another CPU). Returns its new vruntime.
+ */
+PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight,
+			const struct pl_fair_config PL_MEM *config)
+{
+	u64 earliest = cpu->clock - pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
+	u64 latest = cpu->clock +
+		     pl_fair_scale(config->wait_max_ns, pl_max(cpu->weight_sum, weight));
+
+	if (pl_fair_before(vruntime, earliest))
+		return earliest;
+	if (pl_fair_before(latest, vruntime))
+		return latest;
+	return vruntime;
+}
+
+/* A vruntime of CPU `from`, on the timeline of CPU `to`: the lag goes along. */
+PL_FN u64 pl_fair_move(u64 vruntime, const struct pl_fair_cpu PL_MEM *from, const struct pl_fair_cpu PL_MEM *to)
+{
+	return vruntime + from->offset - to->offset;
+}
+
+/* A task was picked to run: the queue's clock follows, and does not fall too far behind the machine's. */
+PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair_cpu PL_MEM *cpu, u64 vruntime,
+			  const struct pl_fair_config PL_MEM *config)
+{
+	u64 common, ahead;
+	s64 behind;
+
+	if (pl_fair_before(cpu->clock, vruntime))
+		cpu->clock = vruntime;
+	if (!config->pull_ns)
+		return;
+	common = cpu->clock + cpu->offset;
+	ahead = (u64)pl_read(&machine->clock);
+	behind = (s64)(ahead - common);
+	/* Written only when it moves by a quarter of what matters: the line is shared. */
+	if (behind < -(s64)(config->pull_ns / 4))
+		pl_write(&machine->clock, (s64)common);
+	else if (behind > (s64)config->lag_max_ns)
+		cpu->offset += (u64)behind - config->lag_max_ns;
+}
+
+/*
+ * Whether this CPU, ending a slice, should take over the head of another one's queue. has_own: whether anything else
+ * is queued or was running here; own_vruntime: the earliest of it.
+ */
+PL_FN bool pl_fair_should_pull(const struct pl_fair_cpu PL_MEM *cpu, bool has_own, u64 own_vruntime,
+			       const struct pl_fair_cpu PL_MEM *other, u64 other_vruntime,
+			       const struct pl_fair_config PL_MEM *config)
+{
+	if (!config->pull_ns)
+		return false;
+	if (!has_own)
+		return true;
+	return pl_fair_before(other_vruntime + other->offset + config->pull_ns, own_vruntime + cpu->offset);
+}
+
+/* Whether a task just woken preempts the one that runs. Idle-class work is preempted by any other. */
+PL_FN bool pl_fair_preempts(u64 woken_vruntime, u64 woken_weight, bool woken_idle, u64 running_vruntime,
+			    bool running_idle, const struct pl_fair_config PL_MEM *config)
+{
+	if (running_idle != woken_idle)
+		return running_idle;
+	return pl_fair_before(woken_vruntime + pl_fair_scale(config->wakeup_gran_ns,
+							     pl_max(woken_weight, PL_FAIR_WEIGHT_MIN)),
+			      running_vruntime);
+}
+
+/* How long the task picked may run before the next is considered. */
+PL_FN u64 pl_fair_slice(const struct pl_fair_cpu PL_MEM *cpu, u64 weight, const struct pl_fair_config PL_MEM *config)
+{
+	u64 latency_ns;
+
+	if (!config->latency_ns)
+		return config->slice_ns;
+	latency_ns = pl_max(config->latency_ns, cpu->nr_queued * config->slice_ns);
+	/* weights have 10 bits of fraction: dropped, so that the product fits */
+	return pl_max(config->slice_ns,
+		      pl_div(latency_ns * (weight >> PL_FAIR_WEIGHT_SHIFT),
+			     pl_max(cpu->weight_sum >> PL_FAIR_WEIGHT_SHIFT, 1)));
+}
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * group.h - the hierarchy: groups, their queue on each CPU, and what a task's life does to them
+ *
+ * Problem    Weights and limits hold at every level of a tree of groups. A queue per group and CPU, as the kernel has
+ *            it, costs 3.2 GB of dispatch queues for 2,000 groups on 224 CPUs.
+ *
+ * Mechanism  Tasks wait in one queue per CPU (fair.h). A group keeps, per CPU, only numbers: how much of it is runnable,
+ *            its load, its share, its balance. A task's effective weight is its own weight times, for each level,
+ *            share / runnable weight. Charging and throttling walk the limited levels only.
+ *
+ * Formula    effective = weight * PROD over levels (share / runnable weight of that queue)
+ *            share     = load.h
+ *            a task may run on a CPU if no level of its group is throttled there
+ *
+ * Trade-offs The product is computed at most once per refresh_ns and queue and kept; until then a change of load elsewhere
+ *            is not seen. With refresh_ns = 0 it is computed at every change (the rule before system 4, and its cost).
+ *
+ * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
+ *
+ * Source: design.md; systems 1, 4 and 5 for what is done at each level.
+ */
+#ifndef PL_GROUP_H
+#define PL_GROUP_H
+
+#include "bandwidth.h"
+#include "fair.h"
+#include "load.h"
+
+#define PL_GROUP_DEPTH_MAX 32
+#define PL_FACTOR_SHIFT 30
+#define PL_FACTOR_ONE (1ULL << PL_FACTOR_SHIFT)
+
+struct pl_config {
+	struct pl_bw_config bandwidth;
+	struct pl_load_config load;
+	struct pl_fair_config fair;
+	u64 refresh_ns; /* least time between two computations of a queue's factor; 0: at every change */
+};
+
+/* One group on one CPU. Touched by that CPU only. */
+struct pl_queue {
+	struct pl_load load;
+	u64 share;	  /* weight that this queue has in its parent's; 0 while nothing is runnable */
+	u64 factor;	  /* PROD share / runnable weight, from here to the root, PL_FACTOR_SHIFT bits of fraction */
+	u64 refreshed_ns; /* when share and factor were computed */
+	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
+	u32 cpu;
+};
+
+struct pl_group {
+	struct pl_pool pool;
+	struct pl_group_load load;
+	u64 weight;			  /* pl_weight_of_cpu_weight */
+	struct pl_group PL_MEM *parent;	  /* NULL: this is the root */
+	struct pl_group PL_MEM *charged;  /* nearest level, from here up, that is limited or side; NULL: none */
+	struct pl_group PL_MEM *side;	  /* on top-level groups: headroom's side group above it, or NULL */
+	struct pl_queue PL_MEM *queues;	  /* one per CPU */
+	u64 id;				  /* the engine's name for it */
+	u32 idle;			  /* cpu.idle */
+	u32 depth;			  /* root 0 */
+	u32 is_side;			  /* this is headroom's side group itself */
+	u32 headroom_percent;		  /* > 0: a main group */
+};
+
+struct pl_task {
+	struct pl_group PL_MEM *group;
+	u64 weight;    /* pl_weight_of_nice */
+	u64 effective; /* PL_FAIR_WEIGHT_SHIFT bits of fraction; what weight_sum of its CPU contains while counted */
+	u64 vruntime;  /* on the timeline of `cpu` */
+	u32 cpu;       /* where it is or was last counted */
+	u32 counted;   /* it is in nr_queued and weight_sum of its CPU */
+	u32 idle;      /* SCHED_IDLE, or in a cpu.idle group */
+	u32 reserved;
+};
+
+/* How often shared lines were touched: what the simulator prices, and statistics on the live side. */
+struct pl_touch {
+	u32 load_reads;	 /* of a group's load_avg */
+	u32 load_writes; /* likewise */
+	u32 pool_locks;	 /* pools that were asked or given back to */
+	u32 reserved;
+};
+
+/* The next level to charge above `group` (which is one itself). */
+PL_INLINE struct pl_group PL_MEM *pl_group_charged_above(const struct pl_group PL_MEM *group)
+{
+	if (group->is_side || !group->parent)
+		return NULL;
+	/* A top-level group's next level is headroom's side group, if it is one of the side. */
+	if (!group->parent->parent)
+		return group->side;
+	return group->parent->charged;
+}
+
+/*
+ * Recomputes `charged` after limits or headroom changed. Parents before children: call for every group in an order
+ * in which a parent comes first.
+ */
+PL_FN void pl_group_link(struct pl_group PL_MEM *group)
+{
+	if (group->is_side || pl_bw_limited(&group->pool))
+		group->charged = group;
+	else
+		group->charged = pl_group_charged_above(group);
+}
+
+/* A new group on memory of the engine's, all zero. queues and balances: one per CPU; ring: see pl_bw_init. */
+PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *parent, u64 id,
+			 struct pl_queue PL_MEM *queues, struct pl_balance PL_MEM *balances, u32 nr_cpus,
+			 u32 PL_MEM *ring, u32 slots)
+{
+	u32 cpu;
+
+	group->parent = parent;
+	group->id = id;
+	group->depth = parent ? parent->depth + 1 : 0;
+	group->weight = PL_WEIGHT_UNIT;
+	group->queues = queues;
+	for (cpu = 0; cpu < nr_cpus && PL_LOOP; cpu++) {
+		queues[cpu].cpu = cpu;
+		queues[cpu].factor = PL_FACTOR_ONE;
+	}
+	pl_bw_init(&group->pool, balances, nr_cpus, ring, slots);
+	pl_group_link(group);
+}
+
+/* What a group weighs in its parent: cpu.weight, or next to nothing for cpu.idle. */
+PL_INLINE u64 pl_group_weight(const struct pl_group PL_MEM *group)
+{
+	return group->idle ? PL_WEIGHT_IDLE : group->weight;
+}
+
+/*
+ * Brings shares and factors of this group and all above it up to date on one CPU. `force`: even if refresh_ns has
+ * not passed.
+ */
+PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, bool force,
+			    struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+{
+	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
+	struct pl_group PL_MEM *level;
+	u64 factor = PL_FACTOR_ONE;
+
+	if (!force && config->refresh_ns && now_ns - bottom->refreshed_ns < config->refresh_ns)
+		return;
+	for (level = group; level->parent && PL_LOOP; level = level->parent) {
+		struct pl_queue PL_MEM *queue = &level->queues[cpu];
+		struct pl_load PL_MEM *above = &level->parent->queues[cpu].load;
+		u64 share;
+
+		pl_load_update(&queue->load, now_ns);
+		if (pl_load_publish(&level->load, &queue->load, now_ns, &config->load))
+			touch->load_writes++;
+		if (queue->nr_runnable) {
+			share = pl_load_share(&level->load, &queue->load, pl_group_weight(level));
+			touch->load_reads++;
+			if (share != queue->share) {
+				pl_load_update(above, now_ns);
+				above->weight += share - queue->share;
+				queue->share = share;
+			}
+			factor = pl_max(pl_div(factor * pl_min(share, 1 << 20), pl_max(queue->load.weight, 1)), 1);
+			factor = pl_min(factor, 1ULL << 42);
+		}
+		queue->refreshed_ns = now_ns;
+	}
+	bottom->factor = factor;
+}
+
+/* A task's effective weight on a CPU, from the factor as last computed. >= PL_FAIR_WEIGHT_MIN */
+PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
+{
+	u64 weight = task->idle ? PL_WEIGHT_IDLE : task->weight;
+	u64 factor = task->group->queues[cpu].factor;
+
+	/* weight < 2^17, factor <= 2^42 */
+	return pl_max((weight * factor) >> (PL_FACTOR_SHIFT - PL_FAIR_WEIGHT_SHIFT), PL_FAIR_WEIGHT_MIN);
+}
+
+/* The nearest level of the task's group that is throttled on this CPU, or NULL: it may run. */
+PL_FN struct pl_group PL_MEM *pl_group_throttled(const struct pl_group PL_MEM *group, u32 cpu)
+{
+	struct pl_group PL_MEM *level;
+
+	for (level = group->charged; level && PL_LOOP; level = pl_group_charged_above(level))
+		if (pl_read(&level->pool.balances[cpu].throttled))
+			return level;
+	return NULL;
+}
+
+/*
+ * Something of the group became runnable on this CPU where nothing of this level was: its balance is asked for, which
+ * may throttle it. Returns PL_BW_* flags.
+ */
+PL_INLINE u32 pl_level_enter(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
+			     const struct pl_config PL_MEM *config)
+{
+	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
+
+	if (!level->is_side && !pl_bw_limited(&level->pool))
+		return 0;
+	if (balance->remaining_ns <= 0)
+		touch->pool_locks++;
+	return pl_bw_charge(&level->pool, balance, 0, true, now_ns, &config->bandwidth);
+}
+
+PL_INLINE u32 pl_level_leave(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
+			     const struct pl_config PL_MEM *config)
+{
+	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
+
+	if (balance->remaining_ns > (s64)PL_BW_KEPT_NS)
+		touch->pool_locks++;
+	return pl_bw_leave(&level->pool, balance, now_ns, &config->bandwidth);
+}
+
+/*
+ * A task became runnable on a CPU (woke up, was born, came from another CPU). Afterwards task->effective is what it
+ * weighs here. Returns PL_BW_* flags: with PL_BW_ARM_* walk task->group->charged upwards and arm; whether it may run
+ * is pl_group_throttled's to say.
+ */
+PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
+			   const struct pl_config PL_MEM *config)
+{
+	struct pl_group PL_MEM *level = task->group;
+	struct pl_queue PL_MEM *queue = &level->queues[cpu];
+	u64 added = task->idle ? PL_WEIGHT_IDLE : task->weight;
+	u32 flags = 0;
+
+	task->cpu = cpu;
+	for (; PL_LOOP; level = level->parent) {
+		queue = &level->queues[cpu];
+		pl_load_update(&queue->load, now_ns);
+		queue->load.weight += added;
+		if (queue->nr_runnable++)
+			break;
+		flags |= pl_level_enter(level, cpu, now_ns, touch, config);
+		if (!level->parent)
+			break;
+		/* The group joins its parent's queue with a share computed from what it is known to weigh. */
+		queue->share = pl_load_share(&level->load, &queue->load, pl_group_weight(level));
+		touch->load_reads++;
+		added = queue->share;
+		if (level->side && !level->side->queues[cpu].nr_runnable++)
+			flags |= pl_level_enter(level->side, cpu, now_ns, touch, config);
+	}
+	pl_group_refresh(task->group, cpu, now_ns, !config->refresh_ns, touch, config);
+	task->effective = pl_task_effective(task, cpu);
+	return flags;
+}
+
+/*
+ * A task is no longer runnable on its CPU (sleeps, exits, leaves for another CPU). Its run time must have been
+ * charged. Returns PL_BW_* flags.
+ */
+PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_touch PL_MEM *touch,
+			  const struct pl_config PL_MEM *config)
+{
+	struct pl_group PL_MEM *level = task->group;
+	u64 removed = task->idle ? PL_WEIGHT_IDLE : task->weight;
+	u32 cpu = task->cpu;
+	u32 flags = 0;
+
+	if (!config->refresh_ns)
+		pl_group_refresh(level, cpu, now_ns, true, touch, config);
+	for (; PL_LOOP; level = level->parent) {
+		struct pl_queue PL_MEM *queue = &level->queues[cpu];
+
+		pl_load_update(&queue->load, now_ns);
+		PL_ASSERT(queue->load.weight >= removed && queue->nr_runnable);
+		queue->load.weight -= pl_min(removed, queue->load.weight);
+		if (--queue->nr_runnable)
+			break;
+		flags |= pl_level_leave(level, cpu, now_ns, touch, config);
+		if (!level->parent)
+			break;
+		removed = queue->share;
+		queue->share = 0;
+		if (level->side && !--level->side->queues[cpu].nr_runnable)
+			flags |= pl_level_leave(level->side, cpu, now_ns, touch, config);
+	}
+	return flags;
+}
+
+/*
+ * A task ran for delta_ns on its CPU: charges every limited level, and its vruntime. Returns PL_BW_* flags;
+ * PL_BW_THROTTLED: some level is out of run time, the task must stop.
+ */
+PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, struct pl_touch PL_MEM *touch,
+			 const struct pl_config PL_MEM *config)
+{
+	struct pl_group PL_MEM *level;
+	u32 cpu = task->cpu;
+	u32 flags = 0;
+
+	for (level = task->group->charged; level && PL_LOOP; level = pl_group_charged_above(level)) {
+		struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
+
+		if (balance->remaining_ns <= (s64)delta_ns)
+			touch->pool_locks++;
+		flags |= pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0, now_ns,
+				      &config->bandwidth);
+	}
+	task->vruntime += pl_fair_scale(delta_ns, task->effective);
+	return flags;
+}
+
+/* Run time until some level has to be charged, at most max_ns. 0: now. */
+PL_FN u64 pl_group_budget(const struct pl_group PL_MEM *group, u32 cpu, u64 max_ns)
+{
+	struct pl_group PL_MEM *level;
+	u64 budget_ns = max_ns;
+
+	for (level = group->charged; level && PL_LOOP; level = pl_group_charged_above(level))
+		budget_ns = pl_min(budget_ns, pl_bw_budget(&level->pool.balances[cpu]));
+	return budget_ns;
+}
+
+/*
+ * Counts a task into its CPU's queue (it waits there or runs) and out of it (it blocks, moves, parks). weight_sum holds
+ * what was added, so a weight that changes in between cannot unbalance it. Both return the count before.
+ */
+PL_FN u32 pl_task_count(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu)
+{
+	PL_ASSERT(!task->counted);
+	task->counted = 1;
+	cpu->weight_sum += task->effective;
+	return cpu->nr_queued++;
+}
+
+PL_FN u32 pl_task_uncount(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu)
+{
+	PL_ASSERT(task->counted && cpu->nr_queued);
+	task->counted = 0;
+	cpu->weight_sum -= pl_min(task->effective, cpu->weight_sum);
+	return cpu->nr_queued--;
+}
+
+/* Takes the present factor as the task's weight, while it is counted in `cpu`. */
+PL_FN void pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
+			   struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+{
+	u64 effective;
+
+	pl_group_refresh(task->group, task->cpu, now_ns, false, touch, config);
+	effective = pl_task_effective(task, task->cpu);
+	if (task->counted)
+		cpu->weight_sum += effective - pl_min(task->effective, cpu->weight_sum);
+	task->effective = effective;
+}
+
+#endif
