@@ -3,13 +3,13 @@
  * bandwidth.h - CPU limits: a pool per group, a balance per group and CPU, burst
  *
  * Problem    A group may use `quota` of CPU time in every `period`, on any number of CPUs at once. Asking one
- *            shared counter at every context switch does not scale; handing time to CPUs in advance strands it
- *            where nobody runs.
+ *            shared counter at every context switch does not scale; handing time to CPUs in advance strands
+ * it where nobody runs.
  *
- * Mechanism  The group's pool holds run time not handed out yet. Each CPU's balance draws slices (5 ms) from it
- *            and is charged for what runs there. A balance at or below zero whose pool is empty is throttled
- *            and waits, in order, in the pool's ring. When the last task leaves a CPU, all but 1 ms of the
- *            balance goes back. At every period's end the pool is refilled and the ring is served in order.
+ * Mechanism  The group's pool holds run time not handed out yet. Each CPU's balance draws slices (5 ms) from
+ * it and is charged for what runs there. A balance at or below zero whose pool is empty is throttled and
+ * waits, in order, in the pool's ring. When the last task leaves a CPU, all but 1 ms of the balance goes
+ * back. At every period's end the pool is refilled and the ring is served in order.
  *
  * Formula    charge:   remaining -= delta; if remaining <= 0: remaining += min(pool, slice - remaining)
  *                      (1 - remaining where nothing is runnable)
@@ -19,16 +19,16 @@
  *            bound:    u_j + ... + u_k <= B_j + quota * N(j,k)  for any stretch of periods, plus at most 1 ms
  *                      per CPU that outlives its period, repaid over the long run
  *
- * Trade-offs Slices do not expire (system 1), so idle CPUs may keep 1 ms each across a period's end. The older
- *            rule, where they do expire, is `expire`: it strands up to 1 ms per CPU and period, which on 80 CPUs
- *            costs a 10 ms quota almost everything. Charging in arrears lets a CPU run past its balance by as much
- *            as the engine takes to notice; the overrun is a debt that the next slices repay.
+ * Trade-offs Slices do not expire (system 1), so idle CPUs may keep 1 ms each across a period's end. The
+ * older rule, where they do expire, is `expire`: it strands up to 1 ms per CPU and period, which on 80 CPUs
+ *            costs a 10 ms quota almost everything. Charging in arrears lets a CPU run past its balance by as
+ * much as the engine takes to notice; the overrun is a debt that the next slices repay.
  *
- * Limits     The ring holds each CPU once, so it needs a power of two of slots >= the number of CPUs. Levels of a
- *            hierarchy are independent here; group.h walks them.
+ * Limits     The ring holds each CPU once, so it needs a power of two of slots >= the number of CPUs. Levels
+ * of a hierarchy are independent here; group.h walks them.
  *
- * Concurrency  A balance is charged by its own CPU only; the distributor may add to it. The pool's run time is
- *            changed by compare-and-exchange. One distributor at a time (`distributing`); the ring takes many
+ * Concurrency  A balance is charged by its own CPU only; the distributor may add to it. The pool's run time
+ * is changed by compare-and-exchange. One distributor at a time (`distributing`); the ring takes many
  *            producers and that one consumer.
  */
 #ifndef PL_BANDWIDTH_H
@@ -67,10 +67,10 @@ enum pl_bw_flags {
 };
 
 struct pl_bw_config {
-	u64 slice_ns;	  /* >= PL_BW_SLICE_MIN_NS */
-	u32 expire;	  /* 1: slices expire with the period (before system 1) */
-	u32 burst_off;	  /* 1: no group may use carried time, whatever its burst (system 2's global switch) */
-	u32 mainline;	  /* 1: what mainline Linux took of system 2 */
+	u64 slice_ns;  /* >= PL_BW_SLICE_MIN_NS */
+	u32 expire;    /* 1: slices expire with the period (before system 1) */
+	u32 burst_off; /* 1: no group may use carried time, whatever its burst (system 2's global switch) */
+	u32 mainline;  /* 1: what mainline Linux took of system 2 */
 	u32 reserved;
 };
 
@@ -97,9 +97,9 @@ struct pl_pool {
 	u64 quota_ns;
 	u64 period_ns;
 	u64 burst_ns;
-	u64 buffer_ns; /* most that the pool holds after a refill */
-	u64 next_ns;   /* end of the current period */
-	u64 phase_ns;  /* period boundaries are at phase + k * period */
+	u64 buffer_ns;	 /* most that the pool holds after a refill */
+	u64 next_ns;	 /* end of the current period */
+	u64 phase_ns;	 /* period boundaries are at phase + k * period */
 	s64 snapshot_ns; /* run time after the last refill: what is missing at the next has been used */
 	u64 generation;	 /* refills so far */
 
@@ -136,8 +136,8 @@ PL_FN bool pl_bw_any_throttled(const struct pl_pool PL_MEM *pool)
 }
 
 /*
- * Checks limits without changing anything. The order is that of the fields, so that one error is named at a time.
- * Source: system 2; mainline's stricter burst where `mainline`.
+ * Checks limits without changing anything. The order is that of the fields, so that one error is named at a
+ * time. Source: system 2; mainline's stricter burst where `mainline`.
  */
 PL_FN u32 pl_bw_check(const struct pl_bw_limits *limits, bool is_root, bool mainline)
 {
@@ -152,7 +152,8 @@ PL_FN u32 pl_bw_check(const struct pl_bw_limits *limits, bool is_root, bool main
 	if (limits->burst_ns > PL_BW_MAX_NS)
 		return PL_BW_ERR_BURST;
 	if (mainline && limits->burst_ns &&
-	    (quota_ns == PL_UNLIMITED || limits->burst_ns > quota_ns || limits->burst_ns + quota_ns > PL_BW_MAX_NS))
+	    (quota_ns == PL_UNLIMITED || limits->burst_ns > quota_ns ||
+	     limits->burst_ns + quota_ns > PL_BW_MAX_NS))
 		return PL_BW_ERR_BURST;
 	if (limits->onset_percent > 100)
 		return PL_BW_ERR_ONSET;
@@ -176,8 +177,8 @@ PL_INLINE u64 pl_bw_boundary_after(u64 phase_ns, u64 period_ns, u64 now_ns)
 }
 
 /*
- * Adds what `elapsed` periods earn, up to the buffer, and closes the books of the period: burst statistics and
- * the snapshot for the next ones. elapsed >= 1.
+ * Adds what `elapsed` periods earn, up to the buffer, and closes the books of the period: burst statistics
+ * and the snapshot for the next ones. elapsed >= 1.
  */
 PL_FN void pl_bw_refill(struct pl_pool PL_MEM *pool, u64 elapsed, const struct pl_bw_config PL_MEM *config)
 {
@@ -192,7 +193,8 @@ PL_FN void pl_bw_refill(struct pl_pool PL_MEM *pool, u64 elapsed, const struct p
 		n = pl_min(elapsed, pl_div(PL_BW_MAX_NS + quota_ns - 1, quota_ns));
 
 	pool->generation++;
-	/* The loop ends when no CPU took or returned time in between: bounded in BPF, once in the simulator. */
+	/* The loop ends when no CPU took or returned time in between: bounded in BPF, once in the simulator.
+	 */
 	do {
 		old_ns = pl_read(&pool->runtime_ns);
 		new_ns = config->expire ? (s64)quota_ns : (s64)pl_min((u64)old_ns + quota_ns * n, cap_ns);
@@ -227,7 +229,8 @@ PL_FN s64 pl_bw_take(struct pl_pool PL_MEM *pool, s64 want_ns)
  * semantics pays them out now (a sleep earns every period that it lasted), mainline does not.
  * Returns PL_BW_ARM_PERIOD when the engine has to start the timer at pool->next_ns.
  */
-PL_FN u32 pl_bw_start_period(struct pl_pool PL_MEM *pool, u64 now_ns, const struct pl_bw_config PL_MEM *config)
+PL_FN u32 pl_bw_start_period(struct pl_pool PL_MEM *pool, u64 now_ns,
+			     const struct pl_bw_config PL_MEM *config)
 {
 	if (pl_read(&pool->timer_active) || pl_xchg32(&pool->timer_active, 1))
 		return 0;
@@ -274,8 +277,8 @@ PL_FN void pl_bw_throttle(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM 
  * anything of the group is still runnable here. Returns PL_BW_* flags of this level.
  * Source: system 1. An empty queue in debt is throttled, too: that is how its debt gets repaid first.
  */
-PL_FN u32 pl_bw_charge(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *balance, u64 delta_ns, bool runnable,
-		       u64 now_ns, const struct pl_bw_config PL_MEM *config)
+PL_FN u32 pl_bw_charge(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *balance, u64 delta_ns,
+		       bool runnable, u64 now_ns, const struct pl_bw_config PL_MEM *config)
 {
 	s64 remaining_ns, want_ns, got_ns;
 	u32 flags;
@@ -315,8 +318,8 @@ PL_FN u32 pl_bw_charge(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *ba
 }
 
 /*
- * The last task of the group left this CPU: all but 1 ms goes back, and if the pool then exceeds a slice while
- * somebody is throttled, the slack timer will hand it out. Source: system 1.
+ * The last task of the group left this CPU: all but 1 ms goes back, and if the pool then exceeds a slice
+ * while somebody is throttled, the slack timer will hand it out. Source: system 1.
  */
 PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *balance, u64 now_ns,
 		      const struct pl_bw_config PL_MEM *config)
@@ -395,11 +398,12 @@ PL_FN void pl_bw_distribute_end(struct pl_pool PL_MEM *pool)
 
 /*
  * The period timer fired. `nth` counts the calls within one callback, from 1: a callback calls again while
- * pool->next_ns is not after its clock, and the fourth time doubles period, quota and burst while the period stays
- * below 1 s. Returns whether the timer is to be armed again at pool->next_ns; the engine distributes either way.
- * false: the group was idle for a whole period and nobody is throttled.
+ * pool->next_ns is not after its clock, and the fourth time doubles period, quota and burst while the period
+ * stays below 1 s. Returns whether the timer is to be armed again at pool->next_ns; the engine distributes
+ * either way. false: the group was idle for a whole period and nobody is throttled.
  */
-PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth, const struct pl_bw_config PL_MEM *config)
+PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
+			const struct pl_bw_config PL_MEM *config)
 {
 	bool throttled = pl_bw_any_throttled(pool);
 	u64 elapsed;
@@ -427,7 +431,8 @@ PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth, const 
 	}
 	if (pool->idle) {
 		pl_write(&pool->timer_active, 0);
-		/* Somebody may have been throttled since the first look, and have seen the timer still active. */
+		/* Somebody may have been throttled since the first look, and have seen the timer still
+		 * active. */
 		if (pl_bw_any_throttled(pool) && !pl_xchg32(&pool->timer_active, 1))
 			return true;
 		return false;
@@ -446,7 +451,8 @@ PL_FN bool pl_bw_slack(struct pl_pool PL_MEM *pool, u64 now_ns, const struct pl_
 }
 
 /*
- * Time that may run on this balance before it has to be charged and the pool asked: what a timer is armed for.
+ * Time that may run on this balance before it has to be charged and the pool asked: what a timer is armed
+ * for.
  * >= 0; 0 when it is in debt.
  */
 PL_FN u64 pl_bw_budget(const struct pl_balance PL_MEM *balance)
@@ -455,8 +461,8 @@ PL_FN u64 pl_bw_budget(const struct pl_balance PL_MEM *balance)
 }
 
 /* A pool without limit, on memory of the engine's. slots: power of two >= nr_cpus, all zero. */
-PL_FN void pl_bw_init(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *balances, u32 nr_cpus, u32 PL_MEM *ring,
-		      u32 slots)
+PL_FN void pl_bw_init(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *balances, u32 nr_cpus,
+		      u32 PL_MEM *ring, u32 slots)
 {
 	u32 cpu;
 
@@ -471,8 +477,8 @@ PL_FN void pl_bw_init(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
 }
 
 /*
- * Sets limits that pl_bw_check accepted: the pool is refilled at once (with the onset's share of the burst, which
- * published semantics only has), balances start anew, and everything throttled is to be released: call
+ * Sets limits that pl_bw_check accepted: the pool is refilled at once (with the onset's share of the burst,
+ * which published semantics only has), balances start anew, and everything throttled is to be released: call
  * pl_bw_release_next until NULL afterwards. now_ns also restarts the period at the next boundary of phase_ns.
  * Returns PL_BW_ARM_PERIOD if the period timer has to be (re)started at pool->next_ns.
  */
@@ -493,9 +499,10 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
 	} else {
 		pool->buffer_ns = pl_min(limits->quota_ns + limits->burst_ns, PL_BW_MAX_NS);
 		if (!config->mainline && !config->burst_off && !config->expire)
-			start_ns = pl_min(limits->quota_ns + pl_div(limits->burst_ns, 100) * limits->onset_percent +
-						  pl_div((limits->burst_ns % 100) * limits->onset_percent, 100),
-					  pool->buffer_ns);
+			start_ns =
+			    pl_min(limits->quota_ns + pl_div(limits->burst_ns, 100) * limits->onset_percent +
+				       pl_div((limits->burst_ns % 100) * limits->onset_percent, 100),
+				   pool->buffer_ns);
 	}
 	pl_write(&pool->runtime_ns, (s64)start_ns);
 	pool->snapshot_ns = (s64)start_ns;
@@ -512,8 +519,8 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
 }
 
 /*
- * Releases the oldest throttled balance whatever the pool holds: after limits were changed, when a CPU goes away,
- * when the group does. Within distribute_begin and _end. NULL: none is left.
+ * Releases the oldest throttled balance whatever the pool holds: after limits were changed, when a CPU goes
+ * away, when the group does. Within distribute_begin and _end. NULL: none is left.
  */
 PL_FN struct pl_balance PL_MEM *pl_bw_release_next(struct pl_pool PL_MEM *pool, u64 now_ns)
 {

@@ -2,14 +2,14 @@
 /*
  * fair.h - who runs next: one queue per CPU in order of vruntime
  *
- * Problem    Each runnable task is due CPU time in proportion to its effective weight (group.h flattens the hierarchy
- *            into one number), on its CPU and, as far as affinity allows, across CPUs.
+ * Problem    Each runnable task is due CPU time in proportion to its effective weight (group.h flattens the
+ * hierarchy into one number), on its CPU and, as far as affinity allows, across CPUs.
  *
- * Mechanism  A CPU's queue is ordered by vruntime, which advances by run time over effective weight. A waking task is
- *            placed no further back than a little before the queue's own clock, so that a long sleep earns no more than
- *            that. Each CPU's timeline has an offset to a common one; a task that moves keeps its lag. A CPU that ends a
- *            slice looks at one other CPU's head: if that head is further behind on the common timeline than `pull_ns`
- *            of weight-1024 time, it is taken over.
+ * Mechanism  A CPU's queue is ordered by vruntime, which advances by run time over effective weight. A waking
+ * task is placed no further back than a little before the queue's own clock, so that a long sleep earns no
+ * more than that. Each CPU's timeline has an offset to a common one; a task that moves keeps its lag. A CPU
+ * that ends a slice looks at one other CPU's head: if that head is further behind on the common timeline than
+ * `pull_ns` of weight-1024 time, it is taken over.
  *
  * Formula    vruntime += delta * 2^20 / weight            weight in units of 2^-10 of PL_WEIGHT_UNIT's unit
  *            place:   vruntime = max(vruntime, clock - credit)
@@ -17,14 +17,15 @@
  *                     a queue's clock advances 2^20 / sum per ns, so no task waits longer than about wait_max
  *            common:  vruntime + offset
  *
- * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the common timeline
- *            without end. Its offset is moved up so that it is never more than lag_max behind: what could not be served
- *            is forgotten, and the order within the CPU does not change.
+ * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the common
+ * timeline without end. Its offset is moved up so that it is never more than lag_max behind: what could not
+ * be served is forgotten, and the order within the CPU does not change.
  *
- * Limits     Equality across CPUs holds to about pull_ns plus one slice. Vruntimes wrap after 584 years of nice 0.
+ * Limits     Equality across CPUs holds to about pull_ns plus one slice. Vruntimes wrap after 584 years of
+ * nice 0.
  *
- * Source: design.md (flattened weights, one vruntime-ordered queue per CPU); the kernel's fair class for placement
- * and wake-up preemption.
+ * Source: design.md (flattened weights, one vruntime-ordered queue per CPU); the kernel's fair class for
+ * placement and wake-up preemption.
  */
 #ifndef PL_FAIR_H
 #define PL_FAIR_H
@@ -33,12 +34,12 @@
 
 #define PL_FAIR_WEIGHT_SHIFT 10 /* effective weights carry 10 bits of fraction */
 #define PL_FAIR_WEIGHT_ONE ((u64)PL_WEIGHT_UNIT << PL_FAIR_WEIGHT_SHIFT)
-#define PL_FAIR_WEIGHT_MIN 2	   /* 2^-19 of nice 0: keeps the division and the wait bound finite */
+#define PL_FAIR_WEIGHT_MIN 2		   /* 2^-19 of nice 0: keeps the division and the wait bound finite */
 #define PL_FAIR_DELTA_MAX_NS (16 * PL_SEC) /* longer stretches are charged as this much: no overflow */
 
 struct pl_fair_config {
-	u64 slice_ns;	       /* how long a task runs before the next is considered */
-	u64 latency_ns;	       /* 0: slices are constant; else a queue's tasks share this, not below slice_ns */
+	u64 slice_ns;	/* how long a task runs before the next is considered */
+	u64 latency_ns; /* 0: slices are constant; else a queue's tasks share this, not below slice_ns */
 	u64 sleeper_credit_ns; /* how far before the clock a woken task may be placed */
 	u64 wakeup_gran_ns;    /* a woken task preempts when it is at least this far ahead */
 	u64 wait_max_ns;       /* bound on waiting */
@@ -75,15 +76,14 @@ PL_INLINE bool pl_fair_before(u64 a, u64 b)
 }
 
 /*
- * Where a task that becomes runnable here goes. `vruntime` is on this CPU's timeline (pl_fair_move for one that
- * comes from another CPU). Returns its new vruntime.
+ * Where a task that becomes runnable here goes. `vruntime` is on this CPU's timeline (pl_fair_move for one
+ * that comes from another CPU). Returns its new vruntime.
  */
 PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight,
 			const struct pl_fair_config PL_MEM *config)
 {
 	u64 earliest = cpu->clock - pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
-	u64 latest = cpu->clock +
-		     pl_fair_scale(config->wait_max_ns, pl_max(cpu->weight_sum, weight));
+	u64 latest = cpu->clock + pl_fair_scale(config->wait_max_ns, pl_max(cpu->weight_sum, weight));
 
 	if (pl_fair_before(vruntime, earliest))
 		return earliest;
@@ -93,14 +93,15 @@ PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 
 }
 
 /* A vruntime of CPU `from`, on the timeline of CPU `to`: the lag goes along. */
-PL_FN u64 pl_fair_move(u64 vruntime, const struct pl_fair_cpu PL_MEM *from, const struct pl_fair_cpu PL_MEM *to)
+PL_FN u64 pl_fair_move(u64 vruntime, const struct pl_fair_cpu PL_MEM *from,
+		       const struct pl_fair_cpu PL_MEM *to)
 {
 	return vruntime + from->offset - to->offset;
 }
 
 /* A task was picked to run: the queue's clock follows, and does not fall too far behind the machine's. */
-PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair_cpu PL_MEM *cpu, u64 vruntime,
-			  const struct pl_fair_config PL_MEM *config)
+PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair_cpu PL_MEM *cpu,
+			  u64 vruntime, const struct pl_fair_config PL_MEM *config)
 {
 	u64 common, ahead;
 	s64 behind;
@@ -120,8 +121,8 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 }
 
 /*
- * Whether this CPU, ending a slice, should take over the head of another one's queue. has_own: whether anything else
- * is queued or was running here; own_vruntime: the earliest of it.
+ * Whether this CPU, ending a slice, should take over the head of another one's queue. has_own: whether
+ * anything else is queued or was running here; own_vruntime: the earliest of it.
  */
 PL_FN bool pl_fair_should_pull(const struct pl_fair_cpu PL_MEM *cpu, bool has_own, u64 own_vruntime,
 			       const struct pl_fair_cpu PL_MEM *other, u64 other_vruntime,
@@ -140,13 +141,14 @@ PL_FN bool pl_fair_preempts(u64 woken_vruntime, u64 woken_weight, bool woken_idl
 {
 	if (running_idle != woken_idle)
 		return running_idle;
-	return pl_fair_before(woken_vruntime + pl_fair_scale(config->wakeup_gran_ns,
-							     pl_max(woken_weight, PL_FAIR_WEIGHT_MIN)),
-			      running_vruntime);
+	return pl_fair_before(
+	    woken_vruntime + pl_fair_scale(config->wakeup_gran_ns, pl_max(woken_weight, PL_FAIR_WEIGHT_MIN)),
+	    running_vruntime);
 }
 
 /* How long the task picked may run before the next is considered. */
-PL_FN u64 pl_fair_slice(const struct pl_fair_cpu PL_MEM *cpu, u64 weight, const struct pl_fair_config PL_MEM *config)
+PL_FN u64 pl_fair_slice(const struct pl_fair_cpu PL_MEM *cpu, u64 weight,
+			const struct pl_fair_config PL_MEM *config)
 {
 	u64 latency_ns;
 
@@ -154,9 +156,8 @@ PL_FN u64 pl_fair_slice(const struct pl_fair_cpu PL_MEM *cpu, u64 weight, const 
 		return config->slice_ns;
 	latency_ns = pl_max(config->latency_ns, cpu->nr_queued * config->slice_ns);
 	/* weights have 10 bits of fraction: dropped, so that the product fits */
-	return pl_max(config->slice_ns,
-		      pl_div(latency_ns * (weight >> PL_FAIR_WEIGHT_SHIFT),
-			     pl_max(cpu->weight_sum >> PL_FAIR_WEIGHT_SHIFT, 1)));
+	return pl_max(config->slice_ns, pl_div(latency_ns * (weight >> PL_FAIR_WEIGHT_SHIFT),
+					       pl_max(cpu->weight_sum >> PL_FAIR_WEIGHT_SHIFT, 1)));
 }
 
 #endif

@@ -2,19 +2,20 @@
 /*
  * group.h - the hierarchy: groups, their queue on each CPU, and what a task's life does to them
  *
- * Problem    Weights and limits hold at every level of a tree of groups. A queue per group and CPU, as the kernel has
- *            it, costs 3.2 GB of dispatch queues for 2,000 groups on 224 CPUs.
+ * Problem    Weights and limits hold at every level of a tree of groups. A queue per group and CPU, as the
+ * kernel has it, costs 3.2 GB of dispatch queues for 2,000 groups on 224 CPUs.
  *
- * Mechanism  Tasks wait in one queue per CPU (fair.h). A group keeps, per CPU, only numbers: how much of it is runnable,
- *            its load, its share, its balance. A task's effective weight is its own weight times, for each level,
- *            share / runnable weight. Charging and throttling walk the limited levels only.
+ * Mechanism  Tasks wait in one queue per CPU (fair.h). A group keeps, per CPU, only numbers: how much of it
+ * is runnable, its load, its share, its balance. A task's effective weight is its own weight times, for each
+ * level, share / runnable weight. Charging and throttling walk the limited levels only.
  *
  * Formula    effective = weight * PROD over levels (share / runnable weight of that queue)
  *            share     = load.h
  *            a task may run on a CPU if no level of its group is throttled there
  *
- * Trade-offs The product is computed at most once per refresh_ns and queue and kept; until then a change of load elsewhere
- *            is not seen. With refresh_ns = 0 it is computed at every change (the rule before system 4, and its cost).
+ * Trade-offs The product is computed at most once per refresh_ns and queue and kept; until then a change of
+ * load elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule before system 4,
+ * and its cost).
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
@@ -41,8 +42,9 @@ struct pl_config {
 /* One group on one CPU. Touched by that CPU only. */
 struct pl_queue {
 	struct pl_load load;
-	u64 share;	  /* weight that this queue has in its parent's; 0 while nothing is runnable */
-	u64 factor;	  /* PROD share / runnable weight, from here to the root, PL_FACTOR_SHIFT bits of fraction */
+	u64 share;  /* weight that this queue has in its parent's; 0 while nothing is runnable */
+	u64 factor; /* PROD share / runnable weight, from here to the root, PL_FACTOR_SHIFT bits of fraction
+		     */
 	u64 refreshed_ns; /* when share and factor were computed */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 cpu;
@@ -51,22 +53,24 @@ struct pl_queue {
 struct pl_group {
 	struct pl_pool pool;
 	struct pl_group_load load;
-	u64 weight;			  /* pl_weight_of_cpu_weight */
-	struct pl_group PL_MEM *parent;	  /* NULL: this is the root */
-	struct pl_group PL_MEM *charged;  /* nearest level, from here up, that is limited or side; NULL: none */
-	struct pl_group PL_MEM *side;	  /* on top-level groups: headroom's side group above it, or NULL */
-	struct pl_queue PL_MEM *queues;	  /* one per CPU */
-	u64 id;				  /* the engine's name for it */
-	u32 idle;			  /* cpu.idle */
-	u32 depth;			  /* root 0 */
-	u32 is_side;			  /* this is headroom's side group itself */
-	u32 headroom_percent;		  /* > 0: a main group */
+	u64 weight;			/* pl_weight_of_cpu_weight */
+	struct pl_group PL_MEM *parent; /* NULL: this is the root */
+	struct pl_group PL_MEM
+	    *charged;			/* nearest level, from here up, that is limited or side; NULL: none */
+	struct pl_group PL_MEM *side;	/* on top-level groups: headroom's side group above it, or NULL */
+	struct pl_queue PL_MEM *queues; /* one per CPU */
+	u64 id;				/* the engine's name for it */
+	u32 idle;			/* cpu.idle */
+	u32 depth;			/* root 0 */
+	u32 is_side;			/* this is headroom's side group itself */
+	u32 headroom_percent;		/* > 0: a main group */
 };
 
 struct pl_task {
 	struct pl_group PL_MEM *group;
 	u64 weight;    /* pl_weight_of_nice */
-	u64 effective; /* PL_FAIR_WEIGHT_SHIFT bits of fraction; what weight_sum of its CPU contains while counted */
+	u64 effective; /* PL_FAIR_WEIGHT_SHIFT bits of fraction; what weight_sum of its CPU contains while
+			  counted */
 	u64 vruntime;  /* on the timeline of `cpu` */
 	u32 cpu;       /* where it is or was last counted */
 	u32 counted;   /* it is in nr_queued and weight_sum of its CPU */
@@ -94,8 +98,8 @@ PL_INLINE struct pl_group PL_MEM *pl_group_charged_above(const struct pl_group P
 }
 
 /*
- * Recomputes `charged` after limits or headroom changed. Parents before children: call for every group in an order
- * in which a parent comes first.
+ * Recomputes `charged` after limits or headroom changed. Parents before children: call for every group in an
+ * order in which a parent comes first.
  */
 PL_FN void pl_group_link(struct pl_group PL_MEM *group)
 {
@@ -132,8 +136,8 @@ PL_INLINE u64 pl_group_weight(const struct pl_group PL_MEM *group)
 }
 
 /*
- * Brings shares and factors of this group and all above it up to date on one CPU. `force`: even if refresh_ns has
- * not passed.
+ * Brings shares and factors of this group and all above it up to date on one CPU. `force`: even if refresh_ns
+ * has not passed.
  */
 PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, bool force,
 			    struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
@@ -160,7 +164,8 @@ PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 				above->weight += share - queue->share;
 				queue->share = share;
 			}
-			factor = pl_max(pl_div(factor * pl_min(share, 1 << 20), pl_max(queue->load.weight, 1)), 1);
+			factor =
+			    pl_max(pl_div(factor * pl_min(share, 1 << 20), pl_max(queue->load.weight, 1)), 1);
 			factor = pl_min(factor, 1ULL << 42);
 		}
 		queue->refreshed_ns = now_ns;
@@ -190,11 +195,11 @@ PL_FN struct pl_group PL_MEM *pl_group_throttled(const struct pl_group PL_MEM *g
 }
 
 /*
- * Something of the group became runnable on this CPU where nothing of this level was: its balance is asked for, which
- * may throttle it. Returns PL_BW_* flags.
+ * Something of the group became runnable on this CPU where nothing of this level was: its balance is asked
+ * for, which may throttle it. Returns PL_BW_* flags.
  */
-PL_INLINE u32 pl_level_enter(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
-			     const struct pl_config PL_MEM *config)
+PL_INLINE u32 pl_level_enter(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
+			     struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
 	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 
@@ -205,8 +210,8 @@ PL_INLINE u32 pl_level_enter(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
 	return pl_bw_charge(&level->pool, balance, 0, true, now_ns, &config->bandwidth);
 }
 
-PL_INLINE u32 pl_level_leave(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
-			     const struct pl_config PL_MEM *config)
+PL_INLINE u32 pl_level_leave(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
+			     struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
 	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 
@@ -216,9 +221,9 @@ PL_INLINE u32 pl_level_leave(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
 }
 
 /*
- * A task became runnable on a CPU (woke up, was born, came from another CPU). Afterwards task->effective is what it
- * weighs here. Returns PL_BW_* flags: with PL_BW_ARM_* walk task->group->charged upwards and arm; whether it may run
- * is pl_group_throttled's to say.
+ * A task became runnable on a CPU (woke up, was born, came from another CPU). Afterwards task->effective is
+ * what it weighs here. Returns PL_BW_* flags: with PL_BW_ARM_* walk task->group->charged upwards and arm;
+ * whether it may run is pl_group_throttled's to say.
  */
 PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
 			   const struct pl_config PL_MEM *config)
@@ -251,8 +256,8 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 }
 
 /*
- * A task is no longer runnable on its CPU (sleeps, exits, leaves for another CPU). Its run time must have been
- * charged. Returns PL_BW_* flags.
+ * A task is no longer runnable on its CPU (sleeps, exits, leaves for another CPU). Its run time must have
+ * been charged. Returns PL_BW_* flags.
  */
 PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_touch PL_MEM *touch,
 			  const struct pl_config PL_MEM *config)
@@ -299,8 +304,8 @@ PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, 
 
 		if (balance->remaining_ns <= (s64)delta_ns)
 			touch->pool_locks++;
-		flags |= pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0, now_ns,
-				      &config->bandwidth);
+		flags |= pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0,
+				      now_ns, &config->bandwidth);
 	}
 	task->vruntime += pl_fair_scale(delta_ns, task->effective);
 	return flags;
@@ -318,8 +323,9 @@ PL_FN u64 pl_group_budget(const struct pl_group PL_MEM *group, u32 cpu, u64 max_
 }
 
 /*
- * Counts a task into its CPU's queue (it waits there or runs) and out of it (it blocks, moves, parks). weight_sum holds
- * what was added, so a weight that changes in between cannot unbalance it. Both return the count before.
+ * Counts a task into its CPU's queue (it waits there or runs) and out of it (it blocks, moves, parks).
+ * weight_sum holds what was added, so a weight that changes in between cannot unbalance it. Both return the
+ * count before.
  */
 PL_FN u32 pl_task_count(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu)
 {

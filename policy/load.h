@@ -2,17 +2,17 @@
 /*
  * load.h - a group's load, published at a bounded rate, and a queue's share of the weight
  *
- * Problem    A group's weight is divided among its CPUs by load, so every CPU must know the group's whole load.
- *            That is one cache line written by all of them: on 224 CPUs it took about 24% of the machine's time.
+ * Problem    A group's weight is divided among its CPUs by load, so every CPU must know the group's whole
+ * load. That is one cache line written by all of them: on 224 CPUs it took about 24% of the machine's time.
  *
- * Mechanism  Each queue adds to the group's sum only how much it changed since it last did so, only when that is
- *            more than 1/64, and at most once per publish_ns (1 ms).
+ * Mechanism  Each queue adds to the group's sum only how much it changed since it last did so, only when that
+ * is more than 1/64, and at most once per publish_ns (1 ms).
  *
  * Formula    share = weight * load / (group_load - own_contribution + load),  clamped to [2, weight]
  *            load  = max(runnable weight now, its average)
  *
- * Trade-offs The group's sum may be 1/64 and 1 ms behind. The own part is replaced by the present one, so that a
- *            queue that has just woken up does not divide by a sum without itself.
+ * Trade-offs The group's sum may be 1/64 and 1 ms behind. The own part is replaced by the present one, so
+ * that a queue that has just woken up does not divide by a sum without itself.
  *
  * Limits     The root group is not published: it has no share to compute.
  *
@@ -39,7 +39,7 @@ struct pl_group_load {
 /* One queue's load: touched by its CPU only. */
 struct pl_load {
 	struct pl_pelt pelt;
-	u64 weight; /* of what is runnable now */
+	u64 weight;	  /* of what is runnable now */
 	s64 contribution; /* what of this queue is in the group's load_avg */
 	u64 published_at_ns;
 };
@@ -68,7 +68,8 @@ PL_FN bool pl_load_publish(struct pl_group_load PL_MEM *group, struct pl_load PL
 }
 
 /* What of the group's weight belongs to this queue: PL_SHARE_MIN .. weight. Reads the shared line. */
-PL_FN u64 pl_load_share(const struct pl_group_load PL_MEM *group, const struct pl_load PL_MEM *load, u64 weight)
+PL_FN u64 pl_load_share(const struct pl_group_load PL_MEM *group, const struct pl_load PL_MEM *load,
+			u64 weight)
 {
 	u64 mine = pl_max(load->weight, load->pelt.avg);
 	s64 others = pl_read(&group->load_avg) - load->contribution;

@@ -2,8 +2,8 @@
 /*
  * pelt.h - a load average that decays geometrically
  *
- * Problem    A queue's weight right now says little: tasks come and go within a millisecond. Shares need a smooth
- *            figure that is cheap to keep and that every CPU computes alike.
+ * Problem    A queue's weight right now says little: tasks come and go within a millisecond. Shares need a
+ * smooth figure that is cheap to keep and that every CPU computes alike.
  *
  * Mechanism  Time is cut into segments of 1024 us. A segment n segments ago counts y^n:
  *
@@ -11,11 +11,11 @@
  *              |<-- d1 -->|<----- full segments ----->|<- d3 ->|
  *              when p segment borders are crossed:
  *              sum' = sum y^p + w ( d1 y^p + 1024 (y + ... + y^(p-1)) + d3 )
- *              1024 (y + ... + y^(p-1)) = MAX - MAX y^p - 1024,   MAX = 47742 = 1024 (1 + y + ...), as integers sum
- *              avg = sum / (MAX - 1024 + d3)
+ *              1024 (y + ... + y^(p-1)) = MAX - MAX y^p - 1024,   MAX = 47742 = 1024 (1 + y + ...), as
+ * integers sum avg = sum / (MAX - 1024 + d3)
  *
- * Trade-offs Time advances in units of 1024 ns (the rest is kept for the next call); y^n comes from a table of 32
- *            factors of 2^32. The error against the real series is below one part in a thousand.
+ * Trade-offs Time advances in units of 1024 ns (the rest is kept for the next call); y^n comes from a table
+ * of 32 factors of 2^32. The error against the real series is below one part in a thousand.
  *
  * Limits     Weights up to 2^27: sum stays below 2^43.
  *
@@ -32,16 +32,16 @@
 
 /* floor(2^32 * 0.5^(n / 32)); the first is 2^32 - 1 because it has to fit. */
 static const u32 pl_pelt_y_inv[PL_PELT_HALF_LIFE] = {
-	0xffffffffu, 0xfa83b2dbu, 0xf5257d15u, 0xefe4b99bu, 0xeac0c6e7u, 0xe5b906e7u, 0xe0ccdeecu, 0xdbfbb797u,
-	0xd744fccau, 0xd2a81d91u, 0xce248c15u, 0xc9b9bd86u, 0xc5672a11u, 0xc12c4ccau, 0xbd08a39fu, 0xb8fbaf47u,
-	0xb504f333u, 0xb123f581u, 0xad583eeau, 0xa9a15ab4u, 0xa5fed6a9u, 0xa2704303u, 0x9ef53260u, 0x9b8d39b9u,
-	0x9837f051u, 0x94f4efa8u, 0x91c3d373u, 0x8ea4398bu, 0x8b95c1e3u, 0x88980e80u, 0x85aac367u, 0x82cd8698u,
+    0xffffffffu, 0xfa83b2dbu, 0xf5257d15u, 0xefe4b99bu, 0xeac0c6e7u, 0xe5b906e7u, 0xe0ccdeecu, 0xdbfbb797u,
+    0xd744fccau, 0xd2a81d91u, 0xce248c15u, 0xc9b9bd86u, 0xc5672a11u, 0xc12c4ccau, 0xbd08a39fu, 0xb8fbaf47u,
+    0xb504f333u, 0xb123f581u, 0xad583eeau, 0xa9a15ab4u, 0xa5fed6a9u, 0xa2704303u, 0x9ef53260u, 0x9b8d39b9u,
+    0x9837f051u, 0x94f4efa8u, 0x91c3d373u, 0x8ea4398bu, 0x8b95c1e3u, 0x88980e80u, 0x85aac367u, 0x82cd8698u,
 };
 
 struct pl_pelt {
 	u64 last_ns; /* up to when time is counted */
 	u64 sum;
-	u64 avg; /* in units of the weight */
+	u64 avg;     /* in units of the weight */
 	u32 segment; /* how far into the current segment, 0 .. 1023 */
 	u32 reserved;
 };
@@ -58,8 +58,8 @@ PL_INLINE u64 pl_pelt_decay(u64 value, u64 n)
 }
 
 /*
- * Counts the time since the last call with `weight` throughout. now_ns may not go back; if it does (a clock that
- * differs between CPUs), the call counts nothing and starts anew from there.
+ * Counts the time since the last call with `weight` throughout. now_ns may not go back; if it does (a clock
+ * that differs between CPUs), the call counts nothing and starts anew from there.
  */
 PL_FN void pl_pelt_update(struct pl_pelt PL_MEM *pelt, u64 weight, u64 now_ns)
 {
@@ -81,8 +81,8 @@ PL_FN void pl_pelt_update(struct pl_pelt PL_MEM *pelt, u64 weight, u64 now_ns)
 		d1 = PL_PELT_SEGMENT - pelt->segment;
 		pelt->sum = pl_pelt_decay(pelt->sum, segments);
 		delta %= PL_PELT_SEGMENT;
-		contribution = pl_pelt_decay(d1, segments) + PL_PELT_MAX - pl_pelt_decay(PL_PELT_MAX, segments) -
-			       PL_PELT_SEGMENT + delta;
+		contribution = pl_pelt_decay(d1, segments) + PL_PELT_MAX -
+			       pl_pelt_decay(PL_PELT_MAX, segments) - PL_PELT_SEGMENT + delta;
 	}
 	pelt->segment = (u32)delta;
 	pelt->sum += weight * contribution;

@@ -2,21 +2,21 @@
 /*
  * steal.h - an idle CPU takes work from an overloaded one of its LLC
  *
- * Problem    New-idle balancing searches widely, so it is declined when idle times are short: CPUs sleep while the
- *            next one has a queue.
+ * Problem    New-idle balancing searches widely, so it is declined when idle times are short: CPUs sleep
+ * while the next one has a queue.
  *
- * Mechanism  Overloaded CPUs (two or more queued tasks) are in a sparsemask per LLC. A CPU that runs dry looks at its
- *            SMT siblings, then at the LLC from the next CPU on, and takes the first task, in order of next to run,
- *            that is not running, may run here and is not throttled.
+ * Mechanism  Overloaded CPUs (two or more queued tasks) are in a sparsemask per LLC. A CPU that runs dry
+ * looks at its SMT siblings, then at the LLC from the next CPU on, and takes the first task, in order of next
+ * to run, that is not running, may run here and is not throttled.
  *
  * Formula    steal if enabled and nodes <= node_limit and avg_idle >= cost (10 us)
  *            avg_idle += (idle - avg_idle) / 8, at most twice the largest cost of interest
  *
- * Trade-offs A stolen task leaves a warm cache; within an LLC that is cheap. Across more than two nodes the published
- *            series saw losses, hence the node limit.
+ * Trade-offs A stolen task leaves a warm cache; within an LLC that is cheap. Across more than two nodes the
+ * published series saw losses, hence the node limit.
  *
- * Limits     One task at a time. On machines of several small LLCs stealing cannot reach the other cluster, and costs
- *            the search: the published hikey rows are slower with it.
+ * Limits     One task at a time. On machines of several small LLCs stealing cannot reach the other cluster,
+ * and costs the search: the published hikey rows are slower with it.
  *
  * Source: system 3.
  */
@@ -63,8 +63,8 @@ PL_FN bool pl_steal_worthwhile(const struct pl_steal PL_MEM *steal, u32 nr_nodes
 }
 
 /*
- * A CPU's count of queued tasks went from `before` to `after`: keeps its bit. `element` is its number in the LLC.
- * Returns whether the mask was written.
+ * A CPU's count of queued tasks went from `before` to `after`: keeps its bit. `element` is its number in the
+ * LLC. Returns whether the mask was written.
  */
 PL_FN bool pl_steal_count_changed(struct pl_sparsemask PL_MEM *mask, u32 element, u32 before, u32 after)
 {

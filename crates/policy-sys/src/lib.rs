@@ -1,1 +1,51 @@
+//! policy/ for Rust: the same C that BPF compiles, built natively.
+//!
+//! Invariant: no scheduling rule is written here. Types mirror the headers, functions are the headers', and
+//! tests/layout.rs holds the two together.
+mod functions;
+mod types;
 
+pub use functions::*;
+pub use types::*;
+
+/// No limit, in `quota_ns`.
+pub const UNLIMITED: u64 = u64::MAX;
+
+// enum pl_bw_flags
+pub const BW_THROTTLED: u32 = 1;
+pub const BW_ARM_PERIOD: u32 = 2;
+pub const BW_ARM_SLACK: u32 = 4;
+
+// enum pl_bw_error
+pub const BW_OK: u32 = 0;
+pub const BW_ERR_ROOT: u32 = 1;
+pub const BW_ERR_QUOTA: u32 = 2;
+pub const BW_ERR_PERIOD: u32 = 3;
+pub const BW_ERR_BURST: u32 = 4;
+pub const BW_ERR_ONSET: u32 = 5;
+pub const BW_ERR_SLICE: u32 = 6;
+
+pub const SPARSEMASK_NONE: u32 = u32::MAX;
+/// From a return of run time to its hand-out.
+pub const BW_SLACK_DELAY_NS: u64 = 5_000_000;
+/// Effective weight of a lone task of nice 0.
+pub const FAIR_WEIGHT_ONE: u64 = 1024 << 10;
+/// Bits of fraction of a queue's factor.
+pub const FACTOR_SHIFT: u32 = 30;
+pub const GROUP_DEPTH_MAX: u32 = 32;
+
+extern "C" {
+    fn pl_layout(index: u32) -> u64;
+}
+
+/// Size or offset number `index` of what the C compiler laid out; `u64::MAX` past the end.
+pub fn layout(index: u32) -> u64 {
+    // SAFETY: takes a number, reads a constant table with a bounds check.
+    unsafe { pl_layout(index) }
+}
+
+/// A value whose every byte is zero, which is how the policy's structs begin.
+pub fn zeroed<T: Copy>() -> T {
+    // SAFETY: the types above hold integers and raw pointers only; zero is a value of each.
+    unsafe { std::mem::zeroed() }
+}

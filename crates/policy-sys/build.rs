@@ -1,0 +1,35 @@
+//! Compiles policy/*.h natively, with external linkage, for the simulator and the tests.
+use std::path::Path;
+
+fn main() {
+    let policy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policy");
+    println!("cargo:rerun-if-changed=src/policy.c");
+    for entry in std::fs::read_dir(&policy)
+        .expect("policy/ is part of the repository")
+        .flatten()
+    {
+        println!("cargo:rerun-if-changed={}", entry.path().display());
+    }
+    let mut build = cc::Build::new();
+    build
+        .file("src/policy.c")
+        .include(&policy)
+        .std("gnu11")
+        // The policy is hot in the simulator and has no debug variant worth stepping through.
+        .opt_level(2)
+        .define("PL_EXPORT", None)
+        .define("PL_SINGLE_THREADED", None)
+        .warnings(true)
+        .extra_warnings(true);
+    if std::env::var("PROFILE").as_deref() == Ok("release") {
+        build.define("NDEBUG", None);
+    }
+    // Three deliberately broken rules, to prove that fuzzing catches them. Never in a normal build.
+    for mutation in ["PL_MUTATE_LEAVE", "PL_MUTATE_REFILL", "PL_MUTATE_STEAL"] {
+        println!("cargo:rerun-if-env-changed={mutation}");
+        if std::env::var_os(mutation).is_some() {
+            build.define(mutation, None);
+        }
+    }
+    build.compile("plimsoll_policy");
+}

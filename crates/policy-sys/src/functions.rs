@@ -1,0 +1,145 @@
+//! The functions of policy/*.h. Every pointer must be valid and not aliased by a live Rust reference during the
+//! call; ranges and errors are documented in the headers.
+use crate::types::*;
+
+extern "C" {
+    // bandwidth.h
+    pub fn pl_bw_limited(pool: *const Pool) -> bool;
+    pub fn pl_bw_any_throttled(pool: *const Pool) -> bool;
+    pub fn pl_bw_check(limits: *const BwLimits, is_root: bool, mainline: bool) -> u32;
+    pub fn pl_bw_buffer(pool: *const Pool, config: *const BwConfig) -> u64;
+    pub fn pl_bw_refill(pool: *mut Pool, elapsed: u64, config: *const BwConfig);
+    pub fn pl_bw_take(pool: *mut Pool, want_ns: i64) -> i64;
+    pub fn pl_bw_start_period(pool: *mut Pool, now_ns: u64, config: *const BwConfig) -> u32;
+    pub fn pl_bw_take_arm_period(pool: *mut Pool) -> bool;
+    pub fn pl_bw_take_arm_slack(pool: *mut Pool) -> bool;
+    pub fn pl_bw_throttle(pool: *mut Pool, balance: *mut Balance, now_ns: u64);
+    pub fn pl_bw_charge(
+        pool: *mut Pool,
+        balance: *mut Balance,
+        delta_ns: u64,
+        runnable: bool,
+        now_ns: u64,
+        config: *const BwConfig,
+    ) -> u32;
+    pub fn pl_bw_leave(pool: *mut Pool, balance: *mut Balance, now_ns: u64, config: *const BwConfig) -> u32;
+    pub fn pl_bw_distribute_begin(pool: *mut Pool) -> bool;
+    pub fn pl_bw_distribute_next(pool: *mut Pool, now_ns: u64) -> *mut Balance;
+    pub fn pl_bw_distribute_end(pool: *mut Pool);
+    pub fn pl_bw_period(pool: *mut Pool, now_ns: u64, nth: u32, config: *const BwConfig) -> bool;
+    pub fn pl_bw_slack(pool: *mut Pool, now_ns: u64, config: *const BwConfig) -> bool;
+    pub fn pl_bw_budget(balance: *const Balance) -> u64;
+    pub fn pl_bw_init(pool: *mut Pool, balances: *mut Balance, nr_cpus: u32, ring: *mut u32, slots: u32);
+    pub fn pl_bw_set(
+        pool: *mut Pool,
+        limits: *const BwLimits,
+        phase_ns: u64,
+        now_ns: u64,
+        config: *const BwConfig,
+    ) -> u32;
+    pub fn pl_bw_release_next(pool: *mut Pool, now_ns: u64) -> *mut Balance;
+
+    // pelt.h
+    pub fn pl_pelt_update(pelt: *mut Pelt, weight: u64, now_ns: u64);
+
+    // load.h
+    pub fn pl_load_update(load: *mut Load, now_ns: u64);
+    pub fn pl_load_publish(
+        group: *mut GroupLoad,
+        load: *mut Load,
+        now_ns: u64,
+        config: *const LoadConfig,
+    ) -> bool;
+    pub fn pl_load_share(group: *const GroupLoad, load: *const Load, weight: u64) -> u64;
+
+    // weight.h
+    pub fn pl_weight_of_nice(nice: i32) -> u64;
+    pub fn pl_weight_of_cpu_weight(cpu_weight: u32) -> u64;
+
+    // fair.h
+    pub fn pl_fair_place(cpu: *const FairCpu, vruntime: u64, weight: u64, config: *const FairConfig) -> u64;
+    pub fn pl_fair_move(vruntime: u64, from: *const FairCpu, to: *const FairCpu) -> u64;
+    pub fn pl_fair_picked(
+        machine: *mut FairMachine,
+        cpu: *mut FairCpu,
+        vruntime: u64,
+        config: *const FairConfig,
+    );
+    pub fn pl_fair_should_pull(
+        cpu: *const FairCpu,
+        has_own: bool,
+        own_vruntime: u64,
+        other: *const FairCpu,
+        other_vruntime: u64,
+        config: *const FairConfig,
+    ) -> bool;
+    pub fn pl_fair_preempts(
+        woken_vruntime: u64,
+        woken_weight: u64,
+        woken_idle: bool,
+        running_vruntime: u64,
+        running_idle: bool,
+        config: *const FairConfig,
+    ) -> bool;
+    pub fn pl_fair_slice(cpu: *const FairCpu, weight: u64, config: *const FairConfig) -> u64;
+
+    // sparsemask.h
+    pub fn pl_sparsemask_set(mask: *mut Sparsemask, element: u32);
+    pub fn pl_sparsemask_clear(mask: *mut Sparsemask, element: u32);
+    pub fn pl_sparsemask_test(mask: *const Sparsemask, element: u32) -> bool;
+    pub fn pl_sparsemask_next(mask: *const Sparsemask, from: u32, left: *mut u32) -> u32;
+
+    // steal.h
+    pub fn pl_steal_idle_ended(steal: *mut Steal, idle_ns: u64);
+    pub fn pl_steal_worthwhile(steal: *const Steal, nr_nodes: u32, config: *const StealConfig) -> bool;
+    pub fn pl_steal_count_changed(mask: *mut Sparsemask, element: u32, before: u32, after: u32) -> bool;
+    pub fn pl_steal_may_take(running: bool, allowed_here: bool, throttled: bool) -> bool;
+
+    // group.h
+    pub fn pl_group_link(group: *mut Group);
+    pub fn pl_group_init(
+        group: *mut Group,
+        parent: *mut Group,
+        id: u64,
+        queues: *mut Queue,
+        balances: *mut Balance,
+        nr_cpus: u32,
+        ring: *mut u32,
+        slots: u32,
+    );
+    pub fn pl_group_refresh(
+        group: *mut Group,
+        cpu: u32,
+        now_ns: u64,
+        force: bool,
+        touch: *mut Touch,
+        config: *const Config,
+    );
+    pub fn pl_task_effective(task: *const Task, cpu: u32) -> u64;
+    pub fn pl_group_throttled(group: *const Group, cpu: u32) -> *mut Group;
+    pub fn pl_task_runnable(
+        task: *mut Task,
+        cpu: u32,
+        now_ns: u64,
+        touch: *mut Touch,
+        config: *const Config,
+    ) -> u32;
+    pub fn pl_task_blocked(task: *mut Task, now_ns: u64, touch: *mut Touch, config: *const Config) -> u32;
+    pub fn pl_task_charge(
+        task: *mut Task,
+        delta_ns: u64,
+        now_ns: u64,
+        touch: *mut Touch,
+        config: *const Config,
+    ) -> u32;
+    pub fn pl_group_budget(group: *const Group, cpu: u32, max_ns: u64) -> u64;
+    pub fn pl_task_count(task: *mut Task, cpu: *mut FairCpu) -> u32;
+    pub fn pl_task_uncount(task: *mut Task, cpu: *mut FairCpu) -> u32;
+    pub fn pl_task_reweigh(
+        task: *mut Task,
+        cpu: *mut FairCpu,
+        now_ns: u64,
+        touch: *mut Touch,
+        config: *const Config,
+    );
+}

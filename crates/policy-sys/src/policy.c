@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Every function of the policy, with external linkage (PL_EXPORT), and the layout of every struct. */
+#include <stddef.h>
+#include "bandwidth.h"
+#include "pelt.h"
+#include "load.h"
+#include "weight.h"
+#include "fair.h"
+#include "sparsemask.h"
+#include "steal.h"
+#include "group.h"
+#include "layout.h"
+
+u64 pl_layout(u32 index)
+{
+	return index < sizeof(pl_layout_values) / sizeof(pl_layout_values[0]) ? pl_layout_values[index]
+									      : ~0ULL;
+}

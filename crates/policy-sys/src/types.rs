@@ -1,0 +1,360 @@
+//! The structs of policy/*.h, field by field. tests/layout.rs compares sizes and offsets with the C compiler's;
+//! what the fields mean is said in the headers.
+
+// bandwidth.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BwConfig {
+    pub slice_ns: u64,
+    pub expire: u32,
+    pub burst_off: u32,
+    pub mainline: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BwLimits {
+    pub quota_ns: u64,
+    pub period_ns: u64,
+    pub burst_ns: u64,
+    pub onset_percent: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Balance {
+    pub remaining_ns: i64,
+    pub throttled_at_ns: u64,
+    pub generation: u64,
+    pub throttled: u32,
+    pub cpu: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    pub runtime_ns: i64,
+    pub quota_ns: u64,
+    pub period_ns: u64,
+    pub burst_ns: u64,
+    pub buffer_ns: u64,
+    pub next_ns: u64,
+    pub phase_ns: u64,
+    pub snapshot_ns: i64,
+    pub generation: u64,
+    pub nr_periods: u64,
+    pub nr_throttled: u64,
+    pub throttled_ns: i64,
+    pub nr_bursts: u64,
+    pub burst_ns_used: u64,
+    pub balances: *mut Balance,
+    pub ring: *mut u32,
+    pub ring_mask: u32,
+    pub head: u32,
+    pub tail: u32,
+    pub nr_cpus: u32,
+    pub timer_active: u32,
+    pub arm_period: u32,
+    pub arm_slack: u32,
+    pub slack_active: u32,
+    pub idle: u32,
+    pub distributing: u32,
+}
+
+// pelt.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Pelt {
+    pub last_ns: u64,
+    pub sum: u64,
+    pub avg: u64,
+    pub segment: u32,
+    pub reserved: u32,
+}
+
+// load.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LoadConfig {
+    pub publish_ns: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GroupLoad {
+    pub load_avg: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub pelt: Pelt,
+    pub weight: u64,
+    pub contribution: i64,
+    pub published_at_ns: u64,
+}
+
+// fair.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FairConfig {
+    pub slice_ns: u64,
+    pub latency_ns: u64,
+    pub sleeper_credit_ns: u64,
+    pub wakeup_gran_ns: u64,
+    pub wait_max_ns: u64,
+    pub pull_ns: u64,
+    pub lag_max_ns: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FairCpu {
+    pub clock: u64,
+    pub offset: u64,
+    pub weight_sum: u64,
+    pub nr_queued: u32,
+    pub cpu: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FairMachine {
+    pub clock: i64,
+}
+
+// sparsemask.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SparsemaskChunk {
+    pub set: [u8; 8],
+    pub unused: [u8; 56],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Sparsemask {
+    pub elements: u32,
+    pub reserved: u32,
+}
+
+// steal.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct StealConfig {
+    pub enabled: u32,
+    pub node_limit: u32,
+    pub cost_ns: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Steal {
+    pub avg_idle_ns: u64,
+    pub nr_steals: u64,
+    pub nr_searches: u64,
+    pub find_ns: u64,
+}
+
+// group.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub bandwidth: BwConfig,
+    pub load: LoadConfig,
+    pub fair: FairConfig,
+    pub refresh_ns: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    pub load: Load,
+    pub share: u64,
+    pub factor: u64,
+    pub refreshed_ns: u64,
+    pub nr_runnable: u32,
+    pub cpu: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub pool: Pool,
+    pub load: GroupLoad,
+    pub weight: u64,
+    pub parent: *mut Group,
+    pub side: *mut Group,
+    pub queues: *mut Queue,
+    pub id: u64,
+    pub idle: u32,
+    pub depth: u32,
+    pub is_side: u32,
+    pub headroom_percent: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    pub group: *mut Group,
+    pub weight: u64,
+    pub effective: u64,
+    pub vruntime: u64,
+    pub cpu: u32,
+    pub counted: u32,
+    pub idle: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    pub load_reads: u32,
+    pub load_writes: u32,
+    pub pool_locks: u32,
+    pub reserved: u32,
+}
+
+/// Calls `$m!(c_name, RustType, field, ...)` for every struct: the layout test walks it.
+#[macro_export]
+macro_rules! for_each_struct {
+    ($m:ident) => {
+        $m!(
+            pl_bw_config,
+            BwConfig,
+            slice_ns,
+            expire,
+            burst_off,
+            mainline,
+            reserved
+        );
+        $m!(
+            pl_bw_limits,
+            BwLimits,
+            quota_ns,
+            period_ns,
+            burst_ns,
+            onset_percent,
+            reserved
+        );
+        $m!(
+            pl_balance,
+            Balance,
+            remaining_ns,
+            throttled_at_ns,
+            generation,
+            throttled,
+            cpu
+        );
+        $m!(
+            pl_pool,
+            Pool,
+            runtime_ns,
+            quota_ns,
+            period_ns,
+            burst_ns,
+            buffer_ns,
+            next_ns,
+            phase_ns,
+            snapshot_ns,
+            generation,
+            nr_periods,
+            nr_throttled,
+            throttled_ns,
+            nr_bursts,
+            burst_ns_used,
+            balances,
+            ring,
+            ring_mask,
+            head,
+            tail,
+            nr_cpus,
+            timer_active,
+            arm_period,
+            arm_slack,
+            slack_active,
+            idle,
+            distributing
+        );
+        $m!(pl_pelt, Pelt, last_ns, sum, avg, segment, reserved);
+        $m!(pl_load_config, LoadConfig, publish_ns);
+        $m!(pl_group_load, GroupLoad, load_avg);
+        $m!(pl_load, Load, pelt, weight, contribution, published_at_ns);
+        $m!(
+            pl_fair_config,
+            FairConfig,
+            slice_ns,
+            latency_ns,
+            sleeper_credit_ns,
+            wakeup_gran_ns,
+            wait_max_ns,
+            pull_ns,
+            lag_max_ns
+        );
+        $m!(
+            pl_fair_cpu,
+            FairCpu,
+            clock,
+            offset,
+            weight_sum,
+            nr_queued,
+            cpu
+        );
+        $m!(pl_fair_machine, FairMachine, clock);
+        $m!(pl_sparsemask_chunk, SparsemaskChunk, set, unused);
+        $m!(pl_sparsemask, Sparsemask, elements, reserved);
+        $m!(pl_steal_config, StealConfig, enabled, node_limit, cost_ns);
+        $m!(
+            pl_steal,
+            Steal,
+            avg_idle_ns,
+            nr_steals,
+            nr_searches,
+            find_ns
+        );
+        $m!(pl_config, Config, bandwidth, load, fair, refresh_ns);
+        $m!(
+            pl_queue,
+            Queue,
+            load,
+            share,
+            factor,
+            refreshed_ns,
+            nr_runnable,
+            cpu
+        );
+        $m!(
+            pl_group,
+            Group,
+            pool,
+            load,
+            weight,
+            parent,
+            side,
+            queues,
+            id,
+            idle,
+            depth,
+            is_side,
+            headroom_percent
+        );
+        $m!(pl_task, Task, group, weight, effective, vruntime, cpu, counted, idle, reserved);
+        $m!(
+            pl_touch,
+            Touch,
+            load_reads,
+            load_writes,
+            pool_locks,
+            reserved
+        );
+    };
+}
