@@ -25,7 +25,7 @@ for h in order:
         fields=[]
         body=re.sub(r'/\*(?:[^*]|\*(?!/))*\*/','',body)
         for line in body.split(';'):
-            line=line.strip()
+            line=re.sub(r'\s+',' ',line.strip())
             if not line: continue
             mm=re.match(r'(struct \w+|\w+) (PL_MEM \*)?(\w+)(\[(\w+(?: - \w+)?)\])?$',line)
             if not mm: print('??',line,file=sys.stderr); continue

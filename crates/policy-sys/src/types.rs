@@ -141,6 +141,7 @@ pub struct SparsemaskChunk {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Sparsemask {
+    pub chunks: *mut SparsemaskChunk,
     pub elements: u32,
     pub reserved: u32,
 }
@@ -193,6 +194,7 @@ pub struct Group {
     pub load: GroupLoad,
     pub weight: u64,
     pub parent: *mut Group,
+    pub charged: *mut Group,
     pub side: *mut Group,
     pub queues: *mut Queue,
     pub id: u64,
@@ -311,7 +313,7 @@ macro_rules! for_each_struct {
         );
         $m!(pl_fair_machine, FairMachine, clock);
         $m!(pl_sparsemask_chunk, SparsemaskChunk, set, unused);
-        $m!(pl_sparsemask, Sparsemask, elements, reserved);
+        $m!(pl_sparsemask, Sparsemask, chunks, elements, reserved);
         $m!(pl_steal_config, StealConfig, enabled, node_limit, cost_ns);
         $m!(
             pl_steal,
@@ -339,6 +341,7 @@ macro_rules! for_each_struct {
             load,
             weight,
             parent,
+            charged,
             side,
             queues,
             id,
