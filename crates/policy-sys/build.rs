@@ -3,7 +3,7 @@ use std::path::Path;
 
 fn main() {
     let policy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policy");
-    println!("cargo:rerun-if-changed=src/policy.c");
+    println!("cargo:rerun-if-changed=src");
     for entry in std::fs::read_dir(&policy)
         .expect("policy/ is part of the repository")
         .flatten()
