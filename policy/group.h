@@ -34,6 +34,7 @@
 
 struct pl_config {
 	struct pl_bw_config bandwidth;
+	struct pl_bw_config side; /* of headroom's side group: small slices, nothing carried over */
 	struct pl_load_config load;
 	struct pl_fair_config fair;
 	u64 refresh_ns; /* least time between two computations of a queue's factor; 0: at every change */
@@ -53,17 +54,18 @@ struct pl_queue {
 struct pl_group {
 	struct pl_pool pool;
 	struct pl_group_load load;
-	u64 weight;			/* pl_weight_of_cpu_weight */
-	struct pl_group PL_MEM *parent; /* NULL: this is the root */
-	struct pl_group PL_MEM
-	    *charged;			/* nearest level, from here up, that is limited or side; NULL: none */
-	struct pl_group PL_MEM *side;	/* on top-level groups: headroom's side group above it, or NULL */
-	struct pl_queue PL_MEM *queues; /* one per CPU */
-	u64 id;				/* the engine's name for it */
-	u32 idle;			/* cpu.idle */
-	u32 depth;			/* root 0 */
-	u32 is_side;			/* this is headroom's side group itself */
-	u32 headroom_percent;		/* > 0: a main group */
+	u64 weight;			 /* pl_weight_of_cpu_weight */
+	struct pl_group PL_MEM *parent;	 /* NULL: this is the root */
+	struct pl_group PL_MEM *charged; /* nearest limited level, from here up; NULL: none */
+	struct pl_group PL_MEM *side;	 /* headroom's side group, if this is one of the side; else NULL */
+	struct pl_queue PL_MEM *queues;	 /* one per CPU */
+	u64 id;				 /* the engine's name for it */
+	u32 idle;			 /* cpu.idle */
+	u32 depth;			 /* root 0 */
+	u32 is_side;			 /* this is headroom's side group itself */
+	u32 headroom_percent;		 /* > 0: a main group */
+	u32 holds_main;			 /* a main group, or an ancestor of one */
+	u32 under_main;			 /* a main group, or a descendant of one */
 };
 
 struct pl_task {
@@ -86,15 +88,26 @@ struct pl_touch {
 	u32 reserved;
 };
 
-/* The next level to charge above `group` (which is one itself). */
-PL_INLINE struct pl_group PL_MEM *pl_group_charged_above(const struct pl_group PL_MEM *group)
+/*
+ * The levels that a group's run time is charged to, from the group upwards: the limited ones, then headroom's
+ *side group if the group is one of the side.
+ *
+ *	for (level = pl_charged_first(group); level; level = pl_charged_next(group, level))
+ */
+PL_INLINE struct pl_group PL_MEM *pl_charged_first(const struct pl_group PL_MEM *group)
 {
-	if (group->is_side || !group->parent)
+	return group->charged ? group->charged : group->side;
+}
+
+PL_INLINE struct pl_group PL_MEM *pl_charged_next(const struct pl_group PL_MEM *group,
+						  const struct pl_group PL_MEM *level)
+{
+	struct pl_group PL_MEM *above;
+
+	if (level->is_side)
 		return NULL;
-	/* A top-level group's next level is headroom's side group, if it is one of the side. */
-	if (!group->parent->parent)
-		return group->side;
-	return group->parent->charged;
+	above = level->parent ? level->parent->charged : NULL;
+	return above ? above : group->side;
 }
 
 /*
@@ -103,10 +116,10 @@ PL_INLINE struct pl_group PL_MEM *pl_group_charged_above(const struct pl_group P
  */
 PL_FN void pl_group_link(struct pl_group PL_MEM *group)
 {
-	if (group->is_side || pl_bw_limited(&group->pool))
+	if (pl_bw_limited(&group->pool))
 		group->charged = group;
 	else
-		group->charged = pl_group_charged_above(group);
+		group->charged = group->parent ? group->parent->charged : NULL;
 }
 
 /* A new group on memory of the engine's, all zero. queues and balances: one per CPU; ring: see pl_bw_init. */
@@ -188,10 +201,16 @@ PL_FN struct pl_group PL_MEM *pl_group_throttled(const struct pl_group PL_MEM *g
 {
 	struct pl_group PL_MEM *level;
 
-	for (level = group->charged; level && PL_LOOP; level = pl_group_charged_above(level))
+	for (level = pl_charged_first(group); level && PL_LOOP; level = pl_charged_next(group, level))
 		if (pl_read(&level->pool.balances[cpu].throttled))
 			return level;
 	return NULL;
+}
+
+PL_INLINE const struct pl_bw_config PL_MEM *pl_level_config(const struct pl_group PL_MEM *level,
+							    const struct pl_config PL_MEM *config)
+{
+	return level->is_side ? &config->side : &config->bandwidth;
 }
 
 /*
@@ -203,11 +222,11 @@ PL_INLINE u32 pl_level_enter(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
 {
 	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 
-	if (!level->is_side && !pl_bw_limited(&level->pool))
+	if (!pl_bw_limited(&level->pool))
 		return 0;
 	if (balance->remaining_ns <= 0)
 		touch->pool_locks++;
-	return pl_bw_charge(&level->pool, balance, 0, true, now_ns, &config->bandwidth);
+	return pl_bw_charge(&level->pool, balance, 0, true, now_ns, pl_level_config(level, config));
 }
 
 PL_INLINE u32 pl_level_leave(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
@@ -217,12 +236,12 @@ PL_INLINE u32 pl_level_leave(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
 
 	if (balance->remaining_ns > (s64)PL_BW_KEPT_NS)
 		touch->pool_locks++;
-	return pl_bw_leave(&level->pool, balance, now_ns, &config->bandwidth);
+	return pl_bw_leave(&level->pool, balance, now_ns, pl_level_config(level, config));
 }
 
 /*
  * A task became runnable on a CPU (woke up, was born, came from another CPU). Afterwards task->effective is
- * what it weighs here. Returns PL_BW_* flags: with PL_BW_ARM_* walk task->group->charged upwards and arm;
+ * what it weighs here. Returns PL_BW_* flags: with PL_BW_ARM_* walk the charged levels and arm;
  * whether it may run is pl_group_throttled's to say.
  */
 PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
@@ -247,7 +266,7 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 		queue->share = pl_load_share(&level->load, &queue->load, pl_group_weight(level));
 		touch->load_reads++;
 		added = queue->share;
-		if (level->side && !level->side->queues[cpu].nr_runnable++)
+		if (level->side && !level->parent->side && !level->side->queues[cpu].nr_runnable++)
 			flags |= pl_level_enter(level->side, cpu, now_ns, touch, config);
 	}
 	pl_group_refresh(task->group, cpu, now_ns, !config->refresh_ns, touch, config);
@@ -282,7 +301,7 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 			break;
 		removed = queue->share;
 		queue->share = 0;
-		if (level->side && !--level->side->queues[cpu].nr_runnable)
+		if (level->side && !level->parent->side && !--level->side->queues[cpu].nr_runnable)
 			flags |= pl_level_leave(level->side, cpu, now_ns, touch, config);
 	}
 	return flags;
@@ -295,11 +314,12 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, struct pl_touch PL_MEM *touch,
 			 const struct pl_config PL_MEM *config)
 {
+	struct pl_group PL_MEM *group = task->group;
 	struct pl_group PL_MEM *level;
 	u32 cpu = task->cpu;
 	u32 flags = 0;
 
-	for (level = task->group->charged; level && PL_LOOP; level = pl_group_charged_above(level)) {
+	for (level = pl_charged_first(group); level && PL_LOOP; level = pl_charged_next(group, level)) {
 		struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 
 		if (balance->remaining_ns <= (s64)delta_ns)
@@ -317,7 +337,7 @@ PL_FN u64 pl_group_budget(const struct pl_group PL_MEM *group, u32 cpu, u64 max_
 	struct pl_group PL_MEM *level;
 	u64 budget_ns = max_ns;
 
-	for (level = group->charged; level && PL_LOOP; level = pl_group_charged_above(level))
+	for (level = pl_charged_first(group); level && PL_LOOP; level = pl_charged_next(group, level))
 		budget_ns = pl_min(budget_ns, pl_bw_budget(&level->pool.balances[cpu]));
 	return budget_ns;
 }

@@ -142,4 +142,35 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     );
+
+    // balance.h
+    pub fn pl_newidle_worthwhile(newidle: *const Newidle, avg_idle_ns: u64, spent_ns: u64) -> bool;
+    pub fn pl_newidle_measured(newidle: *mut Newidle, cost_ns: u64);
+    pub fn pl_newidle_decay(newidle: *mut Newidle, now_ns: u64);
+    pub fn pl_balance_to_move(busiest: u32, mine: u32) -> u32;
+
+    // headroom.h
+    pub fn pl_headroom_clear(group: *mut Group);
+    pub fn pl_headroom_mark(headroom: *mut Headroom, group: *mut Group);
+    pub fn pl_headroom_is_side(headroom: *const Headroom, group: *const Group) -> bool;
+    pub fn pl_headroom_side_changes(headroom: *const Headroom, group: *const Group) -> bool;
+    pub fn pl_headroom_link(headroom: *const Headroom, group: *mut Group, side: *mut Group);
+    pub fn pl_headroom_budget(
+        used_ns: u64,
+        idle_ns: u64,
+        capacity_ns: u64,
+        percent: u32,
+        config: *const HeadroomConfig,
+    ) -> u64;
+    pub fn pl_headroom_window(
+        headroom: *mut Headroom,
+        side: *mut Group,
+        used_ns: u64,
+        idle_ns: u64,
+        window_ns: u64,
+        nr_cpus_online: u32,
+        now_ns: u64,
+        config: *const HeadroomConfig,
+        bandwidth: *const BwConfig,
+    ) -> u32;
 }

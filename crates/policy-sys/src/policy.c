@@ -9,6 +9,8 @@
 #include "sparsemask.h"
 #include "steal.h"
 #include "group.h"
+#include "balance.h"
+#include "headroom.h"
 #include "layout.h"
 
 u64 pl_layout(u32 index)

@@ -171,6 +171,7 @@ pub struct Steal {
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     pub bandwidth: BwConfig,
+    pub side: BwConfig,
     pub load: LoadConfig,
     pub fair: FairConfig,
     pub refresh_ns: u64,
@@ -202,6 +203,8 @@ pub struct Group {
     pub depth: u32,
     pub is_side: u32,
     pub headroom_percent: u32,
+    pub holds_main: u32,
+    pub under_main: u32,
 }
 
 #[repr(C)]
@@ -223,6 +226,37 @@ pub struct Touch {
     pub load_reads: u32,
     pub load_writes: u32,
     pub pool_locks: u32,
+    pub reserved: u32,
+}
+
+// balance.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Newidle {
+    pub max_cost_ns: u64,
+    pub decayed_ns: u64,
+}
+
+// headroom.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct HeadroomConfig {
+    pub window_ns: u64,
+    pub tolerance_ns: u64,
+    pub steps: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Headroom {
+    pub budget_ns: u64,
+    pub used_ns: u64,
+    pub idle_ns: u64,
+    pub nr_windows: u64,
+    pub percent: u32,
     pub reserved: u32,
 }
 
@@ -323,7 +357,7 @@ macro_rules! for_each_struct {
             nr_searches,
             find_ns
         );
-        $m!(pl_config, Config, bandwidth, load, fair, refresh_ns);
+        $m!(pl_config, Config, bandwidth, side, load, fair, refresh_ns);
         $m!(
             pl_queue,
             Queue,
@@ -348,7 +382,9 @@ macro_rules! for_each_struct {
             idle,
             depth,
             is_side,
-            headroom_percent
+            headroom_percent,
+            holds_main,
+            under_main
         );
         $m!(pl_task, Task, group, weight, effective, vruntime, cpu, counted, idle, reserved);
         $m!(
@@ -357,6 +393,25 @@ macro_rules! for_each_struct {
             load_reads,
             load_writes,
             pool_locks,
+            reserved
+        );
+        $m!(pl_newidle, Newidle, max_cost_ns, decayed_ns);
+        $m!(
+            pl_headroom_config,
+            HeadroomConfig,
+            window_ns,
+            tolerance_ns,
+            steps,
+            reserved
+        );
+        $m!(
+            pl_headroom,
+            Headroom,
+            budget_ns,
+            used_ns,
+            idle_ns,
+            nr_windows,
+            percent,
             reserved
         );
     };
