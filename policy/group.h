@@ -90,7 +90,7 @@ struct pl_touch {
 
 /*
  * The levels that a group's run time is charged to, from the group upwards: the limited ones, then headroom's
- *side group if the group is one of the side.
+ * side group if the group is one of the side.
  *
  *	for (level = pl_charged_first(group); level; level = pl_charged_next(group, level))
  */

@@ -51,7 +51,7 @@ struct pl_headroom {
 
 /*
  * Who is main and who is side, after a group came, went or changed its headroom. Three walks over all groups,
- *parents before children:
+ * parents before children:
  *
  *	headroom->percent = 0;
  *	for each group: pl_headroom_clear(group)
