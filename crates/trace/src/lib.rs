@@ -1,1 +1,25 @@
+//! What threads really did: the trace model, its Parquet file, readers for what people already
+//! have, and the thread-by-thread reconstruction that replay is built on.
+//!
+//! Invariant: a trace that cannot be trusted never becomes a [`Timeline`] without saying so. What
+//! makes a file unreadable is a [`TraceError`]; what makes it doubtful is a [`Warning`], and too
+//! many of those are an error again ([`Quality::check`]).
+//!
+//! The file is described column by column in `docs/trace-format.md`.
+mod checksum;
+mod error;
+mod model;
+mod quality;
+mod reader;
+mod reconstruct;
+mod schema;
+mod timeline;
+mod writer;
 
+pub use error::{At, Place, TraceError};
+pub use model::*;
+pub use quality::{Doubt, Quality, Warning, DOUBTFUL_SHARE_MAX};
+pub use reader::TraceReader;
+pub use reconstruct::TimelineBuilder;
+pub use timeline::{Burst, Cause, End, Phase, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
+pub use writer::TraceWriter;

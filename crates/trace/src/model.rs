@@ -1,0 +1,285 @@
+//! The trace model: events in order of time, and what has to be known beside them.
+use serde::{Deserialize, Serialize};
+
+/// Kernel thread id. 0 is the idle task of whichever CPU the event happened on.
+pub type Tid = u32;
+/// Index into [`Header::groups`].
+pub type GroupIx = u32;
+
+/// Largest thread id that a Linux kernel hands out (`PID_MAX_LIMIT` on 64 bit).
+pub const TID_MAX: u32 = 4 * 1024 * 1024;
+/// Largest number of CPUs that a Linux kernel can be built for (`NR_CPUS`).
+pub const CPU_MAX: u32 = 8192;
+
+/// One row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Time on the clock that [`Clock::name`] names, in ns.
+    pub ts_ns: i64,
+    /// CPU on which it happened. For a sample: 0, it belongs to no CPU.
+    pub cpu: u32,
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// `cpu` stopped running `prev`, which goes on in `prev_state`, and runs `next`.
+    Switch { prev: Tid, prev_state: State, next: Tid },
+    /// `waker` (the task current on `cpu`) made `tid` runnable, from `context`.
+    Waking { tid: Tid, waker: Tid, context: Context },
+    /// `tid` is on the run queue of `target_cpu`. Written by tools that do not know `Waking`.
+    Wakeup { tid: Tid, waker: Tid, target_cpu: u32 },
+    /// `parent` made `child`.
+    Fork { parent: Tid, child: Tid },
+    /// `tid` is gone.
+    Exit { tid: Tid },
+    /// `tid` belongs to `group` from here on.
+    Move { tid: Tid, group: GroupIx },
+    /// Cumulative statistics of `group` as they stood.
+    Sample { group: GroupIx, stat: Box<CpuStat> },
+    /// A probe that starts (`begin`) or ends a request fired in `tid`.
+    Request { tid: Tid, begin: bool },
+}
+
+/// What a thread does when the CPU is taken from it. The letters are those of `ps` and of perf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// `R`: still wants the CPU (preempted, throttled or yielded).
+    Runnable,
+    /// `S`: waits for an event, can be interrupted.
+    Sleeping,
+    /// `D`: waits for an event, cannot be interrupted (mostly storage).
+    Uninterruptible,
+    /// `T`: stopped or traced.
+    Stopped,
+    /// `I`: an idle kernel thread, or parked.
+    Idle,
+    /// `X`: dead.
+    Dead,
+}
+
+impl State {
+    pub const ALL: [State; 6] = [
+        State::Runnable,
+        State::Sleeping,
+        State::Uninterruptible,
+        State::Stopped,
+        State::Idle,
+        State::Dead,
+    ];
+
+    pub fn letter(self) -> &'static str {
+        match self {
+            State::Runnable => "R",
+            State::Sleeping => "S",
+            State::Uninterruptible => "D",
+            State::Stopped => "T",
+            State::Idle => "I",
+            State::Dead => "X",
+        }
+    }
+
+    /// State by the first letter of what the kernel prints (`S`, `D|K`, `R+`, `t`, `Z`, `P` ...).
+    pub fn from_letter(text: &str) -> Option<State> {
+        Some(match text.as_bytes().first()? {
+            b'R' => State::Runnable,
+            b'S' => State::Sleeping,
+            b'D' | b'K' | b'W' => State::Uninterruptible,
+            b'T' | b't' => State::Stopped,
+            b'I' | b'P' | b'N' => State::Idle,
+            b'X' | b'x' | b'Z' => State::Dead,
+            _ => return None,
+        })
+    }
+
+    /// State by the kernel's own bit mask (`TASK_*` of include/linux/sched.h), as a BPF program sees it.
+    /// A preempted thread stays runnable whatever its mask says; the caller knows that.
+    pub fn from_task_mask(mask: u64) -> State {
+        const DEAD: u64 = 0x10 | 0x20 | 0x80; // EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD
+        match mask {
+            m if m & DEAD != 0 => State::Dead,
+            m if m & 0x1 != 0 => State::Sleeping,
+            m if m & 0x2 != 0 && m & 0x400 != 0 => State::Idle, // TASK_NOLOAD
+            m if m & (0x2 | 0x1000) != 0 => State::Uninterruptible, // or TASK_RTLOCK_WAIT
+            m if m & (0x4 | 0x8 | 0x8000) != 0 => State::Stopped, // or TASK_FROZEN
+            m if m & 0x40 != 0 => State::Idle,                  // TASK_PARKED
+            _ => State::Runnable,
+        }
+    }
+
+    /// State by the bit mask that the ftrace event `sched_switch` carries since kernel 4.14: the low
+    /// seven bits as in the kernel, 0x80 for idle, 0x100 for preempted.
+    pub fn from_ftrace_mask(mask: u64) -> State {
+        match mask {
+            m if m & 0x100 != 0 => State::Runnable,
+            m if m & 0x80 != 0 => State::Idle,
+            m => State::from_task_mask(m & 0x7f),
+        }
+    }
+
+    /// Whether a thread that leaves the CPU in this state needs a wake-up before it can run again.
+    pub fn blocks(self) -> bool {
+        self != State::Runnable
+    }
+}
+
+/// From where a wake-up came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// The waker's own system call or fault.
+    Task,
+    /// A soft interrupt raised by the waker itself (loopback network): still the waker's doing.
+    TaskSoftirq,
+    /// A timer: an hrtimer or the timer wheel.
+    Timer,
+    /// An interrupt (or a soft interrupt that one raised) of a device.
+    Interrupt,
+    /// The tool that recorded it does not say.
+    Unknown,
+}
+
+impl Context {
+    pub const ALL: [Context; 5] = [
+        Context::Task,
+        Context::TaskSoftirq,
+        Context::Timer,
+        Context::Interrupt,
+        Context::Unknown,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Context::Task => "task",
+            Context::TaskSoftirq => "task-softirq",
+            Context::Timer => "timer",
+            Context::Interrupt => "interrupt",
+            Context::Unknown => "unknown",
+        }
+    }
+}
+
+/// The bandwidth part of a group's `cpu.stat`, cumulative since the group was made. A field that the
+/// kernel does not publish is absent, not 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuStat {
+    /// CPU time used, ns.
+    pub usage_ns: u64,
+    /// Periods in which the group wanted to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nr_periods: Option<u64>,
+    /// Periods at whose end somebody was throttled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nr_throttled: Option<u64>,
+    /// Time throttled, summed over CPUs, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_ns: Option<u64>,
+    /// Periods that used more than the quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nr_bursts: Option<u64>,
+    /// Time used above the quota, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_ns: Option<u64>,
+}
+
+/// What is known beside the events. Stored as JSON in the file's metadata.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// What made the trace: `bpf`, `cgroup-stat`, `perf-script`, `perfetto`, `cpu-stat-csv`.
+    pub source: String,
+    pub clock: Clock,
+    pub machine: Machine,
+    pub groups: Vec<Group>,
+    pub threads: Vec<Thread>,
+    /// Where events are missing. Empty means that the recorder counted and lost none.
+    pub losses: Vec<Loss>,
+    /// Threads of the cgroup tree below this path only, if set; others appear as wakers.
+    pub only_below: Option<String>,
+    /// How requests are named, as given to `plimsoll record --request`.
+    pub request: Option<String>,
+}
+
+/// Which clock the times are on, and the window that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clock {
+    /// `CLOCK_MONOTONIC`, `CLOCK_BOOTTIME`, `CLOCK_REALTIME` or `unknown`.
+    pub name: String,
+    /// First instant that the recording covers. No event is before it.
+    pub start_ns: i64,
+    /// Last instant that the recording covers. No event is after it.
+    pub end_ns: i64,
+    /// Wall-clock time of `start_ns`, in ns since 1970, if known.
+    pub wall_start_ns: Option<i64>,
+}
+
+/// The machine that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// CPUs by number, those that were on line.
+    pub cpus: Vec<Cpu>,
+    /// Kernel release (`uname -r`), if known.
+    pub kernel: Option<String>,
+    /// Ticks in a second (`CONFIG_HZ`), if known.
+    pub hz: Option<u32>,
+    /// Model name of the CPU, if known.
+    pub model: Option<String>,
+    /// Version of the hierarchy that the cpu controller is on: 1 or 2.
+    pub cgroup_version: Option<u32>,
+}
+
+/// Place of a CPU in the topology: siblings share `core`, the last-level cache is `llc`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cpu {
+    pub cpu: u32,
+    pub core: Option<u32>,
+    pub llc: Option<u32>,
+    pub node: Option<u32>,
+}
+
+/// A cgroup, its limits when recording began and its statistics at both ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Path below the hierarchy's root, with a leading `/`.
+    pub path: String,
+    /// Microseconds of run time in a period; absent: no limit.
+    pub quota_us: Option<u64>,
+    pub period_us: Option<u64>,
+    pub burst_us: Option<u64>,
+    /// `cpu.weight` (1..10000); v1's `cpu.shares` converted as systemd does.
+    pub weight: Option<u32>,
+    pub stat_start: Option<CpuStat>,
+    pub stat_end: Option<CpuStat>,
+}
+
+/// A thread as it was first seen. A thread id that was used twice has two entries.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Thread {
+    pub tid: Tid,
+    /// Process that it belongs to; absent if the recorder does not say.
+    pub tgid: Option<Tid>,
+    pub comm: String,
+    /// Group at `from_ns`; absent if the recorder does not say.
+    pub group: Option<GroupIx>,
+    /// From when this entry is about the thread id.
+    pub from_ns: i64,
+}
+
+/// Events that were not recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loss {
+    /// CPU whose events are missing; absent: not known.
+    pub cpu: Option<u32>,
+    /// The loss happened in this interval.
+    pub from_ns: i64,
+    pub to_ns: i64,
+    /// How many; absent: some, number not known.
+    pub count: Option<u64>,
+}

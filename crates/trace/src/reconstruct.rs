@@ -1,0 +1,478 @@
+//! Turns events into a [`Timeline`], one pass, in order of time.
+//!
+//! A thread is running, waiting for a CPU, or blocked. `switch` moves it between the three, `waking` ends
+//! a block. Two orders look wrong and are not:
+//! - A waker can reach a thread that is still on its way to sleep. The wake-up is then logged before the
+//!   switch; it counts if the thread runs again with no later wake-up.
+//! - A thread can be woken several times before it runs. The first one made it runnable.
+use crate::error::TraceError;
+use crate::model::{Context, Event, GroupIx, Header, State, Tid, What};
+use crate::quality::{Doubt, Quality, GAP_NS_MAX};
+use crate::reader::TraceReader;
+use crate::timeline::{Burst, Cause, End, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
+use std::collections::HashMap;
+
+/// Takes events one by one, so that a trace need not be in memory twice.
+pub struct TimelineBuilder {
+    start_ns: i64,
+    end_ns: i64,
+    /// Only threads below one group have their switches recorded.
+    partial: bool,
+    threads: Vec<Open>,
+    by_tid: HashMap<Tid, ThreadIx>,
+    /// Header entries by thread id, latest first.
+    known: HashMap<Tid, Vec<KnownThread>>,
+    quality: Quality,
+    last_ns: i64,
+}
+
+struct KnownThread {
+    tgid: Option<Tid>,
+    comm: String,
+    group: Option<GroupIx>,
+    from_ns: i64,
+}
+
+/// A thread under construction.
+struct Open {
+    out: ThreadTimeline,
+    status: Status,
+    group: Option<GroupIx>,
+    /// A wake-up that came while it was not blocked.
+    early_wake: Option<Cause>,
+    exiting: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Status {
+    /// No event of its own yet.
+    Unseen,
+    Running {
+        since_ns: i64,
+        cpu: u32,
+    },
+    Waiting,
+    Blocked {
+        since_ns: i64,
+    },
+    Dead,
+}
+
+impl TimelineBuilder {
+    pub fn new(header: &Header) -> TimelineBuilder {
+        let mut known: HashMap<Tid, Vec<KnownThread>> = HashMap::new();
+        for t in &header.threads {
+            known.entry(t.tid).or_default().push(KnownThread {
+                tgid: t.tgid,
+                comm: t.comm.clone(),
+                group: t.group,
+                from_ns: t.from_ns,
+            });
+        }
+        for entries in known.values_mut() {
+            entries.sort_by_key(|e| std::cmp::Reverse(e.from_ns));
+        }
+        TimelineBuilder {
+            start_ns: header.clock.start_ns,
+            end_ns: header.clock.end_ns,
+            partial: header.only_below.is_some(),
+            threads: Vec::new(),
+            by_tid: HashMap::new(),
+            known,
+            quality: Quality::of(header),
+            last_ns: header.clock.start_ns,
+        }
+    }
+
+    /// Adds one event; events come in order of time, as the readers guarantee.
+    pub fn push(&mut self, event: &Event) {
+        let ts = event.ts_ns;
+        if ts - self.last_ns > GAP_NS_MAX && !matches!(event.what, What::Sample { .. }) && !self.partial {
+            let gap = ts - self.last_ns;
+            self.quality
+                .note(Doubt::ClockGap, self.last_ns, || format!("{gap} ns"));
+        }
+        self.last_ns = ts;
+        match event.what {
+            What::Switch {
+                prev,
+                prev_state,
+                next,
+            } => {
+                self.quality.switches += 1;
+                if prev != 0 {
+                    self.switch_out(prev, prev_state, event.cpu, ts);
+                }
+                if next != 0 {
+                    self.switch_in(next, event.cpu, ts);
+                }
+            }
+            What::Waking { tid, waker, context } => {
+                let cause = self.cause(waker, context, ts);
+                self.wake(tid, cause, ts);
+            }
+            What::Wakeup { tid, waker, .. } => {
+                let context = if waker == 0 {
+                    Context::Interrupt
+                } else {
+                    Context::Unknown
+                };
+                let cause = self.cause(waker, context, ts);
+                self.wake(tid, cause, ts);
+            }
+            What::Fork { parent, child } => self.fork(parent, child, ts),
+            What::Exit { tid } => {
+                if let Some(thread) = self.find(tid, ts) {
+                    self.threads[thread].exiting = true;
+                }
+            }
+            What::Move { tid, group } => {
+                if let Some(thread) = self.find(tid, ts) {
+                    self.threads[thread].group = Some(group);
+                }
+            }
+            What::Request { tid, begin } => {
+                if let Some(thread) = self.find(tid, ts) {
+                    self.threads[thread].out.requests.push((ts, begin));
+                }
+            }
+            What::Sample { .. } => {}
+        }
+    }
+
+    /// Closes what is still open at the end of the recorded window.
+    pub fn finish(mut self) -> Timeline {
+        for i in 0..self.threads.len() {
+            let end_ns = self.end_ns;
+            match self.threads[i].status {
+                Status::Running { .. } => {
+                    self.threads[i].stop_running(end_ns);
+                    self.threads[i].close_burst(end_ns, End::Cut);
+                }
+                Status::Waiting => self.threads[i].close_burst(end_ns, End::Cut),
+                Status::Unseen | Status::Blocked { .. } | Status::Dead => {}
+            }
+        }
+        self.collect_wakes();
+        Timeline {
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            threads: self.threads.into_iter().map(|t| t.out).collect(),
+            quality: self.quality,
+        }
+    }
+
+    /// The index of `tid`, made on its first event. `None` for the idle task, and for a thread outside
+    /// of what was recorded.
+    fn find(&mut self, tid: Tid, ts: i64) -> Option<usize> {
+        let outside = self.partial && !self.by_tid.contains_key(&tid) && !self.known.contains_key(&tid);
+        if tid == 0 || outside {
+            return None;
+        }
+        if let Some(&ix) = self.by_tid.get(&tid) {
+            if self.threads[ix as usize].status != Status::Dead {
+                return Some(ix as usize);
+            }
+            self.quality
+                .note(Doubt::AfterExit, ts, || format!("thread {tid}"));
+        } else if !self.known.contains_key(&tid) {
+            self.quality
+                .note(Doubt::ThreadFromNowhere, ts, || format!("thread {tid}"));
+        }
+        Some(self.add(tid, ts))
+    }
+
+    fn add(&mut self, tid: Tid, ts: i64) -> usize {
+        // The entry that was current at `ts`; for the first event of a thread its table entry may be
+        // written a moment later.
+        let known = self
+            .known
+            .get(&tid)
+            .and_then(|es| es.iter().find(|e| e.from_ns <= ts).or_else(|| es.last()));
+        let out = ThreadTimeline {
+            tid,
+            tgid: known.and_then(|k| k.tgid),
+            comm: known.map_or_else(String::new, |k| k.comm.clone()),
+            recorded: false,
+            bursts: Vec::new(),
+            runs: Vec::new(),
+            wakes: Vec::new(),
+            requests: Vec::new(),
+        };
+        let group = known.and_then(|k| k.group);
+        let ix = self.threads.len();
+        self.threads.push(Open {
+            out,
+            status: Status::Unseen,
+            group,
+            early_wake: None,
+            exiting: false,
+        });
+        self.by_tid.insert(tid, ix as ThreadIx);
+        ix
+    }
+
+    fn cause(&mut self, waker: Tid, context: Context, ts: i64) -> Cause {
+        match context {
+            Context::Timer => return Cause::Timer,
+            Context::Interrupt => return Cause::Interrupt,
+            Context::Task | Context::TaskSoftirq | Context::Unknown => {}
+        }
+        let Some(ix) = self.find_waker(waker, ts) else {
+            // The idle task wakes nobody itself: an interrupt did.
+            return if waker == 0 {
+                Cause::Interrupt
+            } else {
+                Cause::Outside { waker }
+            };
+        };
+        match self.threads[ix].work_so_far(ts) {
+            Some((burst, at_work_ns)) => Cause::Thread {
+                thread: ix as ThreadIx,
+                burst,
+                at_work_ns,
+            },
+            None => Cause::Outside { waker },
+        }
+    }
+
+    /// The waker, if its own life is recorded. It is running at `ts`, whether or not that was seen.
+    fn find_waker(&mut self, waker: Tid, ts: i64) -> Option<usize> {
+        let ix = self.find(waker, ts)?;
+        if self.threads[ix].status == Status::Unseen {
+            // Running since before the first event that we have of it.
+            let start_ns = self.start_ns;
+            self.threads[ix].open_burst(Cause::Start, start_ns);
+            self.threads[ix].start_running(start_ns, u32::MAX);
+        }
+        Some(ix)
+    }
+
+    fn wake(&mut self, tid: Tid, cause: Cause, ts: i64) {
+        let Some(ix) = self.find(tid, ts) else { return };
+        let thread = &mut self.threads[ix];
+        match thread.status {
+            Status::Blocked { .. } | Status::Unseen => {
+                thread.early_wake = None;
+                thread.open_burst(cause, ts);
+                thread.status = Status::Waiting;
+            }
+            Status::Running { .. } => thread.early_wake = Some(cause),
+            Status::Waiting | Status::Dead => {}
+        }
+    }
+
+    fn fork(&mut self, parent: Tid, child: Tid, ts: i64) {
+        let cause = match self.cause(parent, Context::Task, ts) {
+            Cause::Thread {
+                thread,
+                burst,
+                at_work_ns,
+            } => Cause::Fork {
+                thread,
+                burst,
+                at_work_ns,
+            },
+            other => other,
+        };
+        let parent_group = self
+            .by_tid
+            .get(&parent)
+            .and_then(|&ix| self.threads[ix as usize].group);
+        if let Some(&old) = self.by_tid.get(&child) {
+            let status = self.threads[old as usize].status;
+            if !matches!(status, Status::Dead | Status::Unseen) && !self.threads[old as usize].exiting {
+                self.quality.note(Doubt::MissedSwitch, ts, || {
+                    format!("thread {child} is made while it lives")
+                });
+            }
+        }
+        let ix = self.add(child, ts);
+        let thread = &mut self.threads[ix];
+        thread.group = thread.group.or(parent_group);
+        thread.open_burst(cause, ts);
+        thread.status = Status::Waiting;
+    }
+
+    fn switch_out(&mut self, tid: Tid, state: State, cpu: u32, ts: i64) {
+        let Some(ix) = self.find(tid, ts) else { return };
+        let start_ns = self.start_ns;
+        let thread = &mut self.threads[ix];
+        match thread.status {
+            Status::Running { cpu: on, .. } if on == cpu || on == u32::MAX => {}
+            Status::Unseen => {
+                thread.open_burst(Cause::Start, start_ns);
+                thread.start_running(start_ns, cpu);
+            }
+            _ => {
+                self.quality.note(Doubt::MissedSwitch, ts, || {
+                    format!("thread {tid} leaves CPU {cpu} but was not running there")
+                });
+                if let Status::Blocked { .. } = thread.status {
+                    thread.open_burst(Cause::Unseen, ts);
+                }
+                if !matches!(thread.status, Status::Running { .. }) {
+                    thread.start_running(ts, cpu);
+                }
+            }
+        }
+        thread.stop_running_on(ts, cpu);
+        match state {
+            State::Runnable => thread.status = Status::Waiting,
+            State::Dead => {
+                thread.close_burst(ts, End::Exit);
+                thread.status = Status::Dead;
+            }
+            _ => {
+                let uninterruptible = state == State::Uninterruptible;
+                thread.close_burst(ts, End::Blocked { uninterruptible });
+                thread.status = Status::Blocked { since_ns: ts };
+            }
+        }
+    }
+
+    fn switch_in(&mut self, tid: Tid, cpu: u32, ts: i64) {
+        let Some(ix) = self.find(tid, ts) else { return };
+        let start_ns = self.start_ns;
+        let thread = &mut self.threads[ix];
+        match thread.status {
+            Status::Waiting => {}
+            Status::Unseen => thread.open_burst(Cause::Start, start_ns),
+            Status::Blocked { since_ns } => match thread.early_wake.take() {
+                Some(cause) => thread.open_burst(cause, since_ns),
+                None => {
+                    thread.open_burst(Cause::Unseen, ts);
+                    self.quality
+                        .note(Doubt::MissedWakeup, ts, || format!("thread {tid} on CPU {cpu}"));
+                }
+            },
+            Status::Running { .. } => {
+                thread.stop_running(ts);
+                self.quality.note(Doubt::MissedSwitch, ts, || {
+                    format!("thread {tid} starts on CPU {cpu} while it runs elsewhere")
+                });
+            }
+            Status::Dead => unreachable!("find makes a new thread for a thread id that had exited"),
+        }
+        thread.early_wake = None;
+        thread.start_running(ts, cpu);
+    }
+
+    /// Gives every waker the list of what it woke, from the causes on the other side.
+    fn collect_wakes(&mut self) {
+        for ix in 0..self.threads.len() {
+            for burst in 0..self.threads[ix].out.bursts.len() {
+                if let Cause::Thread {
+                    thread,
+                    burst: by_burst,
+                    at_work_ns,
+                }
+                | Cause::Fork {
+                    thread,
+                    burst: by_burst,
+                    at_work_ns,
+                } = self.threads[ix].out.bursts[burst].cause
+                {
+                    let wake = Wake {
+                        at_work_ns,
+                        thread: ix as ThreadIx,
+                        burst: burst as u32,
+                        by_burst,
+                    };
+                    self.threads[thread as usize].out.wakes.push(wake);
+                }
+            }
+        }
+        for thread in &mut self.threads {
+            thread
+                .out
+                .wakes
+                .sort_by_key(|w| (w.by_burst, w.at_work_ns, w.thread, w.burst));
+            let mut next = 0;
+            for (i, burst) in thread.out.bursts.iter_mut().enumerate() {
+                let first = next;
+                while thread.out.wakes.get(next).is_some_and(|w| w.by_burst == i as u32) {
+                    next += 1;
+                }
+                burst.wakes = first as u32..next as u32;
+            }
+        }
+    }
+}
+
+impl Open {
+    fn open_burst(&mut self, cause: Cause, woken_ns: i64) {
+        let run = self.out.runs.len() as u32;
+        self.out.bursts.push(Burst {
+            cause,
+            woken_ns,
+            end_ns: woken_ns,
+            work_ns: 0,
+            end: End::Cut,
+            group: self.group,
+            runs: run..run,
+            wakes: 0..0,
+        });
+    }
+
+    fn start_running(&mut self, since_ns: i64, cpu: u32) {
+        self.status = Status::Running { since_ns, cpu };
+        self.out.recorded = true;
+    }
+
+    fn stop_running(&mut self, now_ns: i64) {
+        if let Status::Running { cpu, .. } = self.status {
+            self.stop_running_on(now_ns, cpu);
+        }
+    }
+
+    /// Ends the stretch on `cpu`, whose number may have been learned only now.
+    fn stop_running_on(&mut self, now_ns: i64, cpu: u32) {
+        let Status::Running { since_ns, .. } = self.status else {
+            return;
+        };
+        self.out.runs.push(Run {
+            start_ns: since_ns,
+            end_ns: now_ns,
+            cpu,
+        });
+        let burst = self.out.bursts.last_mut().expect("a running thread has a burst");
+        burst.work_ns += now_ns - since_ns;
+        burst.runs.end = self.out.runs.len() as u32;
+    }
+
+    fn close_burst(&mut self, now_ns: i64, end: End) {
+        if let Some(burst) = self.out.bursts.last_mut() {
+            (burst.end_ns, burst.end) = (now_ns, end);
+        }
+    }
+
+    /// The current burst and its CPU time at `ts`; `None` if it is not running as far as we know.
+    fn work_so_far(&self, ts: i64) -> Option<(u32, i64)> {
+        let Status::Running { since_ns, .. } = self.status else {
+            return None;
+        };
+        let burst = self.out.bursts.last()?;
+        Some((self.out.bursts.len() as u32 - 1, burst.work_ns + ts - since_ns))
+    }
+}
+
+impl Timeline {
+    /// Reads and reconstructs a trace file. Refuses nothing that can be read: whether the result can be
+    /// trusted is for [`Quality::check`].
+    pub fn read(mut reader: TraceReader) -> Result<(Header, Timeline), TraceError> {
+        let mut builder = TimelineBuilder::new(reader.header());
+        let mut events = Vec::new();
+        while reader.read_group(&mut events)? {
+            events.drain(..).for_each(|event| builder.push(&event));
+        }
+        Ok((reader.into_header(), builder.finish()))
+    }
+
+    /// Reconstructs events that are in memory.
+    pub fn build(header: &Header, events: &[Event]) -> Timeline {
+        let mut builder = TimelineBuilder::new(header);
+        events.iter().for_each(|event| builder.push(event));
+        builder.finish()
+    }
+}

@@ -1,0 +1,84 @@
+//! The columns of the Parquet table. `docs/trace-format.md` is the reader's side of this file.
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::Type;
+use std::sync::Arc;
+
+/// Metadata keys. `plimsoll.version` counts incompatible changes of the columns or of the header.
+pub const KEY_VERSION: &str = "plimsoll.version";
+pub const KEY_HEADER: &str = "plimsoll.header";
+pub const VERSION: u32 = 1;
+
+/// Rows in a row group: bounds the memory of writer and reader (about 10 MB).
+pub const ROW_GROUP_ROWS: usize = 65_536;
+
+pub const MESSAGE: &str = "
+message plimsoll_trace {
+  required int64 ts_ns;
+  required int32 cpu;
+  required binary kind (STRING);
+  optional int32 tid;
+  optional int32 next_tid;
+  optional binary prev_state (STRING);
+  optional int32 waker_tid;
+  optional binary context (STRING);
+  optional int32 target_cpu;
+  optional int32 group;
+  optional int64 usage_ns;
+  optional int64 nr_periods;
+  optional int64 nr_throttled;
+  optional int64 throttled_ns;
+  optional int64 nr_bursts;
+  optional int64 burst_ns;
+}
+";
+
+/// Position of each column in [`MESSAGE`].
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub enum Col {
+    TsNs,
+    Cpu,
+    Kind,
+    Tid,
+    NextTid,
+    PrevState,
+    WakerTid,
+    Context,
+    TargetCpu,
+    Group,
+    UsageNs,
+    NrPeriods,
+    NrThrottled,
+    ThrottledNs,
+    NrBursts,
+    BurstNs,
+}
+
+/// The columns of a sample, in the order of [`crate::CpuStat`]'s fields.
+pub const STATS: [Col; 6] = [
+    Col::UsageNs,
+    Col::NrPeriods,
+    Col::NrThrottled,
+    Col::ThrottledNs,
+    Col::NrBursts,
+    Col::BurstNs,
+];
+
+pub const COLUMNS: usize = Col::BurstNs as usize + 1;
+
+/// Values of `kind`.
+pub const KINDS: [&str; 9] = [
+    "switch",
+    "waking",
+    "wakeup",
+    "fork",
+    "exit",
+    "move",
+    "sample",
+    "request_begin",
+    "request_end",
+];
+
+pub fn schema() -> Arc<Type> {
+    Arc::new(parse_message_type(MESSAGE).expect("the built-in schema parses"))
+}

@@ -1,0 +1,227 @@
+//! The Parquet file: what goes in comes out, and what is not a sound trace is refused by name.
+mod common;
+use common::{events, header, read, write};
+use expect_test::{expect, Expect};
+use plimsoll_trace::*;
+use std::path::Path;
+
+const EVERY_KIND: &str = "
+    100 0 switch 0 R 7
+    100 1 waking 8 7 task-softirq
+    110 1 wakeup 8 7 1
+    120 0 fork 7 9
+    130 0 move 9 2
+    140 0 sample 1 5000 3
+    150 0 request 7 begin
+    160 0 request 7 end
+    170 0 exit 9
+    180 0 switch 7 D 8
+";
+
+fn every_kind() -> (Header, Vec<Event>) {
+    let mut header = header("7:a:1 8:b");
+    header.losses.push(Loss {
+        cpu: Some(1),
+        from_ns: 5,
+        to_ns: 9,
+        count: None,
+    });
+    header.groups[1].quota_us = Some(20_000);
+    header.groups[1].stat_end = Some(CpuStat {
+        usage_ns: 1,
+        ..Default::default()
+    });
+    (header, events(EVERY_KIND))
+}
+
+fn check_error(path: &Path, expected: Expect) {
+    let error = read(path).expect_err("this file must be refused").to_string();
+    expected.assert_eq(&error.replace(&path.display().to_string(), "FILE"));
+}
+
+#[test]
+fn every_kind_of_event_and_the_header_survive_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let (header, events) = every_kind();
+    write(&path, &header, &events);
+    assert_eq!(read(&path).unwrap(), (header, events));
+}
+
+#[test]
+fn a_trace_of_several_row_groups_survives_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let mut header = header("7:a");
+    header.clock.end_ns = 1_000_000;
+    let events: Vec<Event> = (0..200_000)
+        .map(|i| Event {
+            ts_ns: i,
+            cpu: (i % 2) as u32,
+            what: every_kind().1[i as usize % 10].what.clone(),
+        })
+        .collect();
+    write(&path, &header, &events);
+    assert_eq!(read(&path).unwrap().1, events);
+}
+
+#[test]
+fn an_interrupted_recording_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let mut writer = TraceWriter::create(&path).unwrap();
+    writer.push(&every_kind().1[0]).unwrap();
+    drop(writer);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_empty_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    std::fs::write(&path, "").unwrap();
+    check_error(
+        &path,
+        expect!["FILE: the file is empty; expected a Parquet file written by `plimsoll record`"],
+    );
+}
+
+#[test]
+fn a_foreign_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    std::fs::write(&path, "hello, world").unwrap();
+    check_error(
+        &path,
+        expect![[
+            r#"FILE: not a trace: found a file that starts with "hello, w"; expected a Parquet file written by `plimsoll record`"#
+        ]],
+    );
+}
+
+#[test]
+fn a_missing_file_is_refused() {
+    check_error(
+        Path::new("/nonexistent"),
+        expect!["FILE: cannot open: No such file or directory (os error 2)"],
+    );
+}
+
+#[test]
+fn a_truncated_file_is_refused_at_every_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let (header, events) = every_kind();
+    write(&path, &header, &events);
+    let whole = std::fs::read(&path).unwrap();
+    for length in (1..whole.len()).step_by(7) {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert!(
+            read(&path).is_err(),
+            "{length} of {} bytes were taken as a trace",
+            whole.len()
+        );
+    }
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    assert!(matches!(read(&path), Err(TraceError::Truncated { .. })));
+}
+
+#[test]
+fn every_damaged_byte_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let (header, events) = every_kind();
+    write(&path, &header, &events);
+    let whole = std::fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= [0x01, 0x80, 0xff][at % 3];
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(
+            read(&path).is_err(),
+            "byte {at} of {} was changed, and nobody noticed",
+            whole.len()
+        );
+    }
+}
+
+#[test]
+fn a_parquet_file_of_another_program_is_refused() {
+    use parquet::file::writer::SerializedFileWriter;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let schema = parquet::schema::parser::parse_message_type("message m { required int64 x; }").unwrap();
+    let file = std::fs::File::create(&path).unwrap();
+    SerializedFileWriter::new(file, schema.into(), Default::default())
+        .unwrap()
+        .close()
+        .unwrap();
+    check_error(
+        &path,
+        expect!["FILE: not a trace: found a Parquet file without Plimsoll's metadata; expected a Parquet file written by `plimsoll record`"],
+    );
+}
+
+#[test]
+fn time_that_runs_backwards_is_refused_when_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(&dir.path().join("t.parquet")).unwrap();
+    let events = events("100 0 switch 0 R 7\n99 0 switch 7 R 0");
+    writer.push(&events[0]).unwrap();
+    assert!(matches!(
+        writer.push(&events[1]),
+        Err(TraceError::ClockBackwards { previous_ns: 100, .. })
+    ));
+}
+
+fn check_refused(header: &Header, text: &str, expected: Expect) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    write(&path, header, &events(text));
+    check_error(&path, expected);
+}
+
+#[test]
+fn an_event_outside_of_the_recorded_window_is_refused() {
+    check_refused(
+        &header("7:a"),
+        "100 0 switch 0 R 7\n1001 0 switch 7 R 0",
+        expect!["FILE: row 1: ts_ns: 1001 ns; allowed: 0 to 1000 ns, the recorded window"],
+    );
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    check_refused(
+        &header("7:a"),
+        "100 9000 switch 0 R 7",
+        expect!["FILE: row 0: cpu: 9000; allowed: 0 to 8191"],
+    );
+    check_refused(
+        &header("7:a"),
+        "100 0 move 7 3",
+        expect!["FILE: row 0: group: 3; allowed: below 3, the number of groups in the header"],
+    );
+    check_refused(
+        &header("7:a"),
+        "100 0 exit 4000000000",
+        expect!["FILE: row 0: tid: -294967296; allowed: 0 to 4194304"],
+    );
+}
+
+#[test]
+fn a_header_that_contradicts_itself_is_refused() {
+    let mut bad = header("7:a:9");
+    check_refused(
+        &bad,
+        "",
+        expect!["FILE: header: threads.group of thread 7: 9; allowed: below 3, the number of groups"],
+    );
+    bad = header("7:a");
+    bad.clock.start_ns = 2000;
+    check_refused(
+        &bad,
+        "",
+        expect!["FILE: header: clock.end_ns: 1000; allowed: at least clock.start_ns, 2000"],
+    );
+}
