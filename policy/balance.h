@@ -5,8 +5,8 @@
  * Problem    A figure for stealing means nothing without what Linux does in its place.
  *
  * Mechanism  A CPU that runs dry searches its domains for work, domain by domain, but only if it expects to
- * be idle for longer than the search has been seen to cost. Every tick interval a CPU also compares its queue
- * with the busiest of the domain.
+ *            be idle for longer than the search has been seen to cost. Every tick interval a CPU also
+ *            compares its queue with the busiest of the domain.
  *
  * Formula    search a domain if avg_idle >= cost so far + max_cost(domain)
  *            max_cost = max(max_cost, measured), decayed by 253/256 once a second

@@ -2,14 +2,16 @@
 /*
  * bandwidth.h - CPU limits: a pool per group, a balance per group and CPU, burst
  *
- * Problem    A group may use `quota` of CPU time in every `period`, on any number of CPUs at once. Asking one
+ * Problem    A group may use `quota` of CPU time in every `period`, on any number of CPUs at once. Asking
+ *            one
  *            shared counter at every context switch does not scale; handing time to CPUs in advance strands
- * it where nobody runs.
+ *            it where nobody runs.
  *
- * Mechanism  The group's pool holds run time not handed out yet. Each CPU's balance draws slices (5 ms) from
- * it and is charged for what runs there. A balance at or below zero whose pool is empty is throttled and
- * waits, in order, in the pool's ring. When the last task leaves a CPU, all but 1 ms of the balance goes
- * back. At every period's end the pool is refilled and the ring is served in order.
+ * Mechanism  The group's pool holds run time not handed out yet. Each CPU's balance draws slices (5 ms)
+ *            from it and is charged for what runs there. A balance at or below zero whose pool is empty is
+ *            throttled and waits, in order, in the pool's ring. When the last task leaves a CPU, all but 1
+ *            ms of the balance goes back. At every period's end the pool is refilled and the ring is served
+ *            in order.
  *
  * Formula    charge:   remaining -= delta; if remaining <= 0: remaining += min(pool, slice - remaining)
  *                      (1 - remaining where nothing is runnable)
@@ -20,15 +22,17 @@
  *                      per CPU that outlives its period, repaid over the long run
  *
  * Trade-offs Slices do not expire (system 1), so idle CPUs may keep 1 ms each across a period's end. The
- * older rule, where they do expire, is `expire`: it strands up to 1 ms per CPU and period, which on 80 CPUs
- *            costs a 10 ms quota almost everything. Charging in arrears lets a CPU run past its balance by as
- * much as the engine takes to notice; the overrun is a debt that the next slices repay.
+ *            older rule, where they do expire, is `expire`: it strands up to 1 ms per CPU and period, which
+ *            on 80 CPUs
+ *            costs a 10 ms quota almost everything. Charging in arrears lets a CPU run past its balance by
+ *            as much as the engine takes to notice; the overrun is a debt that the next slices repay.
  *
- * Limits     The ring holds each CPU once, so it needs a power of two of slots >= the number of CPUs. Levels
- * of a hierarchy are independent here; group.h walks them.
+ * Limits     The ring holds each CPU once, so it needs a power of two of slots >= the number of CPUs.
+ *            Levels of a hierarchy are independent here; group.h walks them.
  *
- * Concurrency  A balance is charged by its own CPU only; the distributor may add to it. The pool's run time
- * is changed by compare-and-exchange. One distributor at a time (`distributing`); the ring takes many
+ * ConcurrencyA balance is charged by its own CPU only; the distributor may add to it. The pool's run time
+ *            is changed by compare-and-exchange. One distributor at a time (`distributing`); the ring takes
+ *            many
  *            producers and that one consumer.
  */
 #ifndef PL_BANDWIDTH_H

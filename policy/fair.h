@@ -3,13 +3,13 @@
  * fair.h - who runs next: one queue per CPU in order of vruntime
  *
  * Problem    Each runnable task is due CPU time in proportion to its effective weight (group.h flattens the
- * hierarchy into one number), on its CPU and, as far as affinity allows, across CPUs.
+ *            hierarchy into one number), on its CPU and, as far as affinity allows, across CPUs.
  *
- * Mechanism  A CPU's queue is ordered by vruntime, which advances by run time over effective weight. A waking
- * task is placed no further back than a little before the queue's own clock, so that a long sleep earns no
- * more than that. Each CPU's timeline has an offset to a common one; a task that moves keeps its lag. A CPU
- * that ends a slice looks at one other CPU's head: if that head is further behind on the common timeline than
- * `pull_ns` of weight-1024 time, it is taken over.
+ * Mechanism  A CPU's queue is ordered by vruntime, which advances by run time over effective weight. A
+ *            waking task is placed no further back than a little before the queue's own clock, so that a
+ *            long sleep earns no more than that. Each CPU's timeline has an offset to a common one; a task
+ *            that moves keeps its lag. A CPU that ends a slice looks at one other CPU's head: if that head
+ *            is further behind on the common timeline than `pull_ns` of weight-1024 time, it is taken over.
  *
  * Formula    vruntime += delta * 2^20 / weight            weight in units of 2^-10 of PL_WEIGHT_UNIT's unit
  *            place:   vruntime = max(vruntime, clock - credit)
@@ -17,12 +17,12 @@
  *                     a queue's clock advances 2^20 / sum per ns, so no task waits longer than about wait_max
  *            common:  vruntime + offset
  *
- * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the common
- * timeline without end. Its offset is moved up so that it is never more than lag_max behind: what could not
- * be served is forgotten, and the order within the CPU does not change.
+ * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the
+ *            common timeline without end. Its offset is moved up so that it is never more than lag_max
+ *            behind: what could not be served is forgotten, and the order within the CPU does not change.
  *
  * Limits     Equality across CPUs holds to about pull_ns plus one slice. Vruntimes wrap after 584 years of
- * nice 0.
+ *            nice 0.
  *
  * Source: design.md (flattened weights, one vruntime-ordered queue per CPU); the kernel's fair class for
  * placement and wake-up preemption.

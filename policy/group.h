@@ -3,19 +3,20 @@
  * group.h - the hierarchy: groups, their queue on each CPU, and what a task's life does to them
  *
  * Problem    Weights and limits hold at every level of a tree of groups. A queue per group and CPU, as the
- * kernel has it, costs 3.2 GB of dispatch queues for 2,000 groups on 224 CPUs.
+ *            kernel has it, costs 3.2 GB of dispatch queues for 2,000 groups on 224 CPUs.
  *
  * Mechanism  Tasks wait in one queue per CPU (fair.h). A group keeps, per CPU, only numbers: how much of it
- * is runnable, its load, its share, its balance. A task's effective weight is its own weight times, for each
- * level, share / runnable weight. Charging and throttling walk the limited levels only.
+ *            is runnable, its load, its share, its balance. A task's effective weight is its own weight
+ *            times, for each level, share / runnable weight. Charging and throttling walk the limited
+ *            levels only.
  *
  * Formula    effective = weight * PROD over levels (share / runnable weight of that queue)
  *            share     = load.h
  *            a task may run on a CPU if no level of its group is throttled there
  *
  * Trade-offs The product is computed at most once per refresh_ns and queue and kept; until then a change of
- * load elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule before system 4,
- * and its cost).
+ *            load elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule
+ *            before system 4, and its cost).
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *

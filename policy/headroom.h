@@ -3,23 +3,24 @@
  * headroom.h - idle CPU kept for the main workload
  *
  * Problem    A batch job beside a latency-sensitive service fills every idle CPU. Weights make it give way,
- * but only after the service has met a busy CPU, a cold cache and a busy sibling.
+ *            but only after the service has met a busy CPU, a cold cache and a busy sibling.
  *
  * Mechanism  The groups with cpu.headroom are main. Every group that is neither main, nor above or below a
- * main group, is side. All of the side together draws run time from one more pool, the side group's, through
- * the same balances as any limit (bandwidth.h). At the end of each window its budget is set from what was
- * measured.
+ *            main group, is side. All of the side together draws run time from one more pool, the side
+ *            group's, through the same balances as any limit (bandwidth.h). At the end of each window its
+ *            budget is set from what was measured.
  *
  * Formula    budget' = used + (idle - wanted_idle),  wanted_idle = percent * capacity
  *            clamped to [tolerance, capacity]
- *            With main stationary this is capacity - main - wanted_idle after one window: there is nothing to
- * oscillate.
+ *            With main stationary this is capacity - main - wanted_idle after one window: there is nothing
+ *            to oscillate.
  *
- * Trade-offs The budget is handed out in `steps` parts of the window, in small slices, so that the idle share
- * exists at every moment and not only at the window's end. A part not used is not carried over.
+ * Trade-offs The budget is handed out in `steps` parts of the window, in small slices, so that the idle
+ *            share exists at every moment and not only at the window's end. A part not used is not carried
+ *            over.
  *
  * Limits     Idle time is the machine's: pinning the side onto few CPUs keeps the others idle as well. The
- * tolerance always goes to the side, however busy main is.
+ *            tolerance always goes to the side, however busy main is.
  *
  * Source: system 5. Several main groups: the largest headroom binds. Main is never throttled by it.
  */

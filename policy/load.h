@@ -3,16 +3,17 @@
  * load.h - a group's load, published at a bounded rate, and a queue's share of the weight
  *
  * Problem    A group's weight is divided among its CPUs by load, so every CPU must know the group's whole
- * load. That is one cache line written by all of them: on 224 CPUs it took about 24% of the machine's time.
+ *            load. That is one cache line written by all of them: on 224 CPUs it took about 24% of the
+ *            machine's time.
  *
- * Mechanism  Each queue adds to the group's sum only how much it changed since it last did so, only when that
- * is more than 1/64, and at most once per publish_ns (1 ms).
+ * Mechanism  Each queue adds to the group's sum only how much it changed since it last did so, only when
+ *            that is more than 1/64, and at most once per publish_ns (1 ms).
  *
  * Formula    share = weight * load / (group_load - own_contribution + load),  clamped to [2, weight]
  *            load  = max(runnable weight now, its average)
  *
  * Trade-offs The group's sum may be 1/64 and 1 ms behind. The own part is replaced by the present one, so
- * that a queue that has just woken up does not divide by a sum without itself.
+ *            that a queue that has just woken up does not divide by a sum without itself.
  *
  * Limits     The root group is not published: it has no share to compute.
  *

@@ -3,19 +3,19 @@
  * pelt.h - a load average that decays geometrically
  *
  * Problem    A queue's weight right now says little: tasks come and go within a millisecond. Shares need a
- * smooth figure that is cheap to keep and that every CPU computes alike.
+ *            smooth figure that is cheap to keep and that every CPU computes alike.
  *
  * Mechanism  Time is cut into segments of 1024 us. A segment n segments ago counts y^n:
  *
- * Formula      sum = w_0 + w_1 y + w_2 y^2 + ...        y^32 = 1/2
+ * Formula    sum = w_0 + w_1 y + w_2 y^2 + ...        y^32 = 1/2
  *              |<-- d1 -->|<----- full segments ----->|<- d3 ->|
  *              when p segment borders are crossed:
  *              sum' = sum y^p + w ( d1 y^p + 1024 (y + ... + y^(p-1)) + d3 )
  *              1024 (y + ... + y^(p-1)) = MAX - MAX y^p - 1024,   MAX = 47742 = 1024 (1 + y + ...), as
- * integers sum avg = sum / (MAX - 1024 + d3)
+ *            integers sum avg = sum / (MAX - 1024 + d3)
  *
  * Trade-offs Time advances in units of 1024 ns (the rest is kept for the next call); y^n comes from a table
- * of 32 factors of 2^32. The error against the real series is below one part in a thousand.
+ *            of 32 factors of 2^32. The error against the real series is below one part in a thousand.
  *
  * Limits     Weights up to 2^27: sum stays below 2^43.
  *

@@ -3,17 +3,17 @@
  * sparsemask.h - a bitmap that many CPUs write without sharing cache lines much
  *
  * Problem    Every CPU announces, at every 1 -> 2 and 2 -> 1 change of its queue, whether it can be stolen
- * from. In a plain bitmap 512 CPUs write one cache line.
+ *            from. In a plain bitmap 512 CPUs write one cache line.
  *
  * Mechanism  Each cache line carries 2^density elements only (density 3: 8 CPUs), the rest of it is left
- * unused.
+ *            unused.
  *
  * Formula    element e: chunk e >> density, bit e & (2^density - 1)
  *
  * Trade-offs A walk over all elements touches n / 8 lines instead of n / 512.
  *
- * Limits     Set and clear are of a byte-wide flag of the element's own, so that no atomic read-modify-write
- * is needed: the arena takes no fetch_or. 8 flags fill an eighth of the line.
+ * Limits     Set and clear are of a byte-wide flag of the element's own, so that no atomic read-modify-
+ *            write is needed: the arena takes no fetch_or. 8 flags fill an eighth of the line.
  *
  * Source: system 3.
  */

@@ -3,20 +3,20 @@
  * steal.h - an idle CPU takes work from an overloaded one of its LLC
  *
  * Problem    New-idle balancing searches widely, so it is declined when idle times are short: CPUs sleep
- * while the next one has a queue.
+ *            while the next one has a queue.
  *
  * Mechanism  Overloaded CPUs (two or more queued tasks) are in a sparsemask per LLC. A CPU that runs dry
- * looks at its SMT siblings, then at the LLC from the next CPU on, and takes the first task, in order of next
- * to run, that is not running, may run here and is not throttled.
+ *            looks at its SMT siblings, then at the LLC from the next CPU on, and takes the first task, in
+ *            order of next to run, that is not running, may run here and is not throttled.
  *
  * Formula    steal if enabled and nodes <= node_limit and avg_idle >= cost (10 us)
  *            avg_idle += (idle - avg_idle) / 8, at most twice the largest cost of interest
  *
  * Trade-offs A stolen task leaves a warm cache; within an LLC that is cheap. Across more than two nodes the
- * published series saw losses, hence the node limit.
+ *            published series saw losses, hence the node limit.
  *
  * Limits     One task at a time. On machines of several small LLCs stealing cannot reach the other cluster,
- * and costs the search: the published hikey rows are slower with it.
+ *            and costs the search: the published hikey rows are slower with it.
  *
  * Source: system 3.
  */
