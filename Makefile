@@ -33,8 +33,8 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 	@cp target/$(TARGET)/release/plimsoll dist/plimsoll.new && mv dist/plimsoll.new dist/plimsoll
 	@ls -l dist/plimsoll
 
-test: ## run every test that needs neither a kernel of its own nor root
-	cargo test --workspace
+test: setup ## run every test but the slow suites (test-live, fuzz)
+	scripts/test.sh
 
 fmt: ## format Rust and C
 	cargo fmt --all

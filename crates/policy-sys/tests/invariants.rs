@@ -1,0 +1,125 @@
+//! The invariants of ARCHITECTURE.md that can be read off the source.
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(dir: &str, extension: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(dir)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)
+            .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+            .flatten()
+        {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                let text = std::fs::read_to_string(&path).expect("source is text");
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{dir} has no .{extension} files");
+    found.sort();
+    found
+}
+
+#[test]
+fn policy_includes_only_its_own_headers() {
+    for (path, text) in sources("policy", "h") {
+        for line in text.lines().filter(|l| l.starts_with("#include")) {
+            let own = line.starts_with("#include \"") && {
+                let name = line.split('"').nth(1).expect("quoted");
+                root().join("policy").join(name).exists()
+            };
+            // The port alone may use the compiler's own integer types, natively.
+            let port =
+                path.ends_with("port.h") && (line.contains("<stdint.h>") || line.contains("<stdbool.h>"));
+            assert!(own || port, "{}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn policy_has_no_globals_but_constant_tables() {
+    for (path, text) in sources("policy", "h") {
+        for line in text.lines() {
+            let global = (line.starts_with("static ") || line.starts_with("extern ")) && line.contains('=');
+            assert!(
+                !global || line.starts_with("static const "),
+                "{}: {line}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn policy_header_opens_with_problem_mechanism_tradeoffs_and_limits() {
+    for (path, text) in sources("policy", "h") {
+        if path.ends_with("port.h") || path.ends_with("weight.h") {
+            continue; // what an engine gives; a table
+        }
+        for heading in [
+            "Problem ",
+            "Mechanism ",
+            "Formula ",
+            "Trade-offs ",
+            "Limits ",
+            "Source",
+        ] {
+            assert!(
+                text.contains(&format!(" * {heading}")),
+                "{} lacks `{heading}`",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn simulator_reads_no_clock_and_no_environment_and_has_no_globals() {
+    let forbidden = [
+        "std::time",
+        "Instant::now",
+        "SystemTime",
+        "std::env",
+        "std::fs",
+        "std::net",
+        "std::thread",
+        "static mut",
+        "thread_local!",
+        "lazy_static",
+        "OnceLock",
+        "HashMap",
+        "HashSet",
+        "StdRng",
+        "SmallRng",
+        "rand::rng(",
+    ];
+    for folder in ["crates/sim/src", "crates/workload/src"] {
+        for (path, text) in sources(folder, "rs") {
+            for word in forbidden {
+                assert!(!text.contains(word), "{} uses {word}", path.display());
+            }
+        }
+    }
+}
+
+/// Links and paths that the documents name must exist.
+#[test]
+fn documents_name_only_files_that_exist() {
+    for name in ["README.md", "ARCHITECTURE.md", "STYLE.md"] {
+        let text = std::fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for link in text.split("](").skip(1) {
+            let target = link.split(')').next().expect("closed link");
+            if !target.starts_with("http") && !target.starts_with('#') {
+                let file = target.split('#').next().expect("a path");
+                assert!(root().join(file).exists(), "{name} links to {target}");
+            }
+        }
+    }
+}

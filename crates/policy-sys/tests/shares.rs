@@ -1,0 +1,249 @@
+//! Load, weights, the sparsemask, fairness and headroom: what each promises.
+mod common;
+
+use common::MS;
+use plimsoll_policy_sys::*;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeSet;
+
+#[test]
+fn load_average_follows_the_geometric_series() {
+    let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
+    let mut pelt: Pelt = zeroed();
+    let (mut now, mut exact) = (0u64, 0f64);
+    let y = 0.5f64.powf(1.0 / 32.0 / 1024.0); // per unit of 1024 ns
+    for _ in 0..20_000 {
+        let units = rng.random_range(1..4000u64);
+        let weight = if rng.random_bool(0.5) { 1024 } else { 0 };
+        now += units << 10;
+        // SAFETY: a local struct.
+        unsafe { pl_pelt_update(&mut pelt, weight, now) };
+        let decay = y.powf(units as f64);
+        exact = exact * decay + weight as f64 * (1.0 - decay);
+        assert!(
+            (pelt.avg as f64 - exact).abs() < 1024.0 * 0.03,
+            "avg {} exact {exact}",
+            pelt.avg
+        );
+    }
+}
+
+#[test]
+fn load_average_halves_in_32_segments() {
+    let mut pelt: Pelt = zeroed();
+    unsafe {
+        pl_pelt_update(&mut pelt, 1024, 1024 * 1024 * 1000);
+        let full = pelt.avg;
+        pl_pelt_update(&mut pelt, 0, 1024 * 1024 * 1032);
+        assert!(
+            (pelt.avg as i64 * 2 - full as i64).abs() <= 2,
+            "{} of {full}",
+            pelt.avg
+        );
+    }
+}
+
+#[test]
+fn publishing_writes_the_shared_line_at_most_once_per_interval_and_change() {
+    let config = LoadConfig { publish_ns: MS };
+    let unlimited = LoadConfig { publish_ns: 0 };
+    let writes = |config: &LoadConfig| {
+        let mut group: GroupLoad = zeroed();
+        let mut load: Load = zeroed();
+        let mut writes = 0;
+        for step in 1..=100_000u64 {
+            load.weight = if (step / 50) % 2 == 0 { 1024 } else { 0 };
+            unsafe {
+                pl_load_update(&mut load, step * 10_000);
+                writes += pl_load_publish(&mut group, &mut load, step * 10_000, config) as u32;
+            }
+            assert_eq!(group.load_avg, load.contribution);
+        }
+        writes
+    };
+    let limited = writes(&config);
+    assert!(limited <= 1000, "1 s at one per ms: {limited}");
+    assert!(limited > 10);
+    assert!(writes(&unlimited) >= limited);
+}
+
+#[test]
+fn shares_of_all_cpus_add_up_to_the_groups_weight() {
+    let mut rng = rand_pcg::Pcg64::seed_from_u64(2);
+    for _ in 0..200 {
+        let cpus = rng.random_range(1..64usize);
+        let mut group: GroupLoad = zeroed();
+        let mut loads: Vec<Load> = vec![zeroed(); cpus];
+        let weight = 100 * 1024;
+        for load in &mut loads {
+            load.weight = rng.random_range(1..5000);
+            load.pelt.avg = load.weight;
+            load.contribution = load.weight as i64;
+            group.load_avg += load.contribution;
+        }
+        let sum: u64 = loads
+            .iter()
+            .map(|l| unsafe { pl_load_share(&group, l, weight) })
+            .sum();
+        assert!(
+            sum.abs_diff(weight) <= cpus as u64 * 2,
+            "{cpus} CPUs: {sum} of {weight}"
+        );
+    }
+}
+
+#[test]
+fn nice_levels_are_a_quarter_apart_and_weights_keep_their_ratio() {
+    let weights: Vec<u64> = (-20..=19).map(|n| unsafe { pl_weight_of_nice(n) }).collect();
+    assert_eq!(weights[20], 1024);
+    for pair in weights.windows(2) {
+        let ratio = pair[0] as f64 / pair[1] as f64;
+        assert!((1.2..1.3).contains(&ratio), "{ratio}");
+    }
+    assert_eq!(unsafe { pl_weight_of_cpu_weight(100) }, 1024);
+    assert_eq!(unsafe { pl_weight_of_cpu_weight(10_000) }, 102_400);
+    assert!(unsafe { pl_weight_of_cpu_weight(1) } >= 3);
+}
+
+#[test]
+fn sparsemask_is_a_set_and_visits_each_element_once_from_anywhere() {
+    let mut rng = rand_pcg::Pcg64::seed_from_u64(3);
+    for elements in [1u32, 7, 8, 9, 20, 64, 112, 1024] {
+        let mut chunks: Vec<SparsemaskChunk> = vec![zeroed(); elements.div_ceil(8) as usize];
+        let mut mask = Sparsemask {
+            chunks: chunks.as_mut_ptr(),
+            elements,
+            reserved: 0,
+        };
+        let mut set = BTreeSet::new();
+        for _ in 0..300 {
+            let e = rng.random_range(0..elements);
+            unsafe {
+                if rng.random_bool(0.5) {
+                    pl_sparsemask_set(&mut mask, e);
+                    set.insert(e);
+                } else {
+                    pl_sparsemask_clear(&mut mask, e);
+                    set.remove(&e);
+                }
+                assert_eq!(pl_sparsemask_test(&mask, e), set.contains(&e));
+            }
+            let from = rng.random_range(0..elements);
+            let mut seen = Vec::new();
+            let mut left = elements;
+            let mut e = unsafe { pl_sparsemask_next(&mask, from, &mut left) };
+            while e != SPARSEMASK_NONE {
+                seen.push(e);
+                e = unsafe { pl_sparsemask_next(&mask, e + 1, &mut left) };
+            }
+            let expected: Vec<u32> = set.range(from..).chain(set.range(..from)).copied().collect();
+            assert_eq!(seen, expected, "from {from} of {elements}");
+        }
+    }
+}
+
+#[test]
+fn stealing_is_declined_beyond_the_node_limit_and_for_short_idle_times() {
+    let config = StealConfig {
+        enabled: 1,
+        node_limit: 2,
+        cost_ns: 10_000,
+    };
+    let steal = Steal {
+        avg_idle_ns: 50_000,
+        ..zeroed()
+    };
+    let ask =
+        |steal: &Steal, nodes, config: &StealConfig| unsafe { pl_steal_worthwhile(steal, nodes, config) };
+    assert!(ask(&steal, 2, &config));
+    assert!(!ask(&steal, 4, &config));
+    assert!(!ask(
+        &Steal {
+            avg_idle_ns: 9_999,
+            ..steal
+        },
+        1,
+        &config
+    ));
+    assert!(!ask(&steal, 1, &StealConfig { enabled: 0, ..config }));
+}
+
+fn fair_config() -> FairConfig {
+    FairConfig {
+        slice_ns: 3 * MS,
+        latency_ns: 0,
+        sleeper_credit_ns: 3 * MS,
+        wakeup_gran_ns: MS,
+        wait_max_ns: 1000 * MS,
+        pull_ns: 6 * MS,
+        lag_max_ns: 20 * MS,
+    }
+}
+
+#[test]
+fn a_light_task_among_heavy_ones_waits_no_longer_than_the_bound() {
+    let config = fair_config();
+    let heavy = 102_400u64 << 10;
+    let cpu = FairCpu {
+        clock: 1 << 40,
+        weight_sum: 20 * heavy,
+        ..zeroed()
+    };
+    // A task of the least weight that has just run comes back far ahead of the queue's clock.
+    let ahead = cpu.clock + (1 << 50);
+    let placed = unsafe { pl_fair_place(&cpu, ahead, 2, &config) };
+    // The clock advances 2^20 / weight_sum per ns: how long until it reaches the task?
+    let wait_ns = (placed - cpu.clock) as f64 * cpu.weight_sum as f64 / (1u64 << 20) as f64;
+    assert!(wait_ns <= 1.01 * config.wait_max_ns as f64, "{wait_ns} ns");
+}
+
+#[test]
+fn a_long_sleep_earns_no_more_than_the_credit() {
+    let config = fair_config();
+    let cpu = FairCpu {
+        clock: 1 << 40,
+        weight_sum: FAIR_WEIGHT_ONE,
+        ..zeroed()
+    };
+    let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, &config) };
+    assert_eq!(cpu.clock - placed, config.sleeper_credit_ns);
+}
+
+#[test]
+fn a_task_that_moves_keeps_its_lag() {
+    let from = FairCpu {
+        clock: 500,
+        offset: 1000,
+        ..zeroed()
+    };
+    let to = FairCpu {
+        clock: 9000,
+        offset: 10,
+        ..zeroed()
+    };
+    let moved = unsafe { pl_fair_move(450, &from, &to) };
+    assert_eq!(moved + to.offset, 450 + from.offset);
+}
+
+/// The spec's table: headroom 30%, main at 30 .. 80 %, side to get 40/30/20/10/min/min %.
+#[test]
+fn headroom_settles_on_the_published_table_within_three_windows() {
+    let config = HeadroomConfig {
+        window_ns: 100 * MS,
+        tolerance_ns: MS,
+        steps: 20,
+        reserved: 0,
+    };
+    let capacity = 16 * 100 * MS;
+    for (main, side) in [(30, 40), (40, 30), (50, 20), (60, 10), (70, 0), (80, 0)] {
+        let main_ns = capacity / 100 * main;
+        let mut used = capacity - main_ns; // a side that took everything so far
+        for _ in 0..3 {
+            let idle = capacity - main_ns - used;
+            let budget = unsafe { pl_headroom_budget(used, idle, capacity, 30, &config) };
+            used = budget.min(capacity - main_ns);
+        }
+        let expected = (capacity / 100 * side).max(config.tolerance_ns);
+        assert_eq!(used, expected, "main at {main} %");
+    }
+}

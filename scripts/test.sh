@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# `make test`: every part in turn, each with its time; all of them run even if one fails.
+# Ends with one line: N passed, N failed. Exit: 0 all passed, 1 otherwise.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+passed=0
+failed=0
+failures=()
+
+# part NAME COMMAND...
+part() {
+	local name=$1 start=$SECONDS
+	shift
+	printf '\n== %s: %s\n' "$name" "$*"
+	if "$@"; then
+		passed=$((passed + 1))
+		printf '== %s: passed (%d s)\n' "$name" $((SECONDS - start))
+	else
+		failed=$((failed + 1))
+		failures+=("$name")
+		printf '== %s: FAILED (%d s)\n' "$name" $((SECONDS - start))
+	fi
+}
+
+part policy scripts/test-policy.sh
+part lint make --no-print-directory lint
+part workspace cargo test --quiet --locked --workspace
+
+printf '\n'
+for name in "${failures[@]}"; do
+	printf 'failed: %s\n' "$name"
+done
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
