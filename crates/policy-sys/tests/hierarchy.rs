@@ -1,0 +1,291 @@
+//! group.h: what a tree of groups makes of weights, limits and headroom.
+mod common;
+
+use common::MS;
+use plimsoll_policy_sys::*;
+use rand::{Rng, SeedableRng};
+
+/// A tree of groups on memory that does not move.
+struct Tree {
+    groups: Vec<*mut Group>,
+    cpus: u32,
+    config: Config,
+    touch: Touch,
+}
+
+impl Tree {
+    fn new(cpus: u32) -> Self {
+        let bandwidth = common::published();
+        let config = Config {
+            bandwidth,
+            side: BwConfig {
+                slice_ns: MS / 2,
+                ..bandwidth
+            },
+            load: LoadConfig { publish_ns: MS },
+            fair: zeroed(),
+            refresh_ns: MS,
+        };
+        let mut tree = Tree {
+            groups: Vec::new(),
+            cpus,
+            config,
+            touch: zeroed(),
+        };
+        tree.add(None, 100);
+        tree
+    }
+
+    /// Adds a group under `parent`, an index; the first is the root. Memory is leaked: this is a test.
+    fn add(&mut self, parent: Option<usize>, cpu_weight: u32) -> usize {
+        let cpus = self.cpus as usize;
+        let slots = self.cpus.next_power_of_two();
+        let group: *mut Group = Box::leak(Box::new(zeroed()));
+        let queues = vec![zeroed::<Queue>(); cpus].leak().as_mut_ptr();
+        let balances = vec![zeroed::<Balance>(); cpus].leak().as_mut_ptr();
+        let ring = vec![0u32; slots as usize].leak().as_mut_ptr();
+        let above = parent.map_or(std::ptr::null_mut(), |p| self.groups[p]);
+        // SAFETY: leaked memory of the right lengths.
+        unsafe {
+            pl_group_init(
+                group,
+                above,
+                self.groups.len() as u64,
+                queues,
+                balances,
+                self.cpus,
+                ring,
+                slots,
+            );
+            (*group).weight = pl_weight_of_cpu_weight(cpu_weight);
+        }
+        self.groups.push(group);
+        self.groups.len() - 1
+    }
+
+    fn task(&self, group: usize) -> Task {
+        Task {
+            group: self.groups[group],
+            weight: 1024,
+            ..zeroed()
+        }
+    }
+
+    fn runnable(&mut self, task: &mut Task, cpu: u32, now_ns: u64) -> u32 {
+        unsafe { pl_task_runnable(task, cpu, now_ns, &mut self.touch, &self.config) }
+    }
+
+    fn blocked(&mut self, task: &mut Task, now_ns: u64) -> u32 {
+        unsafe { pl_task_blocked(task, now_ns, &mut self.touch, &self.config) }
+    }
+
+    fn limit(&mut self, group: usize, quota_ns: u64, period_ns: u64) {
+        let limits = BwLimits {
+            quota_ns,
+            period_ns,
+            burst_ns: 0,
+            onset_percent: 0,
+            reserved: 0,
+        };
+        unsafe {
+            pl_bw_set(
+                &mut (*self.groups[group]).pool,
+                &limits,
+                0,
+                0,
+                &self.config.bandwidth,
+            );
+            for &group in &self.groups {
+                pl_group_link(group);
+            }
+        }
+    }
+
+    fn queue(&self, group: usize, cpu: u32) -> Queue {
+        unsafe { *(*self.groups[group]).queues.add(cpu as usize) }
+    }
+}
+
+/// What share of the CPU each task is due, from the effective weights.
+fn fractions(tree: &mut Tree, tasks: &mut [Task], now_ns: u64) -> Vec<f64> {
+    let effective: Vec<f64> = tasks
+        .iter_mut()
+        .map(|task| unsafe {
+            pl_group_refresh(task.group, task.cpu, now_ns, true, &mut tree.touch, &tree.config);
+            pl_task_effective(task, task.cpu) as f64
+        })
+        .collect();
+    let sum: f64 = effective.iter().sum();
+    effective.iter().map(|e| e / sum).collect()
+}
+
+#[test]
+fn nested_weights_divide_one_cpu_as_the_tree_says() {
+    let mut tree = Tree::new(1);
+    let a = tree.add(Some(0), 100);
+    let b = tree.add(Some(0), 100);
+    let b1 = tree.add(Some(b), 100);
+    let b2 = tree.add(Some(b), 800);
+    let mut tasks = [tree.task(a), tree.task(b1), tree.task(b2)];
+    for task in &mut tasks {
+        tree.runnable(task, 0, 0);
+    }
+    // Once more after the weights are known: the first refresh of one level feeds the next.
+    fractions(&mut tree, &mut tasks, 50 * MS);
+    let got = fractions(&mut tree, &mut tasks, 100 * MS);
+    for (got, ideal) in got.iter().zip([0.5, 0.5 / 9.0, 0.5 * 8.0 / 9.0]) {
+        assert!((got - ideal).abs() < 0.002, "{got} for {ideal}");
+    }
+}
+
+#[test]
+fn two_tasks_and_eight_of_equal_groups_weigh_the_same_over_the_machine() {
+    let mut tree = Tree::new(4);
+    let few = tree.add(Some(0), 100);
+    let many = tree.add(Some(0), 100);
+    let mut tasks: Vec<Task> = (0..10)
+        .map(|i| tree.task(if i < 2 { few } else { many }))
+        .collect();
+    for (i, task) in tasks.iter_mut().enumerate() {
+        tree.runnable(task, i as u32 % 4, 0);
+    }
+    for step in 1..200 {
+        fractions(&mut tree, &mut tasks, step * 2 * MS);
+    }
+    let got = fractions(&mut tree, &mut tasks, 500 * MS);
+    let few: f64 = got[..2].iter().sum();
+    assert!((few - 0.5).abs() < 0.02, "{few}");
+}
+
+#[test]
+fn idle_group_weighs_next_to_nothing() {
+    let mut tree = Tree::new(1);
+    let normal = tree.add(Some(0), 100);
+    let idle = tree.add(Some(0), 10_000);
+    unsafe { (*tree.groups[idle]).idle = 1 };
+    let mut tasks = [tree.task(normal), tree.task(idle)];
+    for task in &mut tasks {
+        tree.runnable(task, 0, 0);
+    }
+    let got = fractions(&mut tree, &mut tasks, 100 * MS);
+    assert!(got[1] < 0.01, "{}", got[1]);
+}
+
+#[test]
+fn random_lives_of_tasks_leave_every_queue_empty() {
+    for seed in 0..300 {
+        let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
+        let cpus = rng.random_range(1..=8);
+        let mut tree = Tree::new(cpus);
+        for _ in 0..rng.random_range(1..12) {
+            let parent = rng.random_range(0..tree.groups.len());
+            let group = tree.add(Some(parent), rng.random_range(1..=10_000));
+            if rng.random_bool(0.4) {
+                tree.limit(group, rng.random_range(MS..50 * MS), 100 * MS);
+            }
+        }
+        let mut tasks: Vec<(Task, bool)> = (0..20)
+            .map(|_| (tree.task(rng.random_range(0..tree.groups.len())), false))
+            .collect();
+        let mut now = 0;
+        for _ in 0..600 {
+            now += rng.random_range(0..3 * MS);
+            let i = rng.random_range(0..tasks.len());
+            let (task, runnable) = &mut tasks[i];
+            if *runnable {
+                let ran = rng.random_range(0..MS);
+                unsafe { pl_task_charge(task, ran, now, &mut tree.touch, &tree.config) };
+                tree.blocked(task, now);
+            } else {
+                tree.runnable(task, rng.random_range(0..cpus), now);
+                assert!(task.effective >= 2);
+            }
+            *runnable = !*runnable;
+        }
+        for (task, runnable) in &mut tasks {
+            if *runnable {
+                tree.blocked(task, now);
+            }
+        }
+        for group in 0..tree.groups.len() {
+            for cpu in 0..cpus {
+                let queue = tree.queue(group, cpu);
+                assert_eq!(
+                    (queue.nr_runnable, queue.load.weight, queue.share),
+                    (0, 0, 0),
+                    "seed {seed}, group {group}, CPU {cpu}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_tightest_ancestor_binds_and_children_of_a_throttled_group_are_throttled() {
+    let mut tree = Tree::new(2);
+    let outer = tree.add(Some(0), 100);
+    let middle = tree.add(Some(outer), 100);
+    let inner = tree.add(Some(middle), 100);
+    tree.limit(outer, 2 * MS, 100 * MS);
+    tree.limit(inner, 50 * MS, 100 * MS);
+    let mut task = tree.task(inner);
+    assert_eq!(tree.runnable(&mut task, 0, 0) & BW_THROTTLED, 0);
+    assert_eq!(
+        unsafe { pl_group_budget(tree.groups[inner], 0, 100 * MS) },
+        2 * MS
+    );
+    let flags = unsafe { pl_task_charge(&mut task, 3 * MS, 3 * MS, &mut tree.touch, &tree.config) };
+    assert_ne!(flags & BW_THROTTLED, 0);
+    unsafe {
+        assert_eq!(pl_group_throttled(tree.groups[inner], 0), tree.groups[outer]);
+        assert!(
+            pl_group_throttled(tree.groups[inner], 1).is_null(),
+            "only where it ran out"
+        );
+        assert_eq!((*tree.groups[inner]).pool.nr_periods, 0);
+    }
+}
+
+#[test]
+fn headroom_makes_side_of_everything_but_main_its_ancestors_and_descendants() {
+    let mut tree = Tree::new(2);
+    let pods = tree.add(Some(0), 100);
+    let main = tree.add(Some(pods), 100);
+    let main_child = tree.add(Some(main), 100);
+    let batch = tree.add(Some(pods), 100);
+    let batch_child = tree.add(Some(batch), 100);
+    let system = tree.add(Some(0), 100);
+    let side = tree.add(None, 100);
+    let mut headroom: Headroom = zeroed();
+    unsafe {
+        (*tree.groups[side]).is_side = 1;
+        (*tree.groups[main]).headroom_percent = 30;
+        for &group in &tree.groups {
+            pl_headroom_clear(group);
+        }
+        for &group in &tree.groups {
+            pl_headroom_mark(&mut headroom, group);
+        }
+        for &group in &tree.groups {
+            pl_headroom_link(&headroom, group, tree.groups[side]);
+        }
+        assert_eq!(headroom.percent, 30);
+        let is_side = |group: usize| !(*tree.groups[group]).side.is_null();
+        for group in [0, pods, main, main_child] {
+            assert!(!is_side(group), "group {group}");
+        }
+        for group in [batch, batch_child, system] {
+            assert!(is_side(group), "group {group}");
+        }
+    }
+    // Entering a side group counts once at the side, however deep.
+    let mut task = tree.task(batch_child);
+    tree.runnable(&mut task, 0, 0);
+    assert_eq!(tree.queue(side, 0).nr_runnable, 1);
+    let mut other = tree.task(system);
+    tree.runnable(&mut other, 0, 0);
+    assert_eq!(tree.queue(side, 0).nr_runnable, 2);
+    tree.blocked(&mut task, MS);
+    tree.blocked(&mut other, MS);
+    assert_eq!(tree.queue(side, 0).nr_runnable, 0);
+}
