@@ -1,17 +1,36 @@
 //! The one binary: flags in, results out. Everything else lives in the library crates.
+//!
+//! Each subcommand is a file in `cmd/` with its flags (`Args`) and `run`. The flags defined there feed the parser, the
+//! help, the man pages and the completions.
+mod cmd;
+mod exit;
+
 use clap::Parser;
+use std::process::ExitCode;
 
 /// CPU limits for Linux that hold the load line.
+///
+/// Simulates, enforces and plans CPU limits: quota, burst, weights, stealing, headroom. The simulator and the
+/// sched_ext scheduler share one policy, so what a simulation shows is what the scheduler does.
 #[derive(Parser)]
-#[command(name = "plimsoll", version, about)]
-struct Cli {
+#[command(name = "plimsoll", version, after_help = exit::HELP, after_long_help = exit::HELP)]
+pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {}
+enum Command {
+    Schema(cmd::schema::Args),
+    Completions(cmd::completions::Args),
+    Man(cmd::man::Args),
+}
 
-fn main() {
-    match Cli::parse().command {}
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Schema(args) => cmd::schema::run(&args),
+        Command::Completions(args) => cmd::completions::run(&args),
+        Command::Man(args) => cmd::man::run(&args),
+    };
+    exit::code(result)
 }

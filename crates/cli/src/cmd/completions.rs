@@ -1,0 +1,22 @@
+//! `plimsoll completions`: what a shell needs to complete our flags.
+use crate::exit::{Outcome, Result};
+use clap::CommandFactory;
+
+/// Print a completion script for a shell
+///
+/// Example, for bash: plimsoll completions bash > /etc/bash_completion.d/plimsoll
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which shell
+    shell: clap_complete::Shell,
+}
+
+pub fn run(args: &Args) -> Result {
+    clap_complete::generate(
+        args.shell,
+        &mut crate::Cli::command(),
+        "plimsoll",
+        &mut std::io::stdout(),
+    );
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,4 @@
+//! One file for each subcommand: its flags and what it does.
+pub mod completions;
+pub mod man;
+pub mod schema;

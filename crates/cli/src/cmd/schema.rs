@@ -1,0 +1,27 @@
+//! `plimsoll schema`: the JSON schemas of our input files, for editors and for reading.
+use crate::exit::{Outcome, Result};
+
+/// Print the JSON schema of scenario or machine files
+///
+/// An editor with a TOML language server completes and checks scenarios with it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which kind of file
+    #[arg(value_enum, default_value = "scenario")]
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    Scenario,
+    Machine,
+}
+
+pub fn run(args: &Args) -> Result {
+    let schema = match args.kind {
+        Kind::Scenario => plimsoll_scenario::scenario_schema(),
+        Kind::Machine => plimsoll_scenario::machine_schema(),
+    };
+    println!("{schema:#}");
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,384 @@
+//! Holds a TOML document against the JSON schema of its Rust types and finds everything that is wrong at once.
+//!
+//! The types are the only definition: schemars makes the schema from them, editors complete and check with it, and so
+//! does this file, which knows as much of JSON Schema as schemars writes for plain serde types. What a schema cannot
+//! say (a group that does not exist, limits that contradict each other) is checked where scenarios are resolved.
+use crate::problem::{nearest, Problem};
+use crate::tree::{join, Entry, Node, Origin, Tree, Value};
+use serde_json::Value as Json;
+
+/// Everything in which `tree` differs from `schema`, in the order of the file.
+pub fn check(tree: &Tree, schema: &Json) -> Vec<Problem> {
+    let mut checker = Checker {
+        tree,
+        root: schema,
+        problems: Vec::new(),
+    };
+    checker.node(schema, &tree.root, "");
+    checker.problems
+}
+
+struct Checker<'a> {
+    tree: &'a Tree,
+    root: &'a Json,
+    problems: Vec<Problem>,
+}
+
+/// What may stand in a table.
+#[derive(Default)]
+struct Shape<'a> {
+    properties: Vec<(&'a str, &'a Json)>,
+    required: Vec<&'a str>,
+    /// No other key is allowed.
+    closed: bool,
+    /// Schema of every other key, such as the names of groups.
+    rest: Option<&'a Json>,
+    /// Which variant it is could not be told: unknown keys cannot be told either.
+    undecided: bool,
+}
+
+impl<'a> Checker<'a> {
+    fn report(&mut self, origin: &Origin, path: &str, message: impl Into<String>) {
+        self.problems.push(self.tree.problem(origin, path, message));
+    }
+
+    fn resolve(&self, mut schema: &'a Json) -> &'a Json {
+        while let Some(reference) = schema.get("$ref").and_then(Json::as_str) {
+            match self.root.pointer(reference.trim_start_matches('#')) {
+                Some(target) => schema = target,
+                None => break,
+            }
+        }
+        schema
+    }
+
+    /// The alternatives of a schema, without the null of an `Option`.
+    fn alternatives(&self, schema: &'a Json) -> Vec<&'a Json> {
+        let list = schema
+            .get("oneOf")
+            .or_else(|| schema.get("anyOf"))
+            .and_then(Json::as_array);
+        list.into_iter()
+            .flatten()
+            .map(|one| self.resolve(one))
+            .filter(|one| one.get("type").and_then(Json::as_str) != Some("null"))
+            .collect()
+    }
+
+    fn node(&mut self, schema: &'a Json, node: &Node, path: &str) {
+        let schema = self.resolve(schema);
+        if let Some(words) = self.words(schema) {
+            return self.word(&words, node, path);
+        }
+        let alternatives = self.alternatives(schema);
+        if !alternatives.is_empty() && !matches!(node.value, Value::Table(_)) {
+            return self.one_of(&alternatives, node, path);
+        }
+        match &node.value {
+            Value::Table(entries) => {
+                let table = alternatives.iter().find(|one| accepts(one, "object"));
+                match table {
+                    // A table or something simpler, as "a machine's name, or the machine".
+                    Some(table) if self.tag(&alternatives).is_none() => {
+                        self.table(table, node, entries, path)
+                    }
+                    _ if accepts(schema, "object") || !alternatives.is_empty() => {
+                        self.table(schema, node, entries, path)
+                    }
+                    _ => self.wrong_kind(schema, node, path),
+                }
+            }
+            Value::Array(items) if accepts(schema, "array") => self.list(schema, node, items, path),
+            Value::String(_) if accepts(schema, "string") => {}
+            Value::Boolean(_) if accepts(schema, "boolean") => {}
+            Value::Integer(integer) if accepts(schema, "integer") || accepts(schema, "number") => {
+                self.range(schema, *integer as f64, node, path);
+            }
+            Value::Float(float) if accepts(schema, "number") => self.range(schema, *float, node, path),
+            _ => self.wrong_kind(schema, node, path),
+        }
+    }
+
+    /// The words of an enumeration, however schemars spells it.
+    fn words(&self, schema: &'a Json) -> Option<Vec<&'a str>> {
+        if let Some(word) = schema.get("const") {
+            return word.as_str().map(|word| vec![word]);
+        }
+        if let Some(list) = schema.get("enum").and_then(Json::as_array) {
+            return Some(list.iter().filter_map(Json::as_str).collect());
+        }
+        let alternatives = self.alternatives(schema);
+        if alternatives.is_empty() || schema.get("properties").is_some() {
+            return None;
+        }
+        let mut words = Vec::new();
+        for one in alternatives {
+            words.extend(self.words(one)?);
+        }
+        Some(words)
+    }
+
+    fn word(&mut self, words: &[&str], node: &Node, path: &str) {
+        match &node.value {
+            Value::String(text) if words.contains(&text.as_str()) => {}
+            _ => {
+                let message = format!("{}: {}", node.shown(), allowed_words(words, node));
+                self.report(&node.origin, path, message);
+            }
+        }
+    }
+
+    fn one_of(&mut self, alternatives: &[&'a Json], node: &Node, path: &str) {
+        let kind = match &node.value {
+            Value::String(_) => "string",
+            Value::Integer(_) => "integer",
+            Value::Float(_) => "number",
+            Value::Boolean(_) => "boolean",
+            Value::Array(_) => "array",
+            Value::Table(_) => "object",
+        };
+        let fits = |one: &&&Json| accepts(one, kind) || (kind == "integer" && accepts(one, "number"));
+        match alternatives.iter().find(fits) {
+            Some(one) => self.node(one, node, path),
+            None => {
+                let allowed: Vec<String> = alternatives.iter().map(|one| self.describe(one)).collect();
+                let message = format!("{}: allowed {}", node.shown(), allowed.join(", or "));
+                self.report(&node.origin, path, message);
+            }
+        }
+    }
+
+    fn wrong_kind(&mut self, schema: &'a Json, node: &Node, path: &str) {
+        let message = format!("{}: allowed {}", node.shown(), self.describe(schema));
+        self.report(&node.origin, path, message);
+    }
+
+    fn describe(&self, schema: &'a Json) -> String {
+        let schema = self.resolve(schema);
+        if let Some(words) = self.words(schema) {
+            return words
+                .iter()
+                .map(|word| format!("\"{word}\""))
+                .collect::<Vec<_>>()
+                .join(", ");
+        }
+        let alternatives = self.alternatives(schema);
+        if !alternatives.is_empty() && schema.get("properties").is_none() {
+            return alternatives
+                .iter()
+                .map(|one| self.describe(one))
+                .collect::<Vec<_>>()
+                .join(", or ");
+        }
+        let kind = [
+            ("integer", "an integer"),
+            ("number", "a number"),
+            ("string", "a string"),
+            ("boolean", "true or false"),
+            ("array", "a list"),
+            ("object", "a table"),
+        ]
+        .iter()
+        .find(|(name, _)| accepts(schema, name))
+        .map_or("something else", |(_, text)| text);
+        match bounds(schema) {
+            (None, None) => kind.to_string(),
+            limits => format!("{kind}, {}", shown_range(limits)),
+        }
+    }
+
+    fn range(&mut self, schema: &'a Json, given: f64, node: &Node, path: &str) {
+        let (low, high) = bounds(schema);
+        let above_low = match schema.get("exclusiveMinimum").and_then(Json::as_f64) {
+            Some(low) => given > low,
+            None => low.is_none_or(|low| given >= low),
+        };
+        if !above_low || high.is_some_and(|high| given > high) {
+            let above = if schema.get("exclusiveMinimum").is_some() {
+                "above "
+            } else {
+                ""
+            };
+            let message = format!("{}: allowed {above}{}", node.shown(), shown_range((low, high)));
+            self.report(&node.origin, path, message);
+        }
+    }
+
+    fn list(&mut self, schema: &'a Json, node: &Node, items: &[Node], path: &str) {
+        let count = |name| schema.get(name).and_then(Json::as_u64);
+        let (low, high) = (
+            count("minItems").unwrap_or(0),
+            count("maxItems").unwrap_or(u64::MAX),
+        );
+        if (items.len() as u64) < low || items.len() as u64 > high {
+            let high = if high == u64::MAX {
+                String::new()
+            } else {
+                high.to_string()
+            };
+            self.report(
+                &node.origin,
+                path,
+                format!("{} items: allowed {low} .. {high}", items.len()),
+            );
+        }
+        if let Some(inner) = schema.get("items") {
+            for (i, item) in items.iter().enumerate() {
+                self.node(inner, item, &join(path, &i.to_string()));
+            }
+        }
+    }
+
+    /// The property that tells the variants of a tagged enumeration apart.
+    fn tag(&self, variants: &[&'a Json]) -> Option<&'a str> {
+        let first = variants.first()?.get("properties")?.as_object()?;
+        first
+            .keys()
+            .map(String::as_str)
+            .find(|name| variants.iter().all(|one| variant_word(one, name).is_some()))
+    }
+
+    fn table(&mut self, schema: &'a Json, node: &Node, entries: &[Entry], path: &str) {
+        let mut shape = Shape::default();
+        self.collect(schema, node, path, &mut shape);
+        for entry in entries {
+            let path = join(path, &entry.key);
+            match shape.properties.iter().find(|(name, _)| *name == entry.key) {
+                Some((_, inner)) => self.node(inner, &entry.node, &path),
+                None => match shape.rest {
+                    Some(rest) => self.node(rest, &entry.node, &path),
+                    None if shape.closed && !shape.undecided => self.unknown(entry, &shape, &path),
+                    None => {}
+                },
+            }
+        }
+        let missing: Vec<&str> = shape
+            .required
+            .iter()
+            .copied()
+            .filter(|name| entries.iter().all(|e| e.key != *name))
+            .collect();
+        if !missing.is_empty() {
+            let origin = self.header(path).unwrap_or_else(|| node.origin.clone());
+            self.report(&origin, path, format!("missing: {}", missing.join(", ")));
+        }
+    }
+
+    /// Where the table's own name stands.
+    fn header(&self, path: &str) -> Option<Origin> {
+        let mut node = &self.tree.root;
+        let mut origin = None;
+        for key in path.split('.') {
+            let entry = node.entry(key)?;
+            origin = Some(entry.key_origin.clone());
+            node = &entry.node;
+        }
+        origin
+    }
+
+    fn collect(&mut self, schema: &'a Json, node: &Node, path: &str, shape: &mut Shape<'a>) {
+        let schema = self.resolve(schema);
+        if let Some(properties) = schema.get("properties").and_then(Json::as_object) {
+            shape
+                .properties
+                .extend(properties.iter().map(|(name, inner)| (name.as_str(), inner)));
+        }
+        if let Some(required) = schema.get("required").and_then(Json::as_array) {
+            shape.required.extend(required.iter().filter_map(Json::as_str));
+        }
+        for name in ["additionalProperties", "unevaluatedProperties"] {
+            match schema.get(name) {
+                Some(Json::Bool(false)) => shape.closed = true,
+                Some(inner @ Json::Object(_)) => shape.rest = Some(inner),
+                _ => {}
+            }
+        }
+        for part in schema.get("allOf").and_then(Json::as_array).into_iter().flatten() {
+            self.collect(part, node, path, shape);
+        }
+        let variants = self.alternatives(schema);
+        if variants.is_empty() {
+            return;
+        }
+        let Some(tag) = self.tag(&variants) else { return };
+        let words: Vec<&str> = variants.iter().filter_map(|one| variant_word(one, tag)).collect();
+        let Some(entry) = node.entry(tag) else {
+            shape.undecided = true;
+            let origin = self.header(path).unwrap_or_else(|| node.origin.clone());
+            self.report(&origin, path, format!("missing: {tag} ({})", words.join(", ")));
+            return;
+        };
+        let chosen = variants
+            .iter()
+            .find(|one| match (&entry.node.value, variant_word(one, tag)) {
+                (Value::String(text), Some(word)) => text == word,
+                _ => false,
+            });
+        match chosen {
+            Some(variant) => self.collect(variant, node, path, shape),
+            None => {
+                shape.undecided = true;
+                let message = format!("{}: {}", entry.node.shown(), allowed_words(&words, &entry.node));
+                self.report(&entry.node.origin, &join(path, tag), message);
+            }
+        }
+    }
+
+    fn unknown(&mut self, entry: &Entry, shape: &Shape<'a>, path: &str) {
+        let mut known: Vec<&str> = shape.properties.iter().map(|(name, _)| *name).collect();
+        known.sort_unstable();
+        let message = match nearest(&entry.key, known.iter().copied()) {
+            Some(near) => format!("unknown key; did you mean {near}?"),
+            None => format!("unknown key; known here: {}", known.join(", ")),
+        };
+        self.report(&entry.key_origin, path, message);
+    }
+}
+
+fn variant_word<'a>(variant: &'a Json, tag: &str) -> Option<&'a str> {
+    variant.get("properties")?.get(tag)?.get("const")?.as_str()
+}
+
+fn allowed_words(words: &[&str], node: &Node) -> String {
+    let list = words.join(", ");
+    match &node.value {
+        Value::String(text) => match nearest(text, words.iter().copied()) {
+            Some(near) => format!("did you mean \"{near}\"? allowed: {list}"),
+            None => format!("allowed: {list}"),
+        },
+        _ => format!("allowed: {list}"),
+    }
+}
+
+/// Whether a schema's `type` is `kind`, or has it in its list.
+fn accepts(schema: &Json, kind: &str) -> bool {
+    match schema.get("type") {
+        Some(Json::String(name)) => name == kind,
+        Some(Json::Array(names)) => names.iter().any(|name| name.as_str() == Some(kind)),
+        _ => false,
+    }
+}
+
+/// Lowest and highest value, from the schema's own bounds or the width of its integer.
+fn bounds(schema: &Json) -> (Option<f64>, Option<f64>) {
+    let (format_low, format_high) = match schema.get("format").and_then(Json::as_str) {
+        Some("uint8") => (Some(0.0), Some(f64::from(u8::MAX))),
+        Some("uint16") => (Some(0.0), Some(f64::from(u16::MAX))),
+        Some("uint32") => (Some(0.0), Some(f64::from(u32::MAX))),
+        Some("uint64" | "uint") => (Some(0.0), None),
+        Some("int32") => (Some(f64::from(i32::MIN)), Some(f64::from(i32::MAX))),
+        _ => (None, None),
+    };
+    let bound = |name| schema.get(name).and_then(Json::as_f64);
+    let low = bound("minimum").or(bound("exclusiveMinimum")).or(format_low);
+    (low, bound("maximum").or(format_high))
+}
+
+fn shown_range(limits: (Option<f64>, Option<f64>)) -> String {
+    match limits {
+        (Some(low), Some(high)) => format!("{low} .. {high}"),
+        (Some(low), None) => format!("{low} or more"),
+        (None, Some(high)) => format!("{high} or less"),
+        (None, None) => "any".to_string(),
+    }
+}

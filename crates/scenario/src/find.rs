@@ -1,0 +1,105 @@
+//! Finds machine models and scenarios: a path, then ./machines, then beside the executable, then in the binary itself.
+use crate::problem::nearest;
+use std::path::{Path, PathBuf};
+
+mod embedded {
+    include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+}
+
+/// A file's text and the name that its errors carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub name: String,
+    pub text: String,
+}
+
+/// The machine models that the binary holds, by name.
+pub fn machines() -> impl Iterator<Item = (&'static str, &'static str)> {
+    embedded::MACHINES.iter().copied()
+}
+
+/// The example scenarios that the binary holds, by name.
+pub fn scenarios() -> impl Iterator<Item = (&'static str, &'static str)> {
+    embedded::SCENARIOS.iter().copied()
+}
+
+/// A machine model by name, or by a path relative to `base` (the scenario's directory). The error says where it was
+/// looked for, or which name was probably meant.
+pub fn machine(wanted: &str, base: &Path) -> Result<Found, String> {
+    if wanted.contains('/') || wanted.ends_with(".toml") {
+        let path = base.join(wanted);
+        return read(&path).map_err(|error| format!("\"{wanted}\": cannot read {}: {error}", path.display()));
+    }
+    for dir in directories("machines") {
+        if let Ok(found) = read(&dir.join(format!("{wanted}.toml"))) {
+            return Ok(found);
+        }
+    }
+    if let Some((_, text)) = machines().find(|(name, _)| *name == wanted) {
+        return Ok(Found {
+            name: format!("machines/{wanted}.toml"),
+            text: text.to_string(),
+        });
+    }
+    let mut known: Vec<String> = machines().map(|(name, _)| name.to_string()).collect();
+    for dir in directories("machines") {
+        known.extend(names_in(&dir));
+    }
+    known.sort();
+    known.dedup();
+    let hint = match nearest(wanted, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean \"{near}\"? known: "),
+        None => "known: ".to_string(),
+    };
+    Err(format!(
+        "\"{wanted}\": no such machine; {hint}{}; or a path that ends in .toml",
+        known.join(", ")
+    ))
+}
+
+/// A scenario by path, or by the name of an example that the binary holds.
+pub fn scenario(path: &Path) -> Result<Found, String> {
+    match read(path) {
+        Ok(found) => Ok(found),
+        Err(error) => {
+            let wanted = path.to_string_lossy();
+            match scenarios().find(|(name, _)| *name == wanted) {
+                Some((name, text)) => Ok(Found {
+                    name: format!("scenarios/{name}.toml"),
+                    text: text.to_string(),
+                }),
+                None => {
+                    let known: Vec<&str> = scenarios().map(|(name, _)| name).collect();
+                    Err(format!(
+                        "cannot read it: {error}; examples that need no file: {}",
+                        known.join(", ")
+                    ))
+                }
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Found> {
+    let text = std::fs::read_to_string(path)?;
+    Ok(Found {
+        name: path.display().to_string(),
+        text,
+    })
+}
+
+fn directories(name: &str) -> Vec<PathBuf> {
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|exe| exe.parent().map(|dir| dir.join(name)));
+    std::iter::once(PathBuf::from(name)).chain(beside).collect()
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_string()))
+        .collect()
+}
