@@ -1,0 +1,111 @@
+//! What a task does: a sequence of steps, decided one at a time.
+use crate::config::{ChannelId, CounterId, LatencyId, TaskId, TaskSpec};
+use crate::engine::Services;
+use rand_pcg::Pcg64;
+
+/// The next thing a task does. All but Compute enter the kernel, which costs time of its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Runs for this much CPU time at full speed. A busy sibling, cold caches, interrupts stretch it.
+    Compute {
+        ns: u64,
+    },
+    /// Sleeps until the clock of [`Context::now_ns`] shows `at_ns`; in the past: goes on at once.
+    SleepUntil {
+        at_ns: u64,
+    },
+    /// Puts a value into a channel; blocks while it is full.
+    Send {
+        channel: ChannelId,
+        value: u64,
+    },
+    /// Takes the oldest value out of a channel; blocks while it is empty. See [`Context::received`].
+    Receive {
+        channel: ChannelId,
+    },
+    /// Takes the oldest value, or gives up at `at_ns`.
+    ReceiveUntil {
+        channel: ChannelId,
+        at_ns: u64,
+    },
+    /// Lets others run first.
+    Yield,
+    Exit,
+}
+
+/// A program. Called again each time its last step is complete; it may hold any state of its own, but takes time
+/// and randomness from the context only.
+pub trait Behaviour: Send {
+    fn next(&mut self, ctx: &mut Context) -> Step;
+}
+
+impl<F: FnMut(&mut Context) -> Step + Send> Behaviour for F {
+    fn next(&mut self, ctx: &mut Context) -> Step {
+        self(ctx)
+    }
+}
+
+/// What a task sees of the machine while it decides.
+pub struct Context<'a> {
+    pub(crate) services: &'a mut Services,
+    pub(crate) task: TaskId,
+    pub(crate) now_ns: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) cpu: u32,
+    pub(crate) received: Option<u64>,
+}
+
+impl Context<'_> {
+    /// Time since the run began.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// CPU time that this task has used (CLOCK_THREAD_CPUTIME_ID).
+    pub fn cpu_time_ns(&self) -> u64 {
+        self.cpu_ns
+    }
+
+    pub fn task(&self) -> TaskId {
+        self.task
+    }
+
+    /// The CPU it is on (sched_getcpu); for an external task, 0.
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    pub fn nr_cpus(&self) -> u32 {
+        self.services.nr_cpus
+    }
+
+    /// The value that the last step received; `None` if it was no receive, or the wait timed out.
+    pub fn received(&self) -> Option<u64> {
+        self.received
+    }
+
+    /// This task's own stream of random numbers, from the run's seed and the task's name.
+    pub fn rng(&mut self) -> &mut Pcg64 {
+        self.services.rng(self.task)
+    }
+
+    /// Adds a latency to a histogram, unless the run is still warming up.
+    pub fn record(&mut self, latency: LatencyId, ns: u64) {
+        self.services.record(latency, ns);
+    }
+
+    /// Adds to a counter, unless the run is still warming up.
+    pub fn count(&mut self, counter: CounterId, n: u64) {
+        self.services.count(counter, n);
+    }
+
+    /// Starts a task, at `spec.start_ns` or now, whichever is later. Returns its id.
+    pub fn spawn(&mut self, spec: TaskSpec) -> TaskId {
+        self.services.spawn(spec)
+    }
+
+    /// Makes a channel; capacity at least 1.
+    pub fn add_channel(&mut self, capacity: u32) -> ChannelId {
+        self.services.add_channel(capacity)
+    }
+}

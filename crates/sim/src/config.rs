@@ -1,0 +1,508 @@
+//! What is simulated: a machine, groups, tasks, and what changes on the way. Plain data; nothing is read from outside.
+use crate::behaviour::Behaviour;
+use crate::cpuset::CpuSet;
+use crate::topology::Topology;
+use plimsoll_policy_sys as pl;
+
+/// A group; 0 is the root, which is always there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    pub const ROOT: Self = Self(0);
+}
+
+/// A task; those of [`Config::tasks`] are numbered in order from 0, those spawned in the run follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskId(pub u32);
+
+/// A channel (pipe, socket, queue) that tasks send to and receive from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChannelId(pub u32);
+
+/// What tasks' results are added up under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkloadId(pub u32);
+
+/// A histogram that behaviours record into, by [`crate::Context::record`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LatencyId(pub u32);
+
+/// A sum that behaviours add to, by [`crate::Context::count`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CounterId(pub u32);
+
+/// Everything a run depends on.
+pub struct Config {
+    pub machine: Machine,
+    pub policy: Policy,
+    /// Group `i + 1`; see [`Config::add_group`].
+    pub groups: Vec<GroupSpec>,
+    pub tasks: Vec<TaskSpec>,
+    pub channels: Vec<ChannelSpec>,
+    pub workloads: Vec<String>,
+    pub latencies: Vec<(WorkloadId, String)>,
+    pub counters: Vec<(WorkloadId, String)>,
+    /// In any order; those of one time happen in the order given.
+    pub changes: Vec<Change>,
+    /// Every random stream comes from this and a name.
+    pub seed: u64,
+    /// The run ends here at the latest.
+    pub duration_ns: u64,
+    /// Results count from here on; what happened before is left out.
+    pub warmup_ns: u64,
+    /// Whether the run ends when every task has exited.
+    pub stop_when_done: bool,
+    /// Whether the invariants are checked at every event (slow); debug builds always do.
+    pub check: bool,
+}
+
+impl Config {
+    pub fn new(machine: Machine, duration_ns: u64) -> Self {
+        Self {
+            machine,
+            policy: Policy::default(),
+            groups: Vec::new(),
+            tasks: Vec::new(),
+            channels: Vec::new(),
+            workloads: Vec::new(),
+            latencies: Vec::new(),
+            counters: Vec::new(),
+            changes: Vec::new(),
+            seed: 1,
+            duration_ns,
+            warmup_ns: 0,
+            stop_when_done: false,
+            check: false,
+        }
+    }
+
+    pub fn add_group(&mut self, group: GroupSpec) -> GroupId {
+        self.groups.push(group);
+        GroupId(self.groups.len() as u32)
+    }
+
+    pub fn add_task(&mut self, task: TaskSpec) -> TaskId {
+        self.tasks.push(task);
+        TaskId(self.tasks.len() as u32 - 1)
+    }
+
+    pub fn add_channel(&mut self, capacity: u32) -> ChannelId {
+        self.channels.push(ChannelSpec { capacity });
+        ChannelId(self.channels.len() as u32 - 1)
+    }
+
+    pub fn add_workload(&mut self, name: impl Into<String>) -> WorkloadId {
+        self.workloads.push(name.into());
+        WorkloadId(self.workloads.len() as u32 - 1)
+    }
+
+    pub fn add_latency(&mut self, workload: WorkloadId, name: impl Into<String>) -> LatencyId {
+        self.latencies.push((workload, name.into()));
+        LatencyId(self.latencies.len() as u32 - 1)
+    }
+
+    pub fn add_counter(&mut self, workload: WorkloadId, name: impl Into<String>) -> CounterId {
+        self.counters.push((workload, name.into()));
+        CounterId(self.counters.len() as u32 - 1)
+    }
+}
+
+/// The hardware, and the kernel's clockwork on it.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub topology: Topology,
+    /// Ticks per second on a busy CPU, 24 .. 10,000. An idle CPU has none.
+    pub hz: u32,
+    /// What CLOCK_MONOTONIC shows as the run begins: ticks and period boundaries are anchored in that clock.
+    pub clock_start_ns: u64,
+    /// Ticks are at clock = tick_phase_ns + k / hz.
+    pub tick_phase_ns: u64,
+    /// Each CPU's ticks are this much later than the CPU's before; 0: all at once.
+    pub tick_stagger_ns: u64,
+    pub costs: Costs,
+}
+
+impl Machine {
+    /// Default costs, 250 Hz, ticks at multiples of 4 ms.
+    pub fn new(topology: Topology) -> Self {
+        Self {
+            topology,
+            hz: 250,
+            clock_start_ns: 0,
+            tick_phase_ns: 0,
+            tick_stagger_ns: 0,
+            costs: Costs::default(),
+        }
+    }
+}
+
+/// A cost by how far apart two CPUs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerDistance {
+    /// Between hardware threads of one core.
+    pub core_ns: u64,
+    pub llc_ns: u64,
+    pub socket_ns: u64,
+    pub remote_ns: u64,
+}
+
+impl PerDistance {
+    pub const fn flat(ns: u64) -> Self {
+        Self {
+            core_ns: ns,
+            llc_ns: ns,
+            socket_ns: ns,
+            remote_ns: ns,
+        }
+    }
+}
+
+/// A CPU that has been idle for at least `after_ns` takes `exit_ns` to come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleState {
+    pub after_ns: u64,
+    pub exit_ns: u64,
+}
+
+/// What things cost in time of the CPU that does them, unless said otherwise.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    /// From one task to another, or between a task and idle.
+    pub context_switch_ns: u64,
+    /// Entering and leaving the kernel: added to every step but Compute.
+    pub syscall_ns: u64,
+    /// Sending or receiving one message, on top of the system call.
+    pub channel_ns: u64,
+    /// Waking a task, to the waker; the search for a CPU is `search_cpu_ns` for each CPU looked at.
+    pub wakeup_ns: u64,
+    /// Sending an interrupt to another CPU, to the sender.
+    pub ipi_send_ns: u64,
+    /// From sending until the other CPU has taken it.
+    pub ipi: PerDistance,
+    /// One timer interrupt (tick, period, slack, enforcement), to the CPU that takes it.
+    pub timer_ns: u64,
+    /// Work that a task has to repeat in cold caches on the first run after a move; a move within
+    /// `migration_hot_ns` of its last run costs this, a later one nothing.
+    pub migration: PerDistance,
+    pub migration_hot_ns: u64,
+    /// By ascending `after_ns`; empty: coming back from idle is free.
+    pub idle_states: Vec<IdleState>,
+    /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone.
+    pub smt_percent: u32,
+    /// Looking at one CPU in a search (wake-up placement, new-idle, stealing).
+    pub search_cpu_ns: u64,
+    /// Beginning a new-idle search of one level: locks, statistics.
+    pub newidle_level_ns: u64,
+    /// Taking a task from another CPU's queue: both queues' locks.
+    pub move_task_ns: u64,
+    /// One periodic balance of one level.
+    pub periodic_level_ns: u64,
+    /// Fetching a cache line that another CPU has written.
+    pub line: PerDistance,
+    /// How long a group's pool lock is held.
+    pub pool_lock_ns: u64,
+    /// Whether lines shared by all CPUs serve one transfer at a time, others waiting in order; else each
+    /// transfer costs `line` only.
+    pub contention: bool,
+}
+
+impl Default for Costs {
+    /// Of the order of a current x86 server. Machine models override them, each number with its source.
+    fn default() -> Self {
+        Self {
+            context_switch_ns: 600,
+            syscall_ns: 72,
+            channel_ns: 500,
+            wakeup_ns: 300,
+            ipi_send_ns: 200,
+            ipi: PerDistance {
+                core_ns: 500,
+                llc_ns: 800,
+                socket_ns: 900,
+                remote_ns: 1200,
+            },
+            timer_ns: 500,
+            migration: PerDistance {
+                core_ns: 0,
+                llc_ns: 2000,
+                socket_ns: 8000,
+                remote_ns: 15000,
+            },
+            migration_hot_ns: 500_000,
+            idle_states: vec![
+                IdleState {
+                    after_ns: 0,
+                    exit_ns: 500,
+                },
+                IdleState {
+                    after_ns: 20_000,
+                    exit_ns: 2_000,
+                },
+            ],
+            smt_percent: 60,
+            search_cpu_ns: 30,
+            newidle_level_ns: 500,
+            move_task_ns: 300,
+            periodic_level_ns: 1000,
+            line: PerDistance {
+                core_ns: 8,
+                llc_ns: 40,
+                socket_ns: 50,
+                remote_ns: 118,
+            },
+            pool_lock_ns: 50,
+            contention: true,
+        }
+    }
+}
+
+impl Costs {
+    /// A machine on which only the tasks' own work takes time.
+    pub fn free() -> Self {
+        Self {
+            context_switch_ns: 0,
+            syscall_ns: 0,
+            channel_ns: 0,
+            wakeup_ns: 0,
+            ipi_send_ns: 0,
+            ipi: PerDistance::flat(0),
+            timer_ns: 0,
+            migration: PerDistance::flat(0),
+            migration_hot_ns: 0,
+            idle_states: Vec::new(),
+            smt_percent: 100,
+            search_cpu_ns: 0,
+            newidle_level_ns: 0,
+            move_task_ns: 0,
+            periodic_level_ns: 0,
+            line: PerDistance::flat(0),
+            pool_lock_ns: 0,
+            contention: false,
+        }
+    }
+}
+
+/// When the engine looks whether a running task must stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforce {
+    /// At ticks, at context switches and when tasks come and go: the kernel's fair class.
+    Tick,
+    /// By a timer armed for the moment the run time ends: the live scheduler.
+    Timer,
+}
+
+/// The policy's switches, and which baseline surrounds it.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub core: pl::Config,
+    pub steal: pl::StealConfig,
+    pub headroom: pl::HeadroomConfig,
+    pub enforce: Enforce,
+    /// A CPU that runs dry searches other queues, domain by domain.
+    pub newidle: bool,
+    /// Queue lengths are evened out from ticks.
+    pub periodic: bool,
+    /// A waking task goes to an idle CPU of the cache, if there is one; else, or without this, where it last ran.
+    pub wake_idle: bool,
+    /// At most this many CPUs are looked at for an idle one; 0: all of the cache.
+    pub wake_search_cpus: u32,
+    /// A waking task may be drawn to its waker's cache.
+    pub wake_affine: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            core: pl::Config {
+                bandwidth: pl::BwConfig {
+                    slice_ns: 5_000_000,
+                    expire: 0,
+                    burst_off: 0,
+                    mainline: 0,
+                    reserved: 0,
+                },
+                side: pl::BwConfig {
+                    slice_ns: 500_000,
+                    expire: 0,
+                    burst_off: 1,
+                    mainline: 0,
+                    reserved: 0,
+                },
+                load: pl::LoadConfig {
+                    publish_ns: 1_000_000,
+                },
+                fair: pl::FairConfig {
+                    slice_ns: 3_000_000,
+                    latency_ns: 0,
+                    sleeper_credit_ns: 3_000_000,
+                    wakeup_gran_ns: 1_000_000,
+                    wait_max_ns: 1_000_000_000,
+                    pull_ns: 10_000_000,
+                    lag_max_ns: 100_000_000,
+                },
+                refresh_ns: 1_000_000,
+            },
+            steal: pl::StealConfig {
+                enabled: 1,
+                node_limit: 2,
+                cost_ns: 10_000,
+            },
+            headroom: pl::HeadroomConfig {
+                window_ns: 100_000_000,
+                tolerance_ns: 1_000_000,
+                steps: 20,
+                reserved: 0,
+            },
+            enforce: Enforce::Timer,
+            newidle: true,
+            periodic: true,
+            wake_idle: true,
+            wake_search_cpus: 0,
+            wake_affine: true,
+        }
+    }
+}
+
+/// A group's CPU limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Run time added per period; `None`: no limit. 1 ms .. (2^44 - 1) us.
+    pub quota_ns: Option<u64>,
+    /// 1 ms .. 1 s.
+    pub period_ns: u64,
+    /// Run time that may be carried over.
+    pub burst_ns: u64,
+    /// Share of the burst granted when the limits are set, 0 .. 100.
+    pub onset_percent: u32,
+}
+
+impl Limits {
+    pub const UNLIMITED: Self = Self {
+        quota_ns: None,
+        period_ns: 100_000_000,
+        burst_ns: 0,
+        onset_percent: 0,
+    };
+
+    pub const fn quota(quota_ns: u64, period_ns: u64) -> Self {
+        Self {
+            quota_ns: Some(quota_ns),
+            period_ns,
+            burst_ns: 0,
+            onset_percent: 0,
+        }
+    }
+}
+
+/// A group and its knobs as the run begins.
+#[derive(Clone, Debug)]
+pub struct GroupSpec {
+    /// Full path, for results: "/web/api".
+    pub path: String,
+    /// The root, or a group added before.
+    pub parent: GroupId,
+    /// cpu.weight, 1 .. 10,000.
+    pub cpu_weight: u32,
+    /// cpu.idle
+    pub idle: bool,
+    pub limits: Limits,
+    /// Period boundaries are at clock = phase_ns + k * period.
+    pub phase_ns: u64,
+    /// cpu.headroom, 0 .. 100; above 0 makes this a main group.
+    pub headroom_percent: u32,
+    /// `None`: as the parent.
+    pub cpuset: Option<CpuSet>,
+}
+
+impl GroupSpec {
+    pub fn new(path: impl Into<String>, parent: GroupId) -> Self {
+        Self {
+            path: path.into(),
+            parent,
+            cpu_weight: 100,
+            idle: false,
+            limits: Limits::UNLIMITED,
+            phase_ns: 0,
+            headroom_percent: 0,
+            cpuset: None,
+        }
+    }
+}
+
+/// A task.
+pub struct TaskSpec {
+    pub group: GroupId,
+    pub workload: WorkloadId,
+    /// Names the task's random stream: two tasks of one name draw the same numbers.
+    pub name: String,
+    /// -20 .. 19
+    pub nice: i32,
+    /// SCHED_IDLE
+    pub idle: bool,
+    /// `None`: all of its group's CPUs.
+    pub affinity: Option<CpuSet>,
+    pub start_ns: u64,
+    /// It runs on another machine: its steps take time but none of our CPUs. For clients across a network.
+    pub external: bool,
+    pub behaviour: Box<dyn Behaviour>,
+}
+
+impl TaskSpec {
+    pub fn new(
+        group: GroupId,
+        workload: WorkloadId,
+        name: impl Into<String>,
+        behaviour: impl Behaviour + 'static,
+    ) -> Self {
+        Self {
+            group,
+            workload,
+            name: name.into(),
+            nice: 0,
+            idle: false,
+            affinity: None,
+            start_ns: 0,
+            external: false,
+            behaviour: Box::new(behaviour),
+        }
+    }
+}
+
+/// A first-in-first-out queue of 64-bit values between tasks.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelSpec {
+    /// Values it holds before senders block; at least 1, `u32::MAX`: never.
+    pub capacity: u32,
+}
+
+/// Something that an administrator does at `at_ns`.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub at_ns: u64,
+    pub what: ChangeKind,
+}
+
+#[derive(Clone, Debug)]
+pub enum ChangeKind {
+    Limits { group: GroupId, limits: Limits },
+    CpuWeight { group: GroupId, cpu_weight: u32 },
+    GroupIdle { group: GroupId, idle: bool },
+    Headroom { group: GroupId, percent: u32 },
+    Cpuset { group: GroupId, cpuset: Option<CpuSet> },
+    Affinity { task: TaskId, affinity: Option<CpuSet> },
+    Nice { task: TaskId, nice: i32 },
+    MoveTask { task: TaskId, group: GroupId },
+    CpuOffline { cpu: u32 },
+    CpuOnline { cpu: u32 },
+}
+
+/// A value that no machine or kernel would take. Nothing has been simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {value} is not allowed; allowed: {allowed}")]
+pub struct ConfigError {
+    /// Which field of what: "group /web: quota_ns".
+    pub what: String,
+    pub value: String,
+    pub allowed: String,
+}

@@ -1,0 +1,103 @@
+//! What tasks may ask of the machine while they decide on their next step.
+use crate::config::{ChannelId, CounterId, LatencyId, TaskId, TaskSpec};
+use hdrhistogram::Histogram;
+use rand_pcg::Pcg64;
+
+/// Longer latencies are recorded as this.
+pub(crate) const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
+
+pub(crate) struct Services {
+    pub nr_cpus: u32,
+    pub recording: bool,
+    pub latencies: Vec<Histogram<u64>>,
+    pub counters: Vec<u64>,
+    /// Spawned and not yet taken over by the engine; numbered from `nr_tasks - spawned.len()`.
+    pub spawned: Vec<TaskSpec>,
+    pub nr_tasks: u32,
+    /// Capacities of channels made and not yet taken over.
+    pub new_channels: Vec<u32>,
+    pub nr_channels: u32,
+    seed: u64,
+    names: Vec<String>,
+    rngs: Vec<Option<Box<Pcg64>>>,
+}
+
+impl Services {
+    pub fn new(seed: u64, nr_cpus: u32, nr_latencies: usize, nr_counters: usize) -> Self {
+        Self {
+            nr_cpus,
+            recording: false,
+            latencies: (0..nr_latencies).map(|_| new_histogram()).collect(),
+            counters: vec![0; nr_counters],
+            spawned: Vec::new(),
+            nr_tasks: 0,
+            new_channels: Vec::new(),
+            nr_channels: 0,
+            seed,
+            names: Vec::new(),
+            rngs: Vec::new(),
+        }
+    }
+
+    /// Numbers a task; its random stream is made when it first asks for it.
+    pub fn register(&mut self, name: String) -> TaskId {
+        self.names.push(name);
+        self.rngs.push(None);
+        self.nr_tasks += 1;
+        TaskId(self.nr_tasks - 1)
+    }
+
+    pub fn name(&self, task: TaskId) -> &str {
+        &self.names[task.0 as usize]
+    }
+
+    pub fn rng(&mut self, task: TaskId) -> &mut Pcg64 {
+        let (seed, name) = (self.seed, &self.names[task.0 as usize]);
+        self.rngs[task.0 as usize].get_or_insert_with(|| Box::new(stream(seed, name)))
+    }
+
+    pub fn record(&mut self, latency: LatencyId, ns: u64) {
+        if self.recording {
+            self.latencies[latency.0 as usize].saturating_record(ns);
+        }
+    }
+
+    pub fn count(&mut self, counter: CounterId, n: u64) {
+        if self.recording {
+            self.counters[counter.0 as usize] += n;
+        }
+    }
+
+    pub fn spawn(&mut self, spec: TaskSpec) -> TaskId {
+        let task = self.register(spec.name.clone());
+        self.spawned.push(spec);
+        task
+    }
+
+    pub fn add_channel(&mut self, capacity: u32) -> ChannelId {
+        assert!(capacity >= 1, "a channel holds at least one value");
+        self.new_channels.push(capacity);
+        self.nr_channels += 1;
+        ChannelId(self.nr_channels - 1)
+    }
+}
+
+/// 3 significant digits over everything up to an hour.
+pub(crate) fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("bounds are constant and in range")
+}
+
+/// The random stream `name` of a run: the name and the seed decide, nothing else.
+pub(crate) fn stream(seed: u64, name: &str) -> Pcg64 {
+    // FNV-1a, twice with different beginnings: 128 bits for the state, and the same bits in another order
+    // for the sequence.
+    let hash = |start: u64| {
+        name.bytes().fold(start, |h, byte| {
+            (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    };
+    let high = hash(0xcbf2_9ce4_8422_2325 ^ seed);
+    let low = hash(0x8422_2325_cbf2_9ce4 ^ seed.rotate_left(32));
+    let state = u128::from(high) << 64 | u128::from(low);
+    Pcg64::new(state, state.rotate_left(64))
+}

@@ -1,0 +1,50 @@
+//! What happens when, for timelines and traces. Without an observer none of it costs more than a branch.
+use crate::config::{GroupId, TaskId};
+
+/// Why a task left its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Sleeps or waits for a channel.
+    Blocked,
+    /// Another task runs first.
+    Preempted,
+    /// A group's run time is used up.
+    Throttled,
+    Exited,
+}
+
+/// Called in order of time; `now_ns` counts from the beginning of the run. Every method may be left out.
+#[allow(unused_variables)]
+pub trait Observer {
+    /// A task exists. Comes before anything else about it.
+    fn task(&mut self, now_ns: u64, task: TaskId, name: &str, group: GroupId) {}
+    fn run(&mut self, now_ns: u64, cpu: u32, task: TaskId, group: GroupId) {}
+    fn stop(&mut self, now_ns: u64, cpu: u32, task: TaskId, why: Stop) {}
+    /// A task became runnable and was put on `cpu`.
+    fn wake(&mut self, now_ns: u64, task: TaskId, cpu: u32, waker_cpu: u32) {}
+    /// A waiting task went to another CPU's queue.
+    fn migrate(&mut self, now_ns: u64, task: TaskId, from_cpu: u32, to_cpu: u32, why: Move) {}
+    /// A group may not run on `cpu` until it is released.
+    fn throttle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {}
+    fn unthrottle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {}
+    /// A pool was refilled or set; `runtime_ns` is what it holds now.
+    fn pool(&mut self, now_ns: u64, group: GroupId, runtime_ns: i64) {}
+    /// Headroom's window ended; budget of the next one.
+    fn headroom(&mut self, now_ns: u64, budget_ns: u64, side_used_ns: u64, idle_ns: u64) {}
+}
+
+/// What moved a task that was waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    NewIdle,
+    Periodic,
+    Steal,
+    /// Its lag on the common timeline.
+    Pull,
+    /// Affinity, cpuset or hotplug.
+    Forced,
+}
+
+/// Sees nothing.
+pub struct NoObserver;
+impl Observer for NoObserver {}

@@ -1,0 +1,171 @@
+//! What a run measured, from the end of the warm-up to the end of the run.
+use hdrhistogram::Histogram;
+
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// Start of the run to its end, warm-up included.
+    pub end_ns: u64,
+    /// End of the warm-up to the end of the run.
+    pub measured_ns: u64,
+    /// Whether every task exited.
+    pub all_exited: bool,
+    pub events: EventCounts,
+    /// The root first, then as configured.
+    pub groups: Vec<GroupResult>,
+    pub workloads: Vec<WorkloadResult>,
+    pub cpus: Vec<CpuResult>,
+    pub touches: Touches,
+    /// `None`: no group asked for headroom.
+    pub headroom: Option<HeadroomResult>,
+}
+
+/// Scheduling events of the whole run, warm-up included. The rate in benchmarks is their sum over wall time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// A CPU went from one task to another, or between a task and idle.
+    pub switches: u64,
+    pub wakeups: u64,
+    pub ticks: u64,
+    /// Period, slack, enforcement, headroom and sleep timers that fired.
+    pub timers: u64,
+}
+
+impl EventCounts {
+    pub fn total(&self) -> u64 {
+        self.switches + self.wakeups + self.ticks + self.timers
+    }
+}
+
+/// cpu.stat of a limited group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuStat {
+    pub nr_periods: u64,
+    /// Periods at whose end somebody was throttled.
+    pub nr_throttled: u64,
+    /// Summed over CPUs; a throttling that lasts at the end of the run is not in it.
+    pub throttled_ns: u64,
+    /// In the pool as the run ended; 0 without a limit.
+    pub current_bw_ns: u64,
+    /// Periods that used more than quota.
+    pub nr_bursts: u64,
+    /// Run time above quota.
+    pub burst_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct GroupResult {
+    pub path: String,
+    /// Run time of the group and all below it.
+    pub usage_ns: u64,
+    /// `None`: it never had a limit.
+    pub stat: Option<CpuStat>,
+    /// Of the group's own tasks.
+    pub run_delay: RunDelay,
+}
+
+/// Waiting for a CPU while runnable, throttled or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunDelay {
+    pub waits: u64,
+    pub total_ns: u64,
+    pub max_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct WorkloadResult {
+    pub name: String,
+    pub usage_ns: u64,
+    /// Waiting for a CPU while runnable, throttled or not. One value per wait, ns, 3 significant digits.
+    pub run_delay: Histogram<u64>,
+    pub latencies: Vec<LatencyResult>,
+    pub counters: Vec<CounterResult>,
+}
+
+#[derive(Clone, Debug)]
+pub struct LatencyResult {
+    pub name: String,
+    /// Nanoseconds, 3 significant digits; above an hour counts as an hour.
+    pub histogram: Histogram<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterResult {
+    pub name: String,
+    pub value: u64,
+}
+
+/// One CPU, in the terms of schedstat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuResult {
+    /// Not idle: tasks, the kernel on their behalf, interrupts.
+    pub busy_ns: u64,
+    pub idle_ns: u64,
+    /// Run time of tasks.
+    pub task_ns: u64,
+    /// Calls of the scheduler.
+    pub schedules: u64,
+    /// Of those, the ones that found nothing to run.
+    pub idles: u64,
+    /// Tasks woken by this CPU.
+    pub wakeups: u64,
+    /// Tasks taken from others: by stealing, new-idle balance, periodic balance, pull on lag.
+    pub steals: u64,
+    pub newidle_pulls: u64,
+    pub periodic_pulls: u64,
+    pub lag_pulls: u64,
+    /// Searches for something to take when running dry, and the time they took.
+    pub searches: u64,
+    pub find_ns: u64,
+}
+
+impl CpuResult {
+    pub fn busy_percent(&self) -> f64 {
+        percent(self.busy_ns, self.busy_ns + self.idle_ns)
+    }
+
+    /// Share of time spent finding.
+    pub fn find_percent(&self) -> f64 {
+        percent(self.find_ns, self.busy_ns + self.idle_ns)
+    }
+
+    /// busy / (schedules - idles)
+    pub fn mean_slice_ns(&self) -> f64 {
+        let runs = self.schedules.saturating_sub(self.idles);
+        if runs == 0 {
+            0.0
+        } else {
+            self.busy_ns as f64 / runs as f64
+        }
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    }
+}
+
+/// Use of the cache lines that all CPUs share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touches {
+    /// Of groups' load averages.
+    pub load_reads: u64,
+    pub load_writes: u64,
+    pub pool_locks: u64,
+    pub mask_writes: u64,
+    /// CPU time spent fetching such lines and waiting for them.
+    pub load_ns: u64,
+    pub pool_ns: u64,
+    pub mask_ns: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeadroomResult {
+    pub windows: u64,
+    pub side_used_ns: u64,
+    pub idle_ns: u64,
+    /// Of the last window.
+    pub budget_ns: u64,
+}
