@@ -11,7 +11,7 @@ mod problem;
 mod tree;
 
 pub use file::{BurstSemantics, ChangeTable, CpuList, GroupTable, Quota, ScenarioFile, SwitchesTable};
-pub use machine::MachineFile;
+pub use machine::{machine, MachineChoice, MachineFile};
 pub use problem::{nearest, Problem, Problems};
 pub use tree::Tree;
 
