@@ -1,1 +1,24 @@
+//! Boots a real Debian kernel in QEMU and runs one command in it.
+//!
+//! `kernel` and `qemu` fetch what is needed into a cache, `initramfs` builds the guest's file system in memory, and
+//! `guest` runs it. Nothing is installed on the host and no part of this needs root.
+mod apt;
+mod btf;
+mod cache;
+mod cpio;
+mod error;
+mod guest;
+mod image;
+mod initramfs;
+mod kernel;
+mod libraries;
+mod modules;
+mod qemu;
+mod sources;
 
+pub use cache::Cache;
+pub use error::{Error, Result};
+pub use guest::{run, Ended, Guest};
+pub use initramfs::Program;
+pub use kernel::{obtain, Kernel, Wanted};
+pub use qemu::{find as find_qemu, Qemu};

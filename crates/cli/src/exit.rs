@@ -11,16 +11,16 @@ pub const HELP: &str = "Exit codes:
 /// How a command ended that could do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-#[allow(dead_code)] // Missed is for the commands that compare with measured figures.
 pub enum Outcome {
     Done,
     /// It ran, and a result lies outside its tolerance.
     Missed,
+    /// A command that was run for the user ended with this code.
+    Code(u8),
 }
 
 /// Why a command could not do its work.
 #[derive(Debug)]
-#[allow(dead_code)] // Machine is for the commands that need a kernel.
 pub enum Failure {
     /// Bad input or usage: what was given, where, and what is allowed.
     Input(String),
@@ -56,6 +56,7 @@ pub fn code(result: Result) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Missed) => ExitCode::from(1),
+        Ok(Outcome::Code(code)) => ExitCode::from(code),
         Err(failure) => {
             for line in failure.to_string().lines() {
                 eprintln!("error: {line}");

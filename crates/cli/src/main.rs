@@ -24,6 +24,7 @@ enum Command {
     Schema(cmd::schema::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
+    Vm(cmd::vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => cmd::schema::run(&args),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),
+        Command::Vm(args) => cmd::vm::run(&args),
     };
     exit::code(result)
 }

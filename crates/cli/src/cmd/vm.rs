@@ -1,0 +1,267 @@
+//! `plimsoll vm`: one command on a real kernel in QEMU.
+use crate::exit::{Failure, Outcome, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_vm::{find_qemu, obtain, run as run_guest, Cache, Error, Guest, Program, Wanted};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Run a command on a real Linux kernel, in QEMU
+///
+/// Fetches a Debian kernel (and QEMU 10 for --timing) into a cache, boots it with busybox and the given programs, and
+/// runs the command as root. Its standard output, standard error and exit code are the command's own; it reads nothing
+/// from standard input. Needs no root and installs nothing.
+///
+/// The cache is PLIMSOLL_CACHE, or plimsoll in the user's cache folder. The mirror is PLIMSOLL_MIRROR, or the one in
+/// the machine's apt configuration.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes: the command's own, and for the machine around it
+    1  the guest broke down, or the scheduler left before the command ended
+    2  bad usage
+    3  this machine cannot do it (no QEMU, no kernel), or the scheduler did not start
+  124  --timeout ran out")]
+pub struct Args {
+    /// Kernel: `newest` that a sched_ext scheduler can be loaded into, or a series such as 7.2, 6.19 or 6.1
+    #[arg(long, default_value = "newest", value_name = "SERIES")]
+    kernel: Wanted,
+
+    /// Look for a newer kernel first, instead of taking one from the cache
+    #[arg(long)]
+    refresh: bool,
+
+    /// Number of CPUs, or with a topology as QEMU has it: 8,sockets=2,cores=2,threads=2
+    #[arg(long, default_value = "4", value_name = "N", value_parser = parse_cpus)]
+    cpus: String,
+
+    /// Memory, with a unit: 512M, 2G
+    #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = parse_memory)]
+    memory: String,
+
+    /// Virtual time that counts instructions, so that figures repeat; slower, and no measure of parallel throughput
+    #[arg(long)]
+    timing: bool,
+
+    /// Scheduler that runs the command: `plimsoll` starts `plimsoll run` first, `none` is the kernel's own
+    #[arg(long, value_enum, default_value = "none")]
+    scheduler: Scheduler,
+
+    /// Put a program of this machine, with its shared libraries, on the guest's PATH
+    #[arg(long = "file", value_name = "PATH")]
+    files: Vec<PathBuf>,
+
+    /// End the guest when the command takes longer than this many seconds
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
+
+    /// Keep the kernel's log in this file
+    #[arg(long, value_name = "FILE")]
+    dmesg: Option<PathBuf>,
+
+    /// Say on standard error which kernel and QEMU run, and how long the boot took
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// The command and its arguments; for shell syntax: sh -c '...'
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Scheduler {
+    Plimsoll,
+    None,
+}
+
+pub fn run(args: &Args) -> Result {
+    match guest(args) {
+        Ok(code) => Ok(Outcome::Code(code)),
+        Err(Error::Input(message)) => Err(Failure::Input(message)),
+        Err(Error::Machine(message)) => Err(Failure::Machine(message)),
+        Err(Error::Guest(message)) => {
+            eprintln!("error: {message}");
+            Ok(Outcome::Missed)
+        }
+        Err(Error::Timeout(message)) => {
+            eprintln!("error: {message}");
+            Ok(Outcome::Code(124))
+        }
+    }
+}
+
+fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
+    let scheduler = args.scheduler == Scheduler::Plimsoll;
+    let mut programs = args
+        .files
+        .iter()
+        .cloned()
+        .map(Program::of)
+        .collect::<plimsoll_vm::Result<Vec<_>>>()?;
+    let own = own_binary()?;
+    if !programs.iter().any(|program| program.name == "plimsoll") {
+        programs.push(Program {
+            path: own,
+            name: "plimsoll".into(),
+        });
+    }
+
+    let progress = spinner();
+    let say = |text: &str| progress.set_message(text.to_string());
+    let note = |text: &str| {
+        // What matters afterwards stays on the screen; the rest only shows that something goes on.
+        if text.starts_with("warning:") || text.contains("passed over") {
+            progress.suspend(|| eprintln!("plimsoll vm: {text}"));
+        } else {
+            say(text);
+        }
+    };
+    let cache = Cache::open()?;
+    let kernel = obtain(&cache, &args.kernel, args.refresh, &note)?;
+    if scheduler && !kernel.sched_ext {
+        return Err(Error::Machine(format!(
+            "Linux {} has no sched_ext; take --kernel newest",
+            kernel.release
+        )));
+    }
+    let qemu = find_qemu(&cache, args.timing, &note)?;
+    progress.finish_and_clear();
+    if args.verbose {
+        let (major, minor) = qemu.version;
+        eprintln!(
+            "plimsoll vm: Linux {} (Debian {}), QEMU {major}.{minor}",
+            kernel.release, kernel.suite
+        );
+        if kernel.config_release != kernel.release {
+            eprintln!(
+                "plimsoll vm: its configuration is that of {}",
+                kernel.config_release
+            );
+        }
+    }
+    let guest = Guest {
+        kernel: &kernel,
+        cpus: &args.cpus,
+        memory: &args.memory,
+        timing: args.timing,
+        programs: &programs,
+        command: &args.command,
+        scheduler,
+        timeout: args.timeout.map(Duration::from_secs),
+    };
+    let ended = run_guest(
+        &guest,
+        &qemu,
+        &mut std::io::stdout().lock(),
+        &mut std::io::stderr().lock(),
+    )?;
+    if args.verbose {
+        eprintln!(
+            "plimsoll vm: booted in {:.2} s, {} s on the guest's clock{}",
+            ended.boot.as_secs_f64(),
+            ended.boot_guest_s,
+            if ended.boots > 1 {
+                format!(", at start {}", ended.boots)
+            } else {
+                String::new()
+            }
+        );
+    }
+    if let Some(path) = &args.dmesg {
+        std::fs::write(path, &ended.kernel_log)
+            .map_err(|error| Error::Input(format!("{}: cannot write it: {error}", path.display())))?;
+    }
+    Ok(ended.code)
+}
+
+/// The plimsoll that the guest gets: `dist/plimsoll` of `make static` when one lies in a folder above this program or
+/// the current one and is not older than this program; else this program itself, with its shared libraries.
+fn own_binary() -> plimsoll_vm::Result<PathBuf> {
+    let own = std::env::current_exe()
+        .map_err(|error| Error::Machine(format!("cannot find this program: {error}")))?;
+    let changed = |path: &Path| {
+        path.metadata()
+            .and_then(|metadata| metadata.modified())
+            .unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    let here = std::env::current_dir().unwrap_or_default();
+    let built = own
+        .ancestors()
+        .skip(1)
+        .chain(here.ancestors())
+        .map(|folder| folder.join("dist/plimsoll"));
+    let fresh = built
+        .into_iter()
+        .find(|path| path.is_file())
+        .filter(|path| changed(path) >= changed(&own));
+    Ok(fresh.unwrap_or(own))
+}
+
+/// Shows what is being fetched; silent when standard error is no terminal.
+fn spinner() -> ProgressBar {
+    let progress = ProgressBar::new_spinner();
+    progress.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a fixed template"));
+    progress.enable_steady_tick(Duration::from_millis(100));
+    progress
+}
+
+/// A number of CPUs from 1 to 255 (a limit of the emulated machine), perhaps with `,sockets=..,cores=..,threads=..`.
+fn parse_cpus(text: &str) -> std::result::Result<String, String> {
+    let mut parts = text.split(',');
+    let number = parts
+        .next()
+        .and_then(|number| number.parse::<u32>().ok())
+        .filter(|number| (1..=255).contains(number));
+    let topology = parts.all(|part| {
+        part.split_once('=').is_some_and(|(name, value)| {
+            ["sockets", "dies", "cores", "threads"].contains(&name)
+                && value.parse::<u32>().is_ok_and(|value| value > 0)
+        })
+    });
+    match (number, topology) {
+        (Some(_), true) => Ok(text.to_string()),
+        _ => Err("allowed: 1..255, then perhaps ,sockets=N ,dies=N ,cores=N ,threads=N".into()),
+    }
+}
+
+/// 256M is about the least that this kernel with its file system boots in.
+fn parse_memory(text: &str) -> std::result::Result<String, String> {
+    let allowed = "allowed: 256M..64G, a whole number with the unit M or G";
+    let number = |digits: &str| digits.parse::<u64>().ok();
+    let megabytes = match (text.strip_suffix('M'), text.strip_suffix('G')) {
+        (Some(digits), _) => number(digits),
+        (_, Some(digits)) => number(digits).and_then(|gigabytes| gigabytes.checked_mul(1024)),
+        _ => None,
+    };
+    match megabytes {
+        Some(256..=65536) => Ok(text.to_string()),
+        _ => Err(allowed.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_sizes_are_refused_before_anything_is_fetched() {
+        for wrong in ["0", "256", "four", "4,cores=0", "4,beans=2", "4,", ""] {
+            assert!(parse_cpus(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(
+            parse_cpus("8,sockets=2,cores=2,threads=2").as_deref(),
+            Ok("8,sockets=2,cores=2,threads=2")
+        );
+        for wrong in [
+            "",
+            "G",
+            "2",
+            "2g",
+            "128M",
+            "65G",
+            "-1G",
+            "99999999999999999999G",
+            "1é",
+        ] {
+            assert!(parse_memory(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_memory("512M").as_deref(), Ok("512M"));
+    }
+}
