@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * plimsoll record: what threads do, on a kernel whose scheduler is not replaced.
+ *
+ * Problem: 50,000 switches a second, each with a wake-up, must cost less than 1% of the machine, and
+ * what is lost must be known to the event.
+ *
+ * Mechanism: BTF tracepoints append 16 bytes to a batch that belongs to this CPU. sched_switch and
+ * sched_waking fire with interrupts off, so that nothing else can append at the same time. A full batch
+ * goes to the ring buffer; nobody is woken, the reader polls. If the ring is full, the batch's events
+ * are added to the CPU's count of losses, which the next batch carries.
+ *
+ * A thread's name and group are sent once. Task storage remembers which group that was, by the address
+ * of its task group, which is one load and one compare per switch.
+ *
+ * Known limits: a soft interrupt is taken to be the current task's own unless a device raised the last
+ * NET_RX; a block completion that runs as a soft interrupt of another task is blamed on that task.
+ */
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/usdt.bpf.h>
+
+#include "record.h"
+
+/* The few members that are read. The loader finds their real places in the running kernel's BTF. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup_root {
+	int hierarchy_id;
+};
+struct cgroup {
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+struct css_set {
+	struct cgroup_subsys_state *subsys[16];
+};
+struct task_group;
+struct rq;
+struct cfs_rq {
+	struct rq *rq;
+};
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+struct task_struct {
+	int pid;
+	int tgid;
+	char comm[RECORD_COMM];
+	unsigned int __state;
+	struct sched_entity se;
+	struct css_set *cgroups;
+	struct task_group *sched_task_group;
+};
+struct task_struct___5_13 {
+	long state;
+};
+struct thread_info___arm64 {
+	__u64 preempt_count;
+};
+struct task_struct___arm64 {
+	struct thread_info___arm64 thread_info;
+};
+#pragma clang attribute pop
+
+enum cgroup_subsys_id {
+	cpu_cgrp_id = 1,
+};
+
+#define SOFTIRQ_SERVING 0x00100U
+#define HARDIRQ_OR_NMI 0xff0000U
+#define NET_RX_SOFTIRQ 3
+#define CGROUP_DEPTH_MAX 32
+
+/* Record only threads whose cpu cgroup is this one or below; 0: all. */
+const volatile __u64 only_below_id = 0;
+/* Hierarchy that the cpu controller is on: 0 is cgroup v2. */
+const volatile int cpu_hierarchy_id = 0;
+/* Kernels since 5.18 tell the previous task's state in an argument of its own. */
+const volatile bool switch_has_state = true;
+/*
+ * x86 keeps the preempt count in a per-CPU variable. Kernels without KALLSYMS_ALL do not resolve its
+ * name, but BTF gives its offset in the per-CPU section, and that of the run queue, to which every
+ * running task points: the reader subtracts the two. 0: not known, contexts are reported as such.
+ */
+const volatile long preempt_count_after_rq = 0;
+
+struct cpu_state {
+	/* Depth of timer callbacks under way, in hard and in soft interrupts. */
+	__u32 in_hrtimer;
+	__u32 in_timer_wheel;
+	/* The last NET_RX soft interrupt was raised by a device. */
+	__u32 net_rx_by_device;
+	__u32 pad;
+	struct record_batch batch;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_state);
+} cpu_states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20); /* the reader sets its own size */
+} ring SEC(".maps");
+
+struct seen {
+	__u64 task_group; /* address; 0: nothing was sent yet */
+	__u32 wanted;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct seen);
+} seen_threads SEC(".maps");
+
+/* Ticks in a second; 0 where the kernel's configuration cannot be read. */
+extern int CONFIG_HZ __kconfig __weak;
+int hz = 0;
+
+/* Single records (threads, forks, exits, groups, requests) that found the ring full. */
+__u64 singles_lost = 0;
+
+static __always_inline struct cpu_state *this_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpu_states, &zero);
+}
+
+/* False if the count cannot be read. */
+static __always_inline bool preempt_count(__u32 *count)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+#if defined(__TARGET_ARCH_arm64)
+	*count = BPF_CORE_READ((struct task_struct___arm64 *)task, thread_info.preempt_count);
+	return true;
+#else
+	void *rq = task->se.cfs_rq->rq;
+
+	return preempt_count_after_rq &&
+	       !bpf_probe_read_kernel(count, sizeof(*count), rq + preempt_count_after_rq);
+#endif
+}
+
+static __always_inline bool send_single(void *record, __u32 size)
+{
+	if (!bpf_ringbuf_output(&ring, record, size, BPF_RB_NO_WAKEUP))
+		return true;
+	__sync_fetch_and_add(&singles_lost, 1);
+	return false;
+}
+
+static __always_inline void flush(struct cpu_state *state)
+{
+	__u32 count = state->batch.count;
+	__u32 size;
+
+	if (count > RECORD_BATCH)
+		count = RECORD_BATCH;
+	size = sizeof(struct record_batch) - (RECORD_BATCH - count) * sizeof(struct record_event);
+	if (size > sizeof(struct record_batch))
+		return;
+	if (bpf_ringbuf_output(&ring, &state->batch, size, BPF_RB_NO_WAKEUP))
+		state->batch.lost += count;
+	state->batch.count = 0;
+}
+
+/* Appends to this CPU's batch. Only for programs that run with interrupts off. */
+static __always_inline void push(struct cpu_state *state, __u64 now, struct record_event *event)
+{
+	struct record_batch *batch = &state->batch;
+	__u32 n;
+
+	if (batch->count && now - batch->base_ns > 0xffffffffULL)
+		flush(state);
+	n = batch->count;
+	if (n >= RECORD_BATCH) /* cannot be: a full batch is sent at once */
+		return;
+	if (!n) {
+		batch->type = RECORD_TYPE_BATCH;
+		batch->cpu = bpf_get_smp_processor_id();
+		batch->base_ns = now;
+	}
+	event->delta_ns = now - batch->base_ns;
+	batch->events[n] = *event;
+	batch->last_ns = now;
+	batch->count = n + 1;
+	if (n + 1 == RECORD_BATCH)
+		flush(state);
+}
+
+static __noinline int is_below(struct cgroup_subsys_state *css)
+{
+	for (int i = 0; css && i < CGROUP_DEPTH_MAX; i++) {
+		if (BPF_CORE_READ(css, cgroup, kn, id) == only_below_id)
+			return 1;
+		css = BPF_CORE_READ(css, parent);
+	}
+	return 0;
+}
+
+/* Tells the reader who this thread is. Slow; once a thread, and when something about it changed. */
+static __noinline int announce(struct task_struct *task, struct seen *seen, __u64 now)
+{
+	struct cgroup_subsys_state *css = NULL;
+	struct record_thread record = {};
+	int cpu_cgrp = 1;
+
+	if (!task || !seen)
+		return 0;
+	hz = CONFIG_HZ;
+	if (bpf_core_enum_value_exists(enum cgroup_subsys_id, cpu_cgrp_id))
+		cpu_cgrp = bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id);
+	struct css_set *cgroups = BPF_CORE_READ(task, cgroups);
+	bpf_core_read(&css, sizeof(css), &cgroups->subsys[cpu_cgrp & 15]);
+
+	seen->wanted = !only_below_id || is_below(css);
+	if (seen->wanted) {
+		record.type = RECORD_TYPE_THREAD;
+		record.cpu = bpf_get_smp_processor_id();
+		record.ts_ns = now;
+		record.group_id = BPF_CORE_READ(css, cgroup, kn, id);
+		record.tid = BPF_CORE_READ(task, pid);
+		record.tgid = BPF_CORE_READ(task, tgid);
+		BPF_CORE_READ_INTO(&record.comm, task, comm);
+		if (!send_single(&record, sizeof(record)))
+			return 0; /* tried again the next time it is seen */
+	}
+	seen->task_group = (__u64)BPF_CORE_READ(task, sched_task_group);
+	return 0;
+}
+
+/* Whether this thread's events are wanted; announces it if it is new or moved. */
+static __always_inline bool touch(struct task_struct *task, __u64 now)
+{
+	struct seen *seen;
+
+	if (!task->pid)
+		return !only_below_id;
+	seen = bpf_task_storage_get(&seen_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!seen)
+		return !only_below_id;
+	if (seen->task_group != (__u64)task->sched_task_group)
+		announce(task, seen, now);
+	return seen->wanted;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct cpu_state *state = this_cpu();
+	__u64 now = bpf_ktime_get_ns();
+	struct record_event event;
+	bool prev_wanted, next_wanted;
+	__u64 mask;
+
+	if (!state)
+		return 0;
+	/* Both, always: each may have to be announced. */
+	prev_wanted = touch(prev, now);
+	next_wanted = touch(next, now);
+	if (!prev_wanted && !next_wanted)
+		return 0;
+	if (switch_has_state)
+		mask = ctx[3];
+	else if (bpf_core_field_exists(prev->__state))
+		mask = prev->__state;
+	else
+		mask = BPF_CORE_READ((struct task_struct___5_13 *)prev, state);
+	event.a = prev->pid;
+	event.b = next->pid;
+	event.kind = RECORD_KIND_SWITCH;
+	event.arg = preempt;
+	event.mask = mask;
+	push(state, now, &event);
+	return 0;
+}
+
+static __always_inline __u8 waking_context(struct cpu_state *state, __u32 waker)
+{
+	__u32 count;
+
+	if (!preempt_count(&count))
+		return waker ? RECORD_CONTEXT_UNKNOWN : RECORD_CONTEXT_INTERRUPT;
+	if (count & HARDIRQ_OR_NMI)
+		return state->in_hrtimer ? RECORD_CONTEXT_TIMER : RECORD_CONTEXT_INTERRUPT;
+	if (count & SOFTIRQ_SERVING) {
+		if (state->in_timer_wheel || state->in_hrtimer)
+			return RECORD_CONTEXT_TIMER;
+		return waker && !state->net_rx_by_device ? RECORD_CONTEXT_TASK_SOFTIRQ
+							 : RECORD_CONTEXT_INTERRUPT;
+	}
+	return waker ? RECORD_CONTEXT_TASK : RECORD_CONTEXT_INTERRUPT;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *task)
+{
+	struct cpu_state *state = this_cpu();
+	__u64 now = bpf_ktime_get_ns();
+	struct record_event event;
+
+	if (!state || !touch(task, now))
+		return 0;
+	event.a = task->pid;
+	event.b = (__u32)bpf_get_current_pid_tgid();
+	event.kind = RECORD_KIND_WAKING;
+	event.arg = waking_context(state, event.b);
+	event.mask = 0;
+	push(state, now, &event);
+	return 0;
+}
+
+static __always_inline void single(__u32 type, __u32 a, __u32 b, __u64 now)
+{
+	struct record_single record = {
+	    .type = type,
+	    .cpu = bpf_get_smp_processor_id(),
+	    .ts_ns = now,
+	    .a = a,
+	    .b = b,
+	};
+
+	send_single(&record, sizeof(record));
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (touch(child, now))
+		single(RECORD_TYPE_FORK, parent->pid, child->pid, now);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (touch(task, now))
+		single(RECORD_TYPE_EXIT, task->pid, 0, now);
+	return 0;
+}
+
+/* The name changes. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	struct seen *seen;
+
+	seen = bpf_task_storage_get(&seen_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (seen)
+		announce(task, seen, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* Fires for the leader only; the process's other threads are seen at their next switch. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(on_attach, struct cgroup *cgroup, const char *path, struct task_struct *task)
+{
+	if (cgroup->root->hierarchy_id == cpu_hierarchy_id)
+		touch(task, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* A group that is made and removed during the recording cannot be looked up afterwards. */
+SEC("tp_btf/cgroup_mkdir")
+int BPF_PROG(on_mkdir, struct cgroup *cgroup, const char *path)
+{
+	struct record_group record = {};
+
+	if (cgroup->root->hierarchy_id != cpu_hierarchy_id)
+		return 0;
+	record.type = RECORD_TYPE_GROUP;
+	record.cpu = bpf_get_smp_processor_id();
+	record.ts_ns = bpf_ktime_get_ns();
+	record.group_id = cgroup->kn->id;
+	bpf_probe_read_kernel_str(&record.path, sizeof(record.path), path);
+	send_single(&record, sizeof(record));
+	return 0;
+}
+
+/* Timers and device interrupts: only to tell where a wake-up came from. */
+
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(on_hrtimer_entry)
+{
+	struct cpu_state *state = this_cpu();
+
+	if (state)
+		state->in_hrtimer++;
+	return 0;
+}
+
+SEC("tp_btf/hrtimer_expire_exit")
+int BPF_PROG(on_hrtimer_exit)
+{
+	struct cpu_state *state = this_cpu();
+
+	if (state && state->in_hrtimer)
+		state->in_hrtimer--;
+	return 0;
+}
+
+SEC("tp_btf/timer_expire_entry")
+int BPF_PROG(on_timer_entry)
+{
+	struct cpu_state *state = this_cpu();
+
+	if (state)
+		state->in_timer_wheel++;
+	return 0;
+}
+
+SEC("tp_btf/timer_expire_exit")
+int BPF_PROG(on_timer_exit)
+{
+	struct cpu_state *state = this_cpu();
+
+	if (state && state->in_timer_wheel)
+		state->in_timer_wheel--;
+	return 0;
+}
+
+SEC("tp_btf/softirq_raise")
+int BPF_PROG(on_softirq_raise, unsigned int vector)
+{
+	struct cpu_state *state;
+	__u32 count;
+
+	if (vector != NET_RX_SOFTIRQ)
+		return 0;
+	state = this_cpu();
+	if (state && preempt_count(&count))
+		state->net_rx_by_device = !!(count & HARDIRQ_OR_NMI);
+	return 0;
+}
+
+/* Start and end of a request, where --request names them. Attached by the reader. */
+
+static __always_inline void request(__u32 type)
+{
+	single(type, (__u32)bpf_get_current_pid_tgid(), 0, bpf_ktime_get_ns());
+}
+
+SEC("uprobe")
+int on_uprobe_begin(void *ctx)
+{
+	request(RECORD_TYPE_REQUEST_BEGIN);
+	return 0;
+}
+
+SEC("uprobe")
+int on_uprobe_end(void *ctx)
+{
+	request(RECORD_TYPE_REQUEST_END);
+	return 0;
+}
+
+SEC("usdt")
+int on_usdt_begin(void *ctx)
+{
+	request(RECORD_TYPE_REQUEST_BEGIN);
+	return 0;
+}
+
+SEC("usdt")
+int on_usdt_end(void *ctx)
+{
+	request(RECORD_TYPE_REQUEST_END);
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";

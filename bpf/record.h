@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the recorder's BPF program and its reader in Rust (crates/record/src/wire.rs) both know.
+ *
+ * Scheduler events are many and small: they are packed into batches, one batch under construction per
+ * CPU, so that the ring buffer's lock is taken once for RECORD_BATCH of them. Everything else is rare
+ * and goes through the ring buffer one by one.
+ */
+#ifndef PLIMSOLL_RECORD_H
+#define PLIMSOLL_RECORD_H
+
+#define RECORD_BATCH 512
+#define RECORD_COMM 16
+#define RECORD_PATH 256
+
+enum record_type {
+	RECORD_TYPE_BATCH = 1,
+	RECORD_TYPE_THREAD = 2,
+	RECORD_TYPE_GROUP = 3,
+	RECORD_TYPE_FORK = 4,
+	RECORD_TYPE_EXIT = 5,
+	RECORD_TYPE_REQUEST_BEGIN = 6,
+	RECORD_TYPE_REQUEST_END = 7,
+};
+
+enum record_kind {
+	RECORD_KIND_SWITCH = 1,
+	RECORD_KIND_WAKING = 2,
+};
+
+/* Where a wake-up came from; the order of the Rust reader's table. */
+enum record_context {
+	RECORD_CONTEXT_TASK = 0,
+	RECORD_CONTEXT_TASK_SOFTIRQ = 1,
+	RECORD_CONTEXT_TIMER = 2,
+	RECORD_CONTEXT_INTERRUPT = 3,
+	RECORD_CONTEXT_UNKNOWN = 4,
+};
+
+/* switch: a = previous, b = next, arg = preempted, mask = previous state; waking: a = woken, b = waker,
+ * arg = context. */
+struct record_event {
+	__u32 delta_ns; /* after the batch's base_ns */
+	__u32 a;
+	__u32 b;
+	__u8 kind;
+	__u8 arg;
+	__u16 mask;
+};
+
+struct record_batch {
+	__u32 type;
+	__u32 cpu;
+	__u64 base_ns;
+	__u64 lost;    /* events lost on this CPU so far, those of batches that found the ring full */
+	__u64 last_ns; /* time of the last event */
+	__u32 count;
+	__u32 pad;
+	struct record_event events[RECORD_BATCH];
+};
+
+/* A thread as it is now: sent when it is first seen, and when its group or its name changed. */
+struct record_thread {
+	__u32 type;
+	__u32 cpu;
+	__u64 ts_ns;
+	__u64 group_id;
+	__u32 tid;
+	__u32 tgid;
+	char comm[RECORD_COMM];
+};
+
+struct record_group {
+	__u32 type;
+	__u32 cpu;
+	__u64 ts_ns;
+	__u64 group_id;
+	char path[RECORD_PATH];
+};
+
+/* fork: a = parent, b = child; the others: a = the thread. */
+struct record_single {
+	__u32 type;
+	__u32 cpu;
+	__u64 ts_ns;
+	__u32 a;
+	__u32 b;
+};
+
+#endif

@@ -1,0 +1,40 @@
+//! Compiles bpf/record.bpf.c and generates its skeleton.
+use libbpf_cargo::SkeletonBuilder;
+use std::env;
+use std::path::PathBuf;
+
+fn main() {
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let bpf = manifest.join("../../bpf");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("record.skel.rs");
+    // Debian names the compiler by its version; another one can be named in the environment.
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".into());
+    let mut args = vec![
+        "-I".into(),
+        bpf.clone().into_os_string(),
+        "-Wall".into(),
+        "-Werror".into(),
+    ];
+    // Debian keeps <asm/types.h> in a folder per architecture.
+    let multiarch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("aarch64") => "/usr/include/aarch64-linux-gnu",
+        _ => "/usr/include/x86_64-linux-gnu",
+    };
+    args.extend(["-idirafter".into(), multiarch.into()]);
+    let built = SkeletonBuilder::new()
+        .source(bpf.join("record.bpf.c"))
+        .clang(clang)
+        .clang_args(args)
+        .build_and_generate(&out);
+    if let Err(error) = built {
+        eprintln!(
+            "bpf/record.bpf.c does not compile (clang-19 is needed, or CLANG names another): {error:#}"
+        );
+        std::process::exit(1);
+    }
+    // libbpf-cargo does not follow #include.
+    for file in ["record.bpf.c", "record.h"] {
+        println!("cargo:rerun-if-changed={}", bpf.join(file).display());
+    }
+    println!("cargo:rerun-if-env-changed=CLANG");
+}

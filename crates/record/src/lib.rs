@@ -1,0 +1,17 @@
+//! Records what threads do, on a kernel whose scheduler is not replaced.
+//!
+//! With BPF: every switch and wake-up (`record`). Without: the groups' own statistics (`sample`).
+//! Both write the file that `plimsoll-trace` reads.
+pub mod cgroup;
+mod error;
+pub mod machine;
+mod names;
+mod probes;
+mod record;
+mod sample;
+mod spool;
+mod wire;
+
+pub use error::RecordError;
+pub use record::{record, Options, Report};
+pub use sample::{sample, SampleReport};

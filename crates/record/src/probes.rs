@@ -1,0 +1,276 @@
+//! Loads bpf/record.bpf.c, attaches it, empties its ring buffer, and knows what it cost.
+use crate::error::RecordError;
+use crate::wire;
+use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBufferBuilder, UsdtOpts};
+use plimsoll_trace::RequestSpec;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+#[allow(clippy::all)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/record.skel.rs"));
+}
+use skeleton::{RecordSkel, RecordSkelBuilder};
+
+/// What the program is told before it is loaded.
+pub struct Settings {
+    /// Id of the only group to record, with all below it; 0: everything.
+    pub only_below_id: u64,
+    /// Number of the cpu controller's hierarchy.
+    pub cpu_hierarchy_id: i32,
+    /// Size of the ring buffer in bytes, a power of two and a multiple of the page size.
+    pub ring_bytes: u32,
+}
+
+pub struct Probes<'obj> {
+    skel: RecordSkel<'obj>,
+    links: Vec<Link>,
+    /// While this is open, the kernel measures the time spent in BPF programs.
+    statistics: Option<OwnedFd>,
+}
+
+/// Time spent in the programs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    pub run_time_ns: u64,
+    pub runs: u64,
+}
+
+fn unsupported(missing: impl std::fmt::Display) -> RecordError {
+    RecordError::Unsupported {
+        what: "recording with BPF",
+        missing: format!("{missing} (`plimsoll record --sample 10ms` needs no BPF)"),
+    }
+}
+
+impl<'obj> Probes<'obj> {
+    pub fn load(
+        storage: &'obj mut MaybeUninit<OpenObject>,
+        settings: &Settings,
+    ) -> Result<Probes<'obj>, RecordError> {
+        let btf = Btf::from_vmlinux()
+            .map_err(|e| unsupported(format!("the kernel's BTF (/sys/kernel/btf/vmlinux): {e:#}")))?;
+        let mut open = RecordSkelBuilder::default()
+            .open(storage)
+            .map_err(|e| unsupported(format!("the BPF object cannot be opened: {e:#}")))?;
+        let rodata = open
+            .maps
+            .rodata_data
+            .as_deref_mut()
+            .expect("the program has constants");
+        rodata.only_below_id = settings.only_below_id;
+        rodata.cpu_hierarchy_id = settings.cpu_hierarchy_id;
+        rodata.switch_has_state = switch_parameters(&btf).is_none_or(|n| n >= 5);
+        rodata.preempt_count_after_rq = preempt_count_after_rq(&btf).unwrap_or(0);
+        open.maps
+            .ring
+            .set_max_entries(settings.ring_bytes)
+            .map_err(|e| unsupported(format!("the ring buffer: {e:#}")))?;
+        let skel = open.load().map_err(|e| {
+            unsupported(format!(
+                "the kernel refuses the program (root or CAP_BPF and CAP_PERFMON needed): {e:#}"
+            ))
+        })?;
+        Ok(Probes {
+            skel,
+            links: Vec::new(),
+            statistics: None,
+        })
+    }
+
+    /// Attaches everything; events flow from here on.
+    pub fn attach(&mut self, request: Option<&RequestSpec>) -> Result<(), RecordError> {
+        // SAFETY: a plain system call that returns a file descriptor or an error.
+        let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+        if fd >= 0 {
+            // SAFETY: the descriptor is new and nobody else's.
+            self.statistics = Some(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        let attach = |e: libbpf_rs::Error| unsupported(format!("a tracepoint cannot be attached: {e:#}"));
+        let progs = &mut self.skel.progs;
+        for prog in [
+            // Contexts first, so that the first wake-up is already told apart.
+            &mut progs.on_hrtimer_entry,
+            &mut progs.on_hrtimer_exit,
+            &mut progs.on_timer_entry,
+            &mut progs.on_timer_exit,
+            &mut progs.on_softirq_raise,
+            &mut progs.on_mkdir,
+            &mut progs.on_attach,
+            &mut progs.on_exec,
+            &mut progs.on_exit,
+            &mut progs.on_fork,
+            &mut progs.on_waking,
+            &mut progs.on_switch,
+        ] {
+            self.links.push(prog.attach().map_err(attach)?);
+        }
+        if let Some(request) = request {
+            self.attach_request(request)?;
+        }
+        Ok(())
+    }
+
+    fn attach_request(&mut self, request: &RequestSpec) -> Result<(), RecordError> {
+        let progs = &mut self.skel.progs;
+        let failed = |what: &str, e: libbpf_rs::Error| RecordError::Input {
+            field: "request",
+            value: format!("{what} cannot be probed: {e:#}"),
+            allowed: "a function symbol or a USDT probe of a readable ELF file".into(),
+        };
+        match request {
+            RequestSpec::Comm { .. } | RequestSpec::Tid { .. } => {}
+            RequestSpec::Uprobe { path, begin, end } => {
+                for (prog, function) in [
+                    (&mut progs.on_uprobe_begin, begin),
+                    (&mut progs.on_uprobe_end, end),
+                ] {
+                    let options = libbpf_rs::UprobeOpts {
+                        func_name: Some(function.clone()),
+                        ..Default::default()
+                    };
+                    let link = prog
+                        .attach_uprobe_with_opts(-1, path, 0, options)
+                        .map_err(|e| failed(&format!("{}:{function}", path.display()), e))?;
+                    self.links.push(link);
+                }
+            }
+            RequestSpec::Usdt {
+                path,
+                provider,
+                begin,
+                end,
+            } => {
+                for (prog, name) in [(&mut progs.on_usdt_begin, begin), (&mut progs.on_usdt_end, end)] {
+                    let link = prog
+                        .attach_usdt_with_opts(-1, path, provider, name, UsdtOpts::default())
+                        .map_err(|e| failed(&format!("{}:{provider}:{name}", path.display()), e))?;
+                    self.links.push(link);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands every record in the ring buffer to `take`, again and again, each time the returned closure
+    /// is called. The closure returns an error only if the ring itself fails.
+    pub fn drain_into<'a>(&self, take: impl FnMut(&[u8]) + 'a) -> Result<Drain<'a>, RecordError> {
+        let mut take = take;
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.skel.maps.ring, move |bytes| {
+                take(bytes);
+                0
+            })
+            .map_err(|e| unsupported(format!("the ring buffer: {e:#}")))?;
+        Ok(Drain {
+            ring: builder
+                .build()
+                .map_err(|e| unsupported(format!("the ring buffer: {e:#}")))?,
+        })
+    }
+
+    /// Detaches everything: no event is added after this.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// Ends the measurement and returns what the programs cost; `None` if the kernel did not measure.
+    pub fn cost(&mut self) -> Option<Cost> {
+        self.statistics.take()?;
+        let mut cost = Cost::default();
+        for prog in self.skel.object().progs() {
+            let mut info = libbpf_sys::bpf_prog_info::default();
+            let mut length = std::mem::size_of_val(&info) as u32;
+            // SAFETY: `info` is as long as `length` says, and all zeros asks for no arrays.
+            let failed = unsafe {
+                libbpf_sys::bpf_obj_get_info_by_fd(
+                    prog.as_fd().as_raw_fd(),
+                    (&raw mut info).cast(),
+                    &mut length,
+                )
+            };
+            if failed != 0 {
+                return None;
+            }
+            cost.run_time_ns += info.run_time_ns;
+            cost.runs += info.run_cnt;
+        }
+        Some(cost)
+    }
+
+    /// The batches that were not full when recording ended, as bytes, by CPU.
+    pub fn unsent_batches(&self) -> Result<Vec<(u32, Vec<u8>)>, RecordError> {
+        let zero = 0u32.to_ne_bytes();
+        let values = self
+            .skel
+            .maps
+            .cpu_states
+            .lookup_percpu(&zero, MapFlags::ANY)
+            .map_err(|e| unsupported(format!("the last batches cannot be read: {e:#}")))?
+            .unwrap_or_default();
+        let batch = |value: Vec<u8>| value.get(wire::BATCH_IN_STATE..).map(<[u8]>::to_vec);
+        Ok((0u32..)
+            .zip(values)
+            .filter_map(|(cpu, value)| Some((cpu, batch(value)?)))
+            .collect())
+    }
+
+    /// Single records that found the ring full.
+    pub fn singles_lost(&self) -> u64 {
+        self.skel
+            .maps
+            .bss_data
+            .as_deref()
+            .map_or(0, |bss| bss.singles_lost)
+    }
+
+    /// Ticks in a second, if the kernel's configuration could be read.
+    pub fn hz(&self) -> Option<u32> {
+        self.skel
+            .maps
+            .bss_data
+            .as_deref()
+            .and_then(|bss| u32::try_from(bss.hz).ok())
+            .filter(|&hz| hz > 0)
+    }
+}
+
+/// The ring buffer, ready to be emptied.
+pub struct Drain<'a> {
+    ring: libbpf_rs::RingBuffer<'a>,
+}
+
+impl Drain<'_> {
+    pub fn run(&self) -> Result<(), RecordError> {
+        self.ring
+            .consume()
+            .map_err(|e| unsupported(format!("the ring buffer cannot be read: {e:#}")))
+    }
+}
+
+/// Number of parameters of the tracepoint's type, with its leading context.
+fn switch_parameters(btf: &Btf) -> Option<usize> {
+    let name: Typedef = btf.type_by_name("btf_trace_sched_switch")?;
+    let pointer: Ptr = name.referenced_type().try_into().ok()?;
+    let function: FuncProto = pointer.referenced_type().try_into().ok()?;
+    Some(function.iter().count())
+}
+
+/// Distance in bytes from a CPU's run queue to its preempt count.
+fn preempt_count_after_rq(btf: &Btf) -> Option<i64> {
+    let section: libbpf_rs::btf::types::DataSec = btf.type_by_name(".data..percpu")?;
+    let offset_of = |name: &str| {
+        section.iter().find_map(|variable| {
+            let var: BtfType = btf.type_by_id(variable.ty)?;
+            (var.name()?.to_str()? == name).then_some(variable.offset as i64)
+        })
+    };
+    let rq = offset_of("runqueues")?;
+    // By itself in most kernels; from 6.2 to 6.14 behind a pointer in `struct pcpu_hot`.
+    let count = offset_of("__preempt_count").or_else(|| offset_of("pcpu_hot").map(|at| at + 8))?;
+    Some(count - rq)
+}

@@ -1,0 +1,324 @@
+//! One recording with BPF, from loading the program to the finished file.
+use crate::cgroup::Hierarchy;
+use crate::error::RecordError;
+use crate::machine;
+use crate::names::Names;
+use crate::probes::{Probes, Settings};
+use crate::spool::Spool;
+use crate::wire::{self, Batch, Record};
+use plimsoll_trace::{
+    Clock, Event, Header, Loss, Machine, Place, RequestSpec, TraceError, TraceWriter, What,
+};
+use std::cell::RefCell;
+use std::io;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often the ring buffer is emptied. 16 MiB hold 30,000 batches' worth of 16-byte events, 1 million
+/// events: enough for 10 million events a second between two rounds.
+const POLL: Duration = Duration::from_millis(50);
+
+pub struct Options {
+    /// Record only this group and those below it: a path below the cpu controller's hierarchy.
+    pub cgroup: Option<String>,
+    pub duration: Duration,
+    pub output: PathBuf,
+    pub request: Option<RequestSpec>,
+    /// Size of the ring buffer, bytes; a power of two.
+    pub ring_bytes: u32,
+}
+
+/// What was recorded, and what it cost.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub duration_ns: u64,
+    pub cpus: u32,
+    pub events: u64,
+    pub switches: u64,
+    pub wakeups: u64,
+    pub threads: u64,
+    pub groups: u64,
+    pub lost: u64,
+    pub file_bytes: u64,
+    /// Time in the BPF programs while recording; `None` if the kernel does not measure it.
+    pub bpf_ns: Option<u64>,
+    pub bpf_runs: u64,
+    /// CPU time of this process while recording.
+    pub reader_ns: u64,
+    /// CPU time to sort and encode the trace, after recording ended.
+    pub encode_ns: u64,
+}
+
+impl Report {
+    /// Share of the machine that recording took while it went on.
+    pub fn overhead(&self) -> Option<f64> {
+        let machine_ns = self.duration_ns as f64 * self.cpus as f64;
+        Some((self.bpf_ns? + self.reader_ns) as f64 / machine_ns)
+    }
+}
+
+/// Records until `options.duration` has passed or `stopped` says so. `progress` is called with the share
+/// that is done, 0 to 1, a few times a second.
+pub fn record(
+    options: &Options,
+    mut stopped: impl FnMut() -> bool,
+    mut progress: impl FnMut(f64),
+) -> Result<Report, RecordError> {
+    let hierarchy = Hierarchy::find()?;
+    let only_below = options
+        .cgroup
+        .as_deref()
+        .map(|name| hierarchy.resolve(name))
+        .transpose()?;
+    let only_below_id = match &only_below {
+        Some(path) => hierarchy.id_of(path).expect("resolve found it"),
+        None => 0,
+    };
+    // The output is made first: nobody wants to learn after 30 s that it cannot be written.
+    let writer = TraceWriter::create(&options.output)?;
+    let mut machine = machine::read();
+    machine.cgroup_version = Some(hierarchy.version);
+    let cpus: Vec<u32> = machine.cpus.iter().map(|c| c.cpu).collect();
+
+    let settings = Settings {
+        only_below_id,
+        cpu_hierarchy_id: hierarchy.id,
+        ring_bytes: options.ring_bytes,
+    };
+    let mut storage = MaybeUninit::uninit();
+    let mut probes = Probes::load(&mut storage, &settings)?;
+    be_prompt();
+
+    let dir = options
+        .output
+        .parent()
+        .filter(|d| !d.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let sink = RefCell::new(Sink {
+        spool: Spool::new(dir.to_path_buf()),
+        names: Names::new(&hierarchy),
+        start_ns: 0,
+        error: None,
+    });
+    let drain = probes.drain_into(|bytes| sink.borrow_mut().take(bytes))?;
+
+    probes.attach(options.request.as_ref())?;
+    let wall_start_ns = clock_ns(libc::CLOCK_REALTIME);
+    let start_ns = clock_ns(libc::CLOCK_MONOTONIC);
+    let cpu_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+    sink.borrow_mut().start_ns = start_ns;
+    visit(&cpus);
+    let length_ns = options.duration.as_nanos() as i64;
+    loop {
+        let left_ns = start_ns + length_ns - clock_ns(libc::CLOCK_MONOTONIC);
+        progress((1.0 - left_ns as f64 / length_ns as f64).clamp(0.0, 1.0));
+        if left_ns <= 0 || stopped() {
+            break;
+        }
+        std::thread::sleep(POLL.min(Duration::from_nanos(left_ns as u64)));
+        drain.run()?;
+    }
+    visit(&cpus);
+    let end_ns = clock_ns(libc::CLOCK_MONOTONIC);
+    let reader_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - cpu_start_ns) as u64;
+    let cost = probes.cost();
+    probes.detach();
+    drain.run()?;
+    for (cpu, bytes) in probes.unsent_batches()? {
+        sink.borrow_mut().take_unsent(cpu, &bytes, end_ns);
+    }
+    drop(drain);
+
+    let encode_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+    let Sink {
+        mut spool,
+        names,
+        error,
+        ..
+    } = sink.into_inner();
+    if let Some(source) = error {
+        return Err(spool_failed(dir, source).into());
+    }
+    if probes.singles_lost() > 0 {
+        spool.losses.push(Loss {
+            cpu: None,
+            from_ns: start_ns,
+            to_ns: end_ns,
+            count: Some(probes.singles_lost()),
+        });
+    }
+    machine.hz = probes.hz().or(machine.hz);
+    let finished = Finished {
+        machine,
+        only_below,
+        start_ns,
+        end_ns,
+        wall_start_ns,
+    };
+    let mut report = finished.write(options, writer, &hierarchy, spool, names)?;
+    report.cpus = cpus.len() as u32;
+    report.bpf_ns = cost.map(|c| c.run_time_ns);
+    report.bpf_runs = cost.map_or(0, |c| c.runs);
+    report.reader_ns = reader_ns;
+    report.encode_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - encode_start_ns) as u64;
+    Ok(report)
+}
+
+/// Where the ring buffer's records go.
+struct Sink {
+    spool: Spool,
+    names: Names,
+    start_ns: i64,
+    /// The first failure to write; the rest is dropped, and the recording reported as failed.
+    error: Option<io::Error>,
+}
+
+impl Sink {
+    fn take(&mut self, bytes: &[u8]) {
+        match wire::parse(bytes) {
+            Some(Record::Batch(batch)) => {
+                if let Err(error) = self.spool.add(&batch, self.start_ns as u64) {
+                    self.error.get_or_insert(error);
+                }
+            }
+            Some(Record::Thread {
+                ts_ns,
+                group_id,
+                tid,
+                tgid,
+                comm,
+            }) => self.names.thread(ts_ns, tid, tgid, comm, group_id),
+            Some(Record::Group { group_id, path }) => self.names.group(group_id, path),
+            Some(Record::Single { ts_ns, cpu, what }) => {
+                if let What::Exit { tid } = what {
+                    self.names.exit(tid);
+                }
+                self.spool.singles.push(Event { ts_ns, cpu, what });
+            }
+            None => {
+                self.error
+                    .get_or_insert(io::Error::other("a record of the BPF program is malformed"));
+            }
+        }
+    }
+
+    /// What a CPU had not sent: its last events, and how many it had lost.
+    fn take_unsent(&mut self, cpu: u32, bytes: &[u8], end_ns: i64) {
+        let Some(batch) = Batch::parse(bytes) else { return };
+        if batch.events.is_empty() {
+            self.spool
+                .add_final_loss(cpu, batch.lost, self.start_ns as u64, end_ns as u64);
+        } else if let Err(error) = self.spool.add(&batch, self.start_ns as u64) {
+            self.error.get_or_insert(error);
+        }
+    }
+}
+
+fn spool_failed(dir: &Path, source: io::Error) -> TraceError {
+    TraceError::Io {
+        place: Place::whole(dir),
+        action: "keep recorded events in",
+        source,
+    }
+}
+
+/// What is known when recording has ended.
+struct Finished {
+    machine: Machine,
+    only_below: Option<String>,
+    start_ns: i64,
+    end_ns: i64,
+    wall_start_ns: i64,
+}
+
+impl Finished {
+    fn write(
+        self,
+        options: &Options,
+        mut writer: TraceWriter,
+        hierarchy: &Hierarchy,
+        mut spool: Spool,
+        names: Names,
+    ) -> Result<Report, RecordError> {
+        let (start_ns, end_ns) = (self.start_ns, self.end_ns);
+        let (mut threads, groups, moves) = names.finish(hierarchy);
+        threads
+            .iter_mut()
+            .for_each(|t| t.from_ns = t.from_ns.max(start_ns));
+        spool.singles.extend(moves);
+        let losses = std::mem::take(&mut spool.losses);
+        let mut report = Report {
+            duration_ns: (end_ns - start_ns) as u64,
+            threads: threads.len() as u64,
+            groups: groups.len() as u64,
+            lost: losses.iter().map(|l| l.count.unwrap_or(1)).sum(),
+            ..Default::default()
+        };
+        let failed = |e| spool_failed(&options.output, e);
+        let mut merged = spool.merge().map_err(failed)?;
+        while let Some(event) = merged.next().map_err(failed)? {
+            // Attaching takes a moment, in which some tracepoints already report.
+            if event.ts_ns < start_ns || event.ts_ns > end_ns {
+                continue;
+            }
+            report.switches += matches!(event.what, What::Switch { .. }) as u64;
+            report.wakeups += matches!(event.what, What::Waking { .. }) as u64;
+            writer.push(&event)?;
+        }
+        report.events = writer.written();
+        let header = Header {
+            source: "bpf".into(),
+            clock: Clock {
+                name: "CLOCK_MONOTONIC".into(),
+                start_ns,
+                end_ns,
+                wall_start_ns: Some(self.wall_start_ns),
+            },
+            machine: self.machine,
+            groups,
+            threads,
+            losses,
+            only_below: self.only_below,
+            request: options.request.as_ref().map(RequestSpec::to_string),
+        };
+        report.file_bytes = writer.finish(&header)?;
+        Ok(report)
+    }
+}
+
+/// A reader that waits for a CPU while the ring buffer fills up loses events. Without the privilege it
+/// stays as it is.
+fn be_prompt() {
+    // SAFETY: plain system call on this process.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+}
+
+/// Runs on each CPU for a moment, so that each switches once: a thread that spins alone on a CPU would
+/// otherwise not be seen.
+fn visit(cpus: &[u32]) {
+    // SAFETY: `cpu_set_t` is plain data, the calls read and write this thread's own mask.
+    unsafe {
+        let size = std::mem::size_of::<libc::cpu_set_t>();
+        let mut before: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size, &mut before) != 0 {
+            return;
+        }
+        for &cpu in cpus.iter().filter(|&&cpu| (cpu as usize) < size * 8) {
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu as usize, &mut one);
+            libc::sched_setaffinity(0, size, &one);
+        }
+        libc::sched_setaffinity(0, size, &before);
+    }
+}
+
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to `time`; the clocks used here always exist.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
