@@ -1,1 +1,69 @@
+//! Programs for the simulated machine: each a typed set of parameters that builds tasks.
+//!
+//! A scenario file names a workload by `kind`; the parameters are the fields of the struct of that name. Every workload
+//! puts itself into a [`Config`]: its tasks, channels, histograms and counters.
+//!
+//! Invariant: a behaviour takes time and randomness from its context only.
+mod arrivals;
+mod batch;
+mod clients_db;
+mod duty;
+mod fibtest;
+mod hackbench;
+mod place;
+mod request_response;
+mod schbench;
+mod server;
+mod spinners;
+mod stream;
 
+pub use arrivals::{Arrivals, Spread};
+pub use batch::Batch;
+pub use clients_db::ClientsDb;
+pub use duty::Duty;
+pub use fibtest::Fibtest;
+pub use hackbench::{Hackbench, Mode, Transport};
+pub use place::Place;
+pub use request_response::RequestResponse;
+pub use schbench::Schbench;
+pub use server::Server;
+pub use spinners::Spinners;
+pub use stream::Stream;
+
+use plimsoll_sim::{Config, WorkloadId};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A workload, by its kind.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Workload {
+    Schbench(Schbench),
+    Hackbench(Hackbench),
+    Fibtest(Fibtest),
+    Duty(Duty),
+    ClientsDb(ClientsDb),
+    RequestResponse(RequestResponse),
+    Stream(Stream),
+    Server(Server),
+    Batch(Batch),
+    Spinners(Spinners),
+}
+
+impl Workload {
+    /// Adds the workload's tasks to a configuration, in `place`. Returns the id that its results are under.
+    pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
+        match self {
+            Workload::Schbench(one) => one.build(place, config),
+            Workload::Hackbench(one) => one.build(place, config),
+            Workload::Fibtest(one) => one.build(place, config),
+            Workload::Duty(one) => one.build(place, config),
+            Workload::ClientsDb(one) => one.build(place, config),
+            Workload::RequestResponse(one) => one.build(place, config),
+            Workload::Stream(one) => one.build(place, config),
+            Workload::Server(one) => one.build(place, config),
+            Workload::Batch(one) => one.build(place, config),
+            Workload::Spinners(one) => one.build(place, config),
+        }
+    }
+}

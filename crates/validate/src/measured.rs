@@ -1,0 +1,267 @@
+//! Measured runs of the bandwidth probe: the CSV file, each row with its line.
+//!
+//! Columns are found by name, in any order; unknown ones are left alone. A row describes a run by its parameters and
+//! holds what was measured; a measured field that is empty, or whose column is missing, is not compared.
+use plimsoll_scenario::{Problem, Problems};
+
+/// One run: what was set, and what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Line in the file, from 1.
+    pub line: u64,
+    pub label: String,
+    /// Kernel version as written, such as "6.1".
+    pub kernel: String,
+    pub rep: u32,
+    pub vcpus: u32,
+    /// None: no limit (-1 in the file).
+    pub quota_us: Option<u64>,
+    pub period_us: u64,
+    pub burst_us: u64,
+    /// Where period boundaries fall, modulo the period. None: not measured, and the run was not aligned to them.
+    pub phase_us: Option<u64>,
+    /// Duty threads.
+    pub nth: u32,
+    pub work_us: u64,
+    pub interval_us: u64,
+    pub spin: u32,
+    pub slow: u32,
+    pub pin: bool,
+    pub dur_ms: u64,
+    pub measured: Measured,
+}
+
+/// What the run came to. Latencies are from scheduled release to completion.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Measured {
+    pub cpu_us: Option<f64>,
+    pub nr_periods: Option<f64>,
+    pub nr_throttled: Option<f64>,
+    pub throttled_us: Option<f64>,
+    pub nr_bursts: Option<f64>,
+    pub burst_us: Option<f64>,
+    pub p50_us: Option<f64>,
+    pub p99_us: Option<f64>,
+}
+
+/// Reads a file's text. `name` is what errors call it. All that is wrong is reported at once.
+pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
+    let header = match reader.headers() {
+        Ok(header) => header.clone(),
+        Err(error) => return Err(Problems::one(format!("{name}:1"), format!("not a CSV file: {error}"))),
+    };
+    let mut problems = Vec::new();
+    for column in REQUIRED {
+        if !header.iter().any(|one| one == *column) {
+            problems.push(Problem {
+                place: format!("{name}:1"),
+                path: (*column).to_string(),
+                message: "column missing".to_string(),
+            });
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        match record {
+            Ok(record) => {
+                let line = record.position().map_or(0, csv::Position::line);
+                let mut fields = Fields { name, line, header: &header, record: &record, problems: &mut problems };
+                rows.push(fields.row());
+            }
+            Err(error) => {
+                let line = error.position().map_or(0, csv::Position::line);
+                problems.push(Problem {
+                    place: format!("{name}:{line}"),
+                    path: String::new(),
+                    message: format!("not a CSV record: {error}"),
+                });
+            }
+        }
+    }
+    if rows.is_empty() && problems.is_empty() {
+        return Err(Problems::one(name, "no rows: allowed is one or more"));
+    }
+    if problems.is_empty() {
+        Ok(rows)
+    } else {
+        Err(Problems(problems))
+    }
+}
+
+/// Columns that a run cannot be rebuilt without.
+const REQUIRED: &[&str] = &[
+    "kernel", "vcpus", "label", "quota", "period", "burst", "nth", "work", "interval", "spin", "slow", "pin", "dur_ms",
+];
+
+struct Fields<'a> {
+    name: &'a str,
+    line: u64,
+    header: &'a csv::StringRecord,
+    record: &'a csv::StringRecord,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Fields<'_> {
+    fn text(&self, column: &str) -> Option<&str> {
+        let at = self.header.iter().position(|one| one == column)?;
+        self.record.get(at).filter(|text| !text.is_empty())
+    }
+
+    fn wrong(&mut self, column: &str, message: String) {
+        let place = format!("{}:{}", self.name, self.line);
+        self.problems.push(Problem { place, path: column.to_string(), message });
+    }
+
+    /// An integer in low ..= high; `default` where the field is empty, an error where there is none.
+    fn integer(&mut self, column: &str, low: i64, high: i64, default: Option<i64>) -> i64 {
+        let given = self.text(column).map(str::to_string);
+        match given {
+            None => match default {
+                Some(default) => default,
+                None => {
+                    self.wrong(column, format!("empty: allowed {low} .. {high}"));
+                    low
+                }
+            },
+            Some(text) => match text.parse::<i64>() {
+                Ok(value) if (low..=high).contains(&value) => value,
+                _ => {
+                    self.wrong(column, format!("\"{text}\": allowed {low} .. {high}"));
+                    low
+                }
+            },
+        }
+    }
+
+    /// A measured value: a number >= 0, or nothing.
+    fn measured(&mut self, column: &str) -> Option<f64> {
+        let text = self.text(column)?.to_string();
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() && value >= 0.0 => Some(value),
+            _ => {
+                self.wrong(column, format!("\"{text}\": allowed are numbers from 0, or nothing"));
+                None
+            }
+        }
+    }
+
+    fn version(&mut self) -> String {
+        let text = self.text("kernel").unwrap_or("").to_string();
+        let parts: Vec<&str> = text.split('.').collect();
+        if parts.len() < 2 || parts.iter().any(|part| part.parse::<u32>().is_err()) {
+            self.wrong("kernel", format!("\"{text}\": allowed is a version such as 6.1"));
+        }
+        text
+    }
+
+    fn row(&mut self) -> Row {
+        let kernel = self.version();
+        let label = self.text("label").unwrap_or("").to_string();
+        let vcpus = self.integer("vcpus", 1, 1024, None) as u32;
+        let rep = self.integer("rep", 0, 1_000_000, Some(1)) as u32;
+        let quota = self.integer("quota", -1, (1 << 44) - 1, None);
+        if (0..1000).contains(&quota) {
+            self.wrong("quota", format!("{quota} us: allowed 1000 .. {}, or -1 for no limit", (1u64 << 44) - 1));
+        }
+        let period_us = self.integer("period", 1000, 1_000_000, None) as u64;
+        // Mainline semantics: no more burst than quota.
+        let burst_us = self.integer("burst", 0, quota.max(0), Some(0)) as u64;
+        let phase = self.integer("phase_us", -1, period_us as i64 - 1, Some(-1));
+        let nth = self.integer("nth", 0, 65_536, Some(0)) as u32;
+        let spin = self.integer("spin", 0, 65_536, Some(0)) as u32;
+        let slow = self.integer("slow", 0, 65_536, Some(0)) as u32;
+        if nth + spin + slow == 0 {
+            self.wrong("nth", "0, and so are spin and slow: allowed is at least one thread".to_string());
+        }
+        let least = i64::from(nth > 0);
+        let work_us = self.integer("work", least, 1_000_000_000, Some(0)) as u64;
+        let interval_us = self.integer("interval", 1, 1_000_000_000, Some(100_000)) as u64;
+        let pin = self.integer("pin", 0, 1, Some(0)) == 1;
+        let dur_ms = self.integer("dur_ms", 1, 3_600_000, None) as u64;
+        let measured = Measured {
+            cpu_us: self.measured("cpu_us"),
+            nr_periods: self.measured("nr_periods"),
+            nr_throttled: self.measured("nr_throttled"),
+            throttled_us: self.measured("throttled_usec"),
+            nr_bursts: self.measured("nr_bursts"),
+            burst_us: self.measured("burst_usec"),
+            p50_us: self.measured("p50"),
+            p99_us: self.measured("p99"),
+        };
+        Row {
+            line: self.line,
+            label,
+            kernel,
+            rep,
+            vcpus,
+            quota_us: u64::try_from(quota).ok(),
+            period_us,
+            burst_us,
+            phase_us: u64::try_from(phase).ok(),
+            nth,
+            work_us,
+            interval_us,
+            spin,
+            slow,
+            pin,
+            dur_ms,
+            measured,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "kernel,vcpus,rep,label,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,dur_ms,cpu_us";
+
+    fn problems(row: &str) -> String {
+        read("m.csv", &format!("{HEADER}\n{row}\n")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_row_is_read_by_column_name() {
+        let text = "dur_ms,label,kernel,vcpus,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,extra\n\
+                    2000,x,6.1,4,-1,100000,0,,2,40000,200000,0,0,1,?\n";
+        let rows = read("m.csv", text).unwrap();
+        assert_eq!(rows.len(), 1);
+        let row = &rows[0];
+        assert_eq!((row.line, row.vcpus, row.quota_us, row.phase_us), (2, 4, None, None));
+        assert_eq!((row.nth, row.work_us, row.pin, row.dur_ms), (2, 40_000, true, 2000));
+        assert_eq!(row.measured, Measured::default());
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_line_column_value_and_range() {
+        let good = "6.1,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1";
+        assert!(read("m.csv", &format!("{HEADER}\n{good}\n")).is_ok());
+        assert_eq!(
+            problems("6.1,0,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1"),
+            "m.csv:2: vcpus: \"0\": allowed 1 .. 1024"
+        );
+        assert_eq!(
+            problems("6.1,4,1,a,50000,100000,60000,47,0,0,100000,1,0,0,2000,1"),
+            "m.csv:2: burst: \"60000\": allowed 0 .. 50000"
+        );
+        assert_eq!(
+            problems("6.1,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,x"),
+            "m.csv:2: cpu_us: \"x\": allowed are numbers from 0, or nothing"
+        );
+        assert_eq!(
+            problems("new,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1"),
+            "m.csv:2: kernel: \"new\": allowed is a version such as 6.1"
+        );
+        assert_eq!(problems("6.1,4,1,a,5,100000,0,47,0,0,100000,1,0,0,2000,1").lines().count(), 1);
+    }
+
+    #[test]
+    fn missing_columns_are_all_named() {
+        let text = read("m.csv", "kernel,vcpus\n6.1,4\n").unwrap_err().to_string();
+        assert_eq!(text.lines().count(), REQUIRED.len() - 2, "{text}");
+    }
+}

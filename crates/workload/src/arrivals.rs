@@ -1,0 +1,142 @@
+//! When requests arrive: open loop (at a rate, whatever the server does) or closed loop (think, then ask again).
+use rand::Rng;
+use rand_distr::{Distribution, Exp1};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// An arrival process. Open-loop ones count the wait in a queue as latency, closed-loop ones slow down instead.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(tag = "process", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Arrivals {
+    /// Open loop, independent arrivals: exponential gaps.
+    Poisson {
+        /// Requests per second, over all clients of the workload.
+        #[schemars(range(min = 0.001, max = 1e8))]
+        rate_per_s: f64,
+    },
+    /// Open loop, equal gaps.
+    Fixed {
+        /// Requests per second, over all clients of the workload.
+        #[schemars(range(min = 0.001, max = 1e8))]
+        rate_per_s: f64,
+    },
+    /// Open loop, `size` requests at once; gaps between bursts are exponential, or equal.
+    Bursts {
+        /// Requests per second, over all clients of the workload.
+        #[schemars(range(min = 0.001, max = 1e8))]
+        rate_per_s: f64,
+        /// Requests in one burst.
+        #[schemars(range(min = 1, max = 1_000_000))]
+        size: u32,
+        /// Equal gaps between bursts instead of exponential ones. Default false.
+        #[serde(default)]
+        regular: bool,
+    },
+    /// Closed loop: each client thinks, asks, waits for the answer. Think times are exponential.
+    Closed {
+        /// Mean think time of a client, in microseconds; 0 asks again at once.
+        #[schemars(range(min = 0.0, max = 1e9))]
+        think_us: f64,
+    },
+}
+
+impl Arrivals {
+    /// Whether clients wait for an answer before they ask again.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Arrivals::Closed { .. })
+    }
+
+    /// Time from one arrival (or answer, in a closed loop) of one of `clients` equal streams to its next, and how many
+    /// requests arrive then.
+    pub fn next<R: Rng + ?Sized>(&self, clients: u32, rng: &mut R) -> (u64, u32) {
+        let exponential = |rng: &mut R| -> f64 { Exp1.sample(rng) };
+        let gap_ns = |rate_per_s: f64, size: u32| 1e9 * f64::from(clients) * f64::from(size) / rate_per_s;
+        match *self {
+            Arrivals::Poisson { rate_per_s } => ((gap_ns(rate_per_s, 1) * exponential(rng)) as u64, 1),
+            Arrivals::Fixed { rate_per_s } => (gap_ns(rate_per_s, 1) as u64, 1),
+            Arrivals::Bursts { rate_per_s, size, regular } => {
+                let factor = if regular { 1.0 } else { exponential(rng) };
+                ((gap_ns(rate_per_s, size) * factor) as u64, size)
+            }
+            Arrivals::Closed { think_us } => ((think_us * 1e3 * exponential(rng)) as u64, 1),
+        }
+    }
+}
+
+/// How run times spread around their mean.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// All equal.
+    #[default]
+    Fixed,
+    /// Between half and one and a half of the mean, evenly.
+    Uniform,
+    /// Exponential: standard deviation equal to the mean.
+    Exponential,
+    /// Hyper-exponential: nine in ten take half the mean, one in ten five and a half of it.
+    Heavy,
+}
+
+impl Spread {
+    /// A run time around mean_ns; at least 1 ns.
+    pub fn sample<R: Rng + ?Sized>(self, mean_ns: f64, rng: &mut R) -> u64 {
+        let ns = match self {
+            Spread::Fixed => mean_ns,
+            Spread::Uniform => mean_ns * rng.random_range(0.5..1.5),
+            Spread::Exponential => {
+                let x: f64 = Exp1.sample(rng);
+                mean_ns * x
+            }
+            Spread::Heavy => {
+                let x: f64 = Exp1.sample(rng);
+                let factor = if rng.random_bool(0.1) { 5.5 } else { 0.5 };
+                mean_ns * factor * x
+            }
+        };
+        (ns as u64).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_pcg::Pcg64;
+
+    fn rate(arrivals: &Arrivals, clients: u32) -> f64 {
+        let mut rng = Pcg64::new(1, 2);
+        let (mut ns, mut requests) = (0u64, 0u64);
+        for _ in 0..20_000 {
+            let (gap_ns, size) = arrivals.next(clients, &mut rng);
+            ns += gap_ns;
+            requests += u64::from(size);
+        }
+        requests as f64 * f64::from(clients) / (ns as f64 / 1e9)
+    }
+
+    #[test]
+    fn open_loops_keep_the_rate_asked_for() {
+        for arrivals in [
+            Arrivals::Poisson { rate_per_s: 500.0 },
+            Arrivals::Fixed { rate_per_s: 500.0 },
+            Arrivals::Bursts { rate_per_s: 500.0, size: 8, regular: true },
+            Arrivals::Bursts { rate_per_s: 500.0, size: 8, regular: false },
+        ] {
+            for clients in [1, 7] {
+                let got = rate(&arrivals, clients);
+                assert!((got / 500.0 - 1.0).abs() < 0.03, "{arrivals:?} with {clients} clients: {got}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_spread_keeps_its_mean() {
+        let mut rng = Pcg64::new(1, 2);
+        for spread in [Spread::Fixed, Spread::Uniform, Spread::Exponential, Spread::Heavy] {
+            let n = 100_000;
+            let sum: u64 = (0..n).map(|_| spread.sample(10_000.0, &mut rng)).sum();
+            let mean = sum as f64 / f64::from(n);
+            assert!((mean / 10_000.0 - 1.0).abs() < 0.03, "{spread:?}: {mean}");
+        }
+    }
+}

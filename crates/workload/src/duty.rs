@@ -1,0 +1,193 @@
+//! Duty cycles: spinners, threads with a burst of work at every interval, and slow threads, in one group.
+//!
+//! The same program as the one that measured `../shared/truth/kernel-bandwidth.csv`: release k of a duty thread is at
+//! start + k * interval; a late one starts its next burst at once; nothing is released after the window, but what was
+//! released is finished.
+use crate::fibtest::slow;
+use crate::place::{ns, Place};
+use plimsoll_sim::{Behaviour, Config, Context, CounterId, LatencyId, Step, WorkloadId};
+use rand::Rng;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Spinners, duty threads and slow threads.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Duty {
+    /// Duty threads. Default 1.
+    #[schemars(range(min = 0, max = 65536))]
+    pub threads: u32,
+    /// CPU time of one burst of work, in microseconds. Default 10000.
+    #[schemars(range(min = 1.0, max = 1e9))]
+    pub work_us: f64,
+    /// Time between two releases, in microseconds. Default 100000.
+    #[schemars(range(min = 1.0, max = 1e9))]
+    pub interval_us: f64,
+    /// Thread k's releases come k times this much later, in microseconds. Default 0.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub stagger_us: f64,
+    /// Threads that compute without end. Default 0.
+    #[schemars(range(min = 0, max = 65536))]
+    pub spinners: u32,
+    /// Threads that compute briefly, then sleep 10 ms. Default 0.
+    #[schemars(range(min = 0, max = 65536))]
+    pub slow_threads: u32,
+    /// CPU time of a slow thread between two sleeps, in microseconds. Default 20.
+    #[schemars(range(min = 0.001, max = 1e6))]
+    pub slow_work_us: f64,
+    /// Thread k runs on CPU k modulo the machine's CPUs. Order: spinners, slow threads, duty threads. Default false.
+    pub pin: bool,
+    /// Threads are born at the beginning and sleep for this long before their first release, in milliseconds.
+    /// Default 0.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub start_ms: f64,
+    /// CPU time that a thread uses between its birth and that sleep, in microseconds. Default 0.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub birth_work_us: f64,
+    /// A thread looks every so often, in microseconds of its CPU time, whether its work is done: it does up to that much
+    /// more. Default 0.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub check_us: f64,
+    /// Length of the window in which work is released, in milliseconds. Default: until the scenario ends.
+    #[schemars(range(min = 0.001, max = 1e9))]
+    pub window_ms: Option<f64>,
+}
+
+impl Default for Duty {
+    fn default() -> Self {
+        Duty {
+            threads: 1,
+            work_us: 10_000.0,
+            interval_us: 100_000.0,
+            stagger_us: 0.0,
+            spinners: 0,
+            slow_threads: 0,
+            slow_work_us: 20.0,
+            pin: false,
+            start_ms: 0.0,
+            birth_work_us: 0.0,
+            check_us: 0.0,
+            window_ms: None,
+        }
+    }
+}
+
+/// CPU time between two looks of a spinner at the clock.
+const SPIN_NS: u64 = 200_000;
+
+impl Duty {
+    /// Histogram "latency": from scheduled release to completion. Counter "bursts".
+    pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
+        let workload = config.add_workload(&place.name);
+        let latency = config.add_latency(workload, "latency");
+        let bursts = config.add_counter(workload, "bursts");
+        let start_ns = place.start_ns + (self.start_ms * 1e6) as u64;
+        let end_ns = self.window_ms.map_or(u64::MAX, |ms| start_ns + (ms * 1e6) as u64);
+        let birth_ns = (self.birth_work_us * 1e3) as u64;
+        for number in 0..self.spinners + self.slow_threads + self.threads {
+            let slow_number = number.checked_sub(self.spinners);
+            let mut task = if number < self.spinners {
+                let spin = move |ctx: &mut Context| match end_ns.saturating_sub(ctx.now_ns()) {
+                    0 => Step::Exit,
+                    left_ns => Step::Compute { ns: left_ns.min(SPIN_NS) },
+                };
+                place.task(workload, "spin", number, Born::new(birth_ns, start_ns, spin))
+            } else if slow_number.is_some_and(|number| number < self.slow_threads) {
+                let slow = slow(ns(self.slow_work_us), 10_000_000, end_ns);
+                place.task(workload, "slow", number, Born::new(birth_ns, start_ns, slow))
+            } else {
+                let stagger_ns = (self.stagger_us * 1e3) as u64 * u64::from(number);
+                let duty = Releases {
+                    release_ns: start_ns + stagger_ns,
+                    interval_ns: ns(self.interval_us),
+                    work_ns: ns(self.work_us),
+                    check_ns: (self.check_us * 1e3) as u64,
+                    end_ns,
+                    state: State::Sleeping,
+                    latency,
+                    bursts,
+                };
+                place.task(workload, "duty", number, Born::new(birth_ns, start_ns, duty))
+            };
+            if self.pin {
+                task = place.pinned(task, number, config);
+            }
+            config.add_task(task);
+        }
+        workload
+    }
+}
+
+/// A thread that starts, sleeps until all have, and then does what it is for.
+struct Born<B> {
+    birth_ns: u64,
+    start_ns: u64,
+    stage: u32,
+    rest: B,
+}
+
+impl<B> Born<B> {
+    fn new(birth_ns: u64, start_ns: u64, rest: B) -> Self {
+        Born { birth_ns, start_ns, stage: if birth_ns > 0 { 0 } else { 1 }, rest }
+    }
+}
+
+impl<B: Behaviour> Behaviour for Born<B> {
+    fn next(&mut self, ctx: &mut Context) -> Step {
+        self.stage += 1;
+        match self.stage {
+            1 => Step::Compute { ns: self.birth_ns },
+            2 if ctx.now_ns() < self.start_ns => Step::SleepUntil { at_ns: self.start_ns },
+            _ => self.rest.next(ctx),
+        }
+    }
+}
+
+enum State {
+    Sleeping,
+    Working,
+    Done,
+}
+
+struct Releases {
+    release_ns: u64,
+    interval_ns: u64,
+    work_ns: u64,
+    check_ns: u64,
+    end_ns: u64,
+    state: State,
+    latency: LatencyId,
+    bursts: CounterId,
+}
+
+impl Behaviour for Releases {
+    fn next(&mut self, ctx: &mut Context) -> Step {
+        let now_ns = ctx.now_ns();
+        match self.state {
+            State::Sleeping if self.release_ns >= self.end_ns => Step::Exit,
+            State::Sleeping => {
+                self.state = State::Working;
+                if now_ns < self.release_ns {
+                    Step::SleepUntil { at_ns: self.release_ns }
+                } else {
+                    self.next(ctx)
+                }
+            }
+            State::Working => {
+                self.state = State::Done;
+                let more_ns = if self.check_ns > 0 { ctx.rng().random_range(0..=self.check_ns) } else { 0 };
+                Step::Compute { ns: self.work_ns + more_ns }
+            }
+            State::Done => {
+                ctx.record(self.latency, now_ns - self.release_ns);
+                ctx.count(self.bursts, 1);
+                if now_ns > self.end_ns {
+                    return Step::Exit;
+                }
+                self.release_ns += self.interval_ns;
+                self.state = State::Sleeping;
+                self.next(ctx)
+            }
+        }
+    }
+}

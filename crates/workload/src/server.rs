@@ -1,0 +1,236 @@
+//! A latency-sensitive server: requests arrive, wait in one queue, and are served by a pool of worker threads.
+use crate::arrivals::{Arrivals, Spread};
+use crate::place::Place;
+use plimsoll_sim::{Behaviour, ChannelId, Config, Context, CounterId, LatencyId, Step, WorkloadId};
+use rand_distr::{Distribution, Exp1};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::Arc;
+
+/// A server with a pool of worker threads and one queue.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Server {
+    /// Worker threads. Default 64.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub workers: u32,
+    /// How requests arrive. Default poisson, 1000 per second.
+    pub arrivals: Arrivals,
+    /// Clients, each a stream of its own; in a closed loop, the requests that can be under way. Default 1.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub clients: u32,
+    /// Mean CPU time of a request, in microseconds. Default 1000.
+    #[schemars(range(min = 0.001, max = 1e8))]
+    pub work_us: f64,
+    /// How it spreads. Default "exponential".
+    pub spread: Spread,
+    /// A request is served in this many pieces, with a wait for somebody else's answer in between. Default 1.
+    #[schemars(range(min = 1, max = 1000))]
+    pub pieces: u32,
+    /// Such a wait, in microseconds; exponential. Default 0.
+    #[schemars(range(min = 0.0, max = 1e8))]
+    pub wait_us: f64,
+    /// Requests that the queue holds; more are refused and counted. Default 100000.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub queue_requests: u32,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Server {
+            workers: 64,
+            arrivals: Arrivals::Poisson { rate_per_s: 1000.0 },
+            clients: 1,
+            work_us: 1000.0,
+            spread: Spread::Exponential,
+            pieces: 1,
+            wait_us: 0.0,
+            queue_requests: 100_000,
+        }
+    }
+}
+
+impl Server {
+    /// Histogram "latency": from arrival to answer, the wait for a worker included. Counters "requests" (answered) and
+    /// "refused".
+    pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
+        let workload = config.add_workload(&place.name);
+        let latency = config.add_latency(workload, "latency");
+        let requests = config.add_counter(workload, "requests");
+        let refused = config.add_counter(workload, "refused");
+        let queue = config.add_channel(self.queue_requests.max(self.clients));
+        let waiting = Arc::new(AtomicU32::new(0));
+        let mut answers = Vec::new();
+        for number in 0..self.clients {
+            let client = if self.arrivals.is_closed() {
+                let answer = config.add_channel(1);
+                answers.push(answer);
+                Client::Closed { server: self.clone(), queue, answer, number, stage: 0 }
+            } else {
+                let limit = self.queue_requests;
+                Client::Open { server: self.clone(), queue, waiting: waiting.clone(), limit, refused, due_ns: None, left: 0 }
+            };
+            let mut task = place.task(workload, "client", number, client);
+            task.external = true;
+            config.add_task(task);
+        }
+        for number in 0..self.workers {
+            let worker = Worker {
+                server: self.clone(),
+                queue,
+                waiting: waiting.clone(),
+                answers: answers.clone(),
+                stage: Stage::Take,
+                request: Request { arrived_ns: 0, client: None },
+                pieces: 0,
+                latency,
+                requests,
+            };
+            let task = place.task(workload, "worker", number, worker);
+            config.add_task(task);
+        }
+        workload
+    }
+}
+
+/// Who asks. Across the network: costs no CPU time here.
+enum Client {
+    Open {
+        server: Server,
+        queue: ChannelId,
+        waiting: Arc<AtomicU32>,
+        limit: u32,
+        refused: CounterId,
+        due_ns: Option<u64>,
+        left: u32,
+    },
+    Closed {
+        server: Server,
+        queue: ChannelId,
+        answer: ChannelId,
+        number: u32,
+        stage: u32,
+    },
+}
+
+/// A request as it travels: 44 bits of arrival time in units of 1.024 us hold 570 years; 20 bits of client + 1.
+#[derive(Clone, Copy)]
+struct Request {
+    arrived_ns: u64,
+    client: Option<u32>,
+}
+
+impl Request {
+    const CLIENT_BITS: u32 = 20;
+
+    fn pack(self) -> u64 {
+        (self.arrived_ns / 1024) << Self::CLIENT_BITS | self.client.map_or(0, |client| u64::from(client) + 1)
+    }
+
+    fn unpack(value: u64) -> Self {
+        let client = (value & ((1 << Self::CLIENT_BITS) - 1)) as u32;
+        Request { arrived_ns: (value >> Self::CLIENT_BITS) * 1024, client: client.checked_sub(1) }
+    }
+}
+
+impl Behaviour for Client {
+    fn next(&mut self, ctx: &mut Context) -> Step {
+        let now_ns = ctx.now_ns();
+        match self {
+            Client::Open { server, queue, waiting, limit, refused, due_ns, left } => {
+                while *left > 0 {
+                    *left -= 1;
+                    if waiting.load(Relaxed) < *limit {
+                        waiting.fetch_add(1, Relaxed);
+                        let request = Request { arrived_ns: now_ns, client: None };
+                        return Step::Send { channel: *queue, value: request.pack() };
+                    }
+                    ctx.count(*refused, 1);
+                }
+                let (gap_ns, size) = server.arrivals.next(server.clients, ctx.rng());
+                let at_ns = due_ns.unwrap_or(now_ns) + gap_ns;
+                *due_ns = Some(at_ns);
+                *left = size;
+                Step::SleepUntil { at_ns }
+            }
+            Client::Closed { server, queue, answer, number, stage } => {
+                *stage = (*stage + 1) % 3;
+                match *stage {
+                    1 => {
+                        let (think_ns, _) = server.arrivals.next(1, ctx.rng());
+                        Step::SleepUntil { at_ns: now_ns + think_ns }
+                    }
+                    2 => {
+                        let request = Request { arrived_ns: now_ns, client: Some(*number) };
+                        Step::Send { channel: *queue, value: request.pack() }
+                    }
+                    _ => Step::Receive { channel: *answer },
+                }
+            }
+        }
+    }
+}
+
+enum Stage {
+    Take,
+    Taken,
+    Compute,
+    Wait,
+    Answer,
+}
+
+struct Worker {
+    server: Server,
+    queue: ChannelId,
+    waiting: Arc<AtomicU32>,
+    answers: Vec<ChannelId>,
+    stage: Stage,
+    request: Request,
+    /// Still to do of this request.
+    pieces: u32,
+    latency: LatencyId,
+    requests: CounterId,
+}
+
+impl Behaviour for Worker {
+    fn next(&mut self, ctx: &mut Context) -> Step {
+        match self.stage {
+            Stage::Take => {
+                self.stage = Stage::Taken;
+                Step::Receive { channel: self.queue }
+            }
+            Stage::Taken => {
+                if let Some(value) = ctx.received() {
+                    self.request = Request::unpack(value);
+                    if self.request.client.is_none() {
+                        self.waiting.fetch_sub(1, Relaxed);
+                    }
+                }
+                self.pieces = self.server.pieces;
+                self.stage = Stage::Compute;
+                self.next(ctx)
+            }
+            Stage::Compute => {
+                self.pieces -= 1;
+                self.stage = if self.pieces > 0 { Stage::Wait } else { Stage::Answer };
+                let mean_ns = self.server.work_us * 1e3 / f64::from(self.server.pieces);
+                Step::Compute { ns: self.server.spread.sample(mean_ns, ctx.rng()) }
+            }
+            Stage::Wait => {
+                self.stage = Stage::Compute;
+                let x: f64 = Exp1.sample(ctx.rng());
+                Step::SleepUntil { at_ns: ctx.now_ns() + (self.server.wait_us * 1e3 * x) as u64 }
+            }
+            Stage::Answer => {
+                ctx.record(self.latency, ctx.now_ns().saturating_sub(self.request.arrived_ns));
+                ctx.count(self.requests, 1);
+                self.stage = Stage::Take;
+                match self.request.client.and_then(|client| self.answers.get(client as usize)) {
+                    Some(&channel) => Step::Send { channel, value: 0 },
+                    None => self.next(ctx),
+                }
+            }
+        }
+    }
+}
