@@ -166,6 +166,8 @@ pub struct CostsTable {
     pub base: Base,
     /// From one task to another, or between a task and idle.
     pub context_switch_ns: Option<Number>,
+    /// On top of it, from one process to another. Default 0.
+    pub address_space_ns: Option<Number>,
     /// Entering and leaving the kernel.
     pub syscall_ns: Option<Number>,
     /// Sending or receiving one message, on top of the system call.
@@ -184,6 +186,9 @@ pub struct CostsTable {
     pub migration_hot_ns: Option<Number>,
     /// How long coming back from idle takes, by ascending `after_ns`; empty: it is free.
     pub idle_states: Option<Vec<IdleStateTable>>,
+    /// On top of coming back from idle, for each CPU that is busy at the time: virtual CPUs that share one real one take
+    /// turns. Default 0.
+    pub idle_exit_per_busy_ns: Option<Number>,
     /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone, 1 .. 100.
     pub smt_percent: Option<Number>,
     /// Looking at one CPU in a search (wake-up placement, new-idle, stealing).
@@ -338,6 +343,16 @@ impl Build<'_> {
             "context_switch_ns",
             &table.context_switch_ns,
             &mut costs.context_switch_ns,
+        );
+        self.cost(
+            "address_space_ns",
+            &table.address_space_ns,
+            &mut costs.address_space_ns,
+        );
+        self.cost(
+            "idle_exit_per_busy_ns",
+            &table.idle_exit_per_busy_ns,
+            &mut costs.idle_exit_per_busy_ns,
         );
         self.cost("syscall_ns", &table.syscall_ns, &mut costs.syscall_ns);
         self.cost("channel_ns", &table.channel_ns, &mut costs.channel_ns);

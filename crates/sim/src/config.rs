@@ -88,7 +88,12 @@ impl Config {
     }
 
     pub fn add_channel(&mut self, capacity: u32) -> ChannelId {
-        self.channels.push(ChannelSpec { capacity });
+        self.add_channel_with(capacity, capacity.saturating_sub(1))
+    }
+
+    /// A channel whose blocked senders are woken late, as sockets do it: see [`ChannelSpec::wake_level`].
+    pub fn add_channel_with(&mut self, capacity: u32, wake_level: u32) -> ChannelId {
+        self.channels.push(ChannelSpec { capacity, wake_level });
         ChannelId(self.channels.len() as u32 - 1)
     }
 
@@ -170,6 +175,8 @@ pub struct IdleState {
 pub struct Costs {
     /// From one task to another, or between a task and idle.
     pub context_switch_ns: u64,
+    /// On top of it, from one process to another: page tables, and what they had in the TLB.
+    pub address_space_ns: u64,
     /// Entering and leaving the kernel: added to every step but Compute.
     pub syscall_ns: u64,
     /// Sending or receiving one message, on top of the system call.
@@ -188,6 +195,9 @@ pub struct Costs {
     pub migration_hot_ns: u64,
     /// By ascending `after_ns`; empty: coming back from idle is free.
     pub idle_states: Vec<IdleState>,
+    /// On top of coming back from idle, for each CPU that is busy at the time: virtual CPUs that share one real one
+    /// take turns.
+    pub idle_exit_per_busy_ns: u64,
     /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone.
     pub smt_percent: u32,
     /// Looking at one CPU in a search (wake-up placement, new-idle, stealing).
@@ -212,6 +222,7 @@ impl Default for Costs {
     fn default() -> Self {
         Self {
             context_switch_ns: 600,
+            address_space_ns: 0,
             syscall_ns: 72,
             channel_ns: 500,
             wakeup_ns: 300,
@@ -240,6 +251,7 @@ impl Default for Costs {
                     exit_ns: 2_000,
                 },
             ],
+            idle_exit_per_busy_ns: 0,
             smt_percent: 60,
             search_cpu_ns: 30,
             newidle_level_ns: 500,
@@ -262,6 +274,7 @@ impl Costs {
     pub fn free() -> Self {
         Self {
             context_switch_ns: 0,
+            address_space_ns: 0,
             syscall_ns: 0,
             channel_ns: 0,
             wakeup_ns: 0,
@@ -271,6 +284,7 @@ impl Costs {
             migration: PerDistance::flat(0),
             migration_hot_ns: 0,
             idle_states: Vec::new(),
+            idle_exit_per_busy_ns: 0,
             smt_percent: 100,
             search_cpu_ns: 0,
             newidle_level_ns: 0,
@@ -443,6 +457,9 @@ pub struct TaskSpec {
     /// `None`: all of its group's CPUs.
     pub affinity: Option<CpuSet>,
     pub start_ns: u64,
+    /// Tasks of one address space share page tables; 0: they share with nobody's loss. Going to another one costs
+    /// [`Costs::address_space_ns`].
+    pub address_space: u32,
     /// It runs on another machine: its steps take time but none of our CPUs. For clients across a network.
     pub external: bool,
     pub behaviour: Box<dyn Behaviour>,
@@ -463,6 +480,7 @@ impl TaskSpec {
             idle: false,
             affinity: None,
             start_ns: 0,
+            address_space: 0,
             external: false,
             behaviour: Box::new(behaviour),
         }
@@ -474,6 +492,9 @@ impl TaskSpec {
 pub struct ChannelSpec {
     /// Values it holds before senders block; at least 1, `u32::MAX`: never.
     pub capacity: u32,
+    /// Senders that found it full are woken, all of them, when it holds no more than this; below `capacity`.
+    /// `capacity - 1` wakes one sender for each place that becomes free.
+    pub wake_level: u32,
 }
 
 /// Something that an administrator does at `at_ns`.
