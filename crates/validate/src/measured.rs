@@ -46,10 +46,18 @@ pub struct Measured {
 
 /// Reads a file's text. `name` is what errors call it. All that is wrong is reported at once.
 pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
-    let mut reader = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
     let header = match reader.headers() {
         Ok(header) => header.clone(),
-        Err(error) => return Err(Problems::one(format!("{name}:1"), format!("not a CSV file: {error}"))),
+        Err(error) => {
+            return Err(Problems::one(
+                format!("{name}:1"),
+                format!("not a CSV file: {error}"),
+            ))
+        }
     };
     let mut problems = Vec::new();
     for column in REQUIRED {
@@ -69,7 +77,13 @@ pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
         match record {
             Ok(record) => {
                 let line = record.position().map_or(0, csv::Position::line);
-                let mut fields = Fields { name, line, header: &header, record: &record, problems: &mut problems };
+                let mut fields = Fields {
+                    name,
+                    line,
+                    header: &header,
+                    record: &record,
+                    problems: &mut problems,
+                };
                 rows.push(fields.row());
             }
             Err(error) => {
@@ -94,7 +108,8 @@ pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
 
 /// Columns that a run cannot be rebuilt without.
 const REQUIRED: &[&str] = &[
-    "kernel", "vcpus", "label", "quota", "period", "burst", "nth", "work", "interval", "spin", "slow", "pin", "dur_ms",
+    "kernel", "vcpus", "label", "quota", "period", "burst", "nth", "work", "interval", "spin", "slow", "pin",
+    "dur_ms",
 ];
 
 struct Fields<'a> {
@@ -113,7 +128,11 @@ impl Fields<'_> {
 
     fn wrong(&mut self, column: &str, message: String) {
         let place = format!("{}:{}", self.name, self.line);
-        self.problems.push(Problem { place, path: column.to_string(), message });
+        self.problems.push(Problem {
+            place,
+            path: column.to_string(),
+            message,
+        });
     }
 
     /// An integer in low ..= high; `default` where the field is empty, an error where there is none.
@@ -143,7 +162,10 @@ impl Fields<'_> {
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() && value >= 0.0 => Some(value),
             _ => {
-                self.wrong(column, format!("\"{text}\": allowed are numbers from 0, or nothing"));
+                self.wrong(
+                    column,
+                    format!("\"{text}\": allowed are numbers from 0, or nothing"),
+                );
                 None
             }
         }
@@ -165,7 +187,13 @@ impl Fields<'_> {
         let rep = self.integer("rep", 0, 1_000_000, Some(1)) as u32;
         let quota = self.integer("quota", -1, (1 << 44) - 1, None);
         if (0..1000).contains(&quota) {
-            self.wrong("quota", format!("{quota} us: allowed 1000 .. {}, or -1 for no limit", (1u64 << 44) - 1));
+            self.wrong(
+                "quota",
+                format!(
+                    "{quota} us: allowed 1000 .. {}, or -1 for no limit",
+                    (1u64 << 44) - 1
+                ),
+            );
         }
         let period_us = self.integer("period", 1000, 1_000_000, None) as u64;
         // Mainline semantics: no more burst than quota.
@@ -175,7 +203,10 @@ impl Fields<'_> {
         let spin = self.integer("spin", 0, 65_536, Some(0)) as u32;
         let slow = self.integer("slow", 0, 65_536, Some(0)) as u32;
         if nth + spin + slow == 0 {
-            self.wrong("nth", "0, and so are spin and slow: allowed is at least one thread".to_string());
+            self.wrong(
+                "nth",
+                "0, and so are spin and slow: allowed is at least one thread".to_string(),
+            );
         }
         let least = i64::from(nth > 0);
         let work_us = self.integer("work", least, 1_000_000_000, Some(0)) as u64;
@@ -218,21 +249,31 @@ impl Fields<'_> {
 mod tests {
     use super::*;
 
-    const HEADER: &str = "kernel,vcpus,rep,label,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,dur_ms,cpu_us";
+    const HEADER: &str =
+        "kernel,vcpus,rep,label,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,dur_ms,cpu_us";
 
     fn problems(row: &str) -> String {
-        read("m.csv", &format!("{HEADER}\n{row}\n")).unwrap_err().to_string()
+        read("m.csv", &format!("{HEADER}\n{row}\n"))
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
     fn a_row_is_read_by_column_name() {
-        let text = "dur_ms,label,kernel,vcpus,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,extra\n\
+        let text =
+            "dur_ms,label,kernel,vcpus,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,extra\n\
                     2000,x,6.1,4,-1,100000,0,,2,40000,200000,0,0,1,?\n";
         let rows = read("m.csv", text).unwrap();
         assert_eq!(rows.len(), 1);
         let row = &rows[0];
-        assert_eq!((row.line, row.vcpus, row.quota_us, row.phase_us), (2, 4, None, None));
-        assert_eq!((row.nth, row.work_us, row.pin, row.dur_ms), (2, 40_000, true, 2000));
+        assert_eq!(
+            (row.line, row.vcpus, row.quota_us, row.phase_us),
+            (2, 4, None, None)
+        );
+        assert_eq!(
+            (row.nth, row.work_us, row.pin, row.dur_ms),
+            (2, 40_000, true, 2000)
+        );
         assert_eq!(row.measured, Measured::default());
     }
 
@@ -256,7 +297,12 @@ mod tests {
             problems("new,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1"),
             "m.csv:2: kernel: \"new\": allowed is a version such as 6.1"
         );
-        assert_eq!(problems("6.1,4,1,a,5,100000,0,47,0,0,100000,1,0,0,2000,1").lines().count(), 1);
+        assert_eq!(
+            problems("6.1,4,1,a,5,100000,0,47,0,0,100000,1,0,0,2000,1")
+                .lines()
+                .count(),
+            1
+        );
     }
 
     #[test]

@@ -54,7 +54,11 @@ impl Arrivals {
         match *self {
             Arrivals::Poisson { rate_per_s } => ((gap_ns(rate_per_s, 1) * exponential(rng)) as u64, 1),
             Arrivals::Fixed { rate_per_s } => (gap_ns(rate_per_s, 1) as u64, 1),
-            Arrivals::Bursts { rate_per_s, size, regular } => {
+            Arrivals::Bursts {
+                rate_per_s,
+                size,
+                regular,
+            } => {
                 let factor = if regular { 1.0 } else { exponential(rng) };
                 ((gap_ns(rate_per_s, size) * factor) as u64, size)
             }
@@ -119,12 +123,23 @@ mod tests {
         for arrivals in [
             Arrivals::Poisson { rate_per_s: 500.0 },
             Arrivals::Fixed { rate_per_s: 500.0 },
-            Arrivals::Bursts { rate_per_s: 500.0, size: 8, regular: true },
-            Arrivals::Bursts { rate_per_s: 500.0, size: 8, regular: false },
+            Arrivals::Bursts {
+                rate_per_s: 500.0,
+                size: 8,
+                regular: true,
+            },
+            Arrivals::Bursts {
+                rate_per_s: 500.0,
+                size: 8,
+                regular: false,
+            },
         ] {
             for clients in [1, 7] {
                 let got = rate(&arrivals, clients);
-                assert!((got / 500.0 - 1.0).abs() < 0.03, "{arrivals:?} with {clients} clients: {got}");
+                assert!(
+                    (got / 500.0 - 1.0).abs() < 0.03,
+                    "{arrivals:?} with {clients} clients: {got}"
+                );
             }
         }
     }

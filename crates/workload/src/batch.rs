@@ -25,7 +25,12 @@ pub struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        Batch { threads: None, work_us: 5000.0, spread: Spread::Exponential, wait_us: 0.0 }
+        Batch {
+            threads: None,
+            work_us: 5000.0,
+            spread: Spread::Exponential,
+            wait_us: 0.0,
+        }
     }
 }
 
@@ -43,11 +48,15 @@ impl Batch {
                     ctx.count(pieces, 1);
                     if wait_ns > 0.0 {
                         let x: f64 = Exp1.sample(ctx.rng());
-                        return Step::SleepUntil { at_ns: ctx.now_ns() + (wait_ns * x) as u64 };
+                        return Step::SleepUntil {
+                            at_ns: ctx.now_ns() + (wait_ns * x) as u64,
+                        };
                     }
                 }
                 worked = true;
-                Step::Compute { ns: spread.sample(mean_ns, ctx.rng()) }
+                Step::Compute {
+                    ns: spread.sample(mean_ns, ctx.rng()),
+                }
             };
             let task = place.task(workload, "thread", number, thread);
             config.add_task(task);

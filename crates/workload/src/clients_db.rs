@@ -77,7 +77,11 @@ impl ClientsDb {
                 answer,
                 lock,
                 // One of them puts the lock where the others find it.
-                stage: if number == 0 && lock.is_some() { ServerStage::Unlock } else { ServerStage::Wait },
+                stage: if number == 0 && lock.is_some() {
+                    ServerStage::Unlock
+                } else {
+                    ServerStage::Wait
+                },
                 last: false,
                 made: number != 0 || lock.is_none(),
             };
@@ -131,12 +135,17 @@ impl Behaviour for Client {
             }
             ClientStage::Compute => {
                 self.stage = ClientStage::Send;
-                Step::Compute { ns: self.db.spread.sample(self.db.client_us * 1e3, ctx.rng()) }
+                Step::Compute {
+                    ns: self.db.spread.sample(self.db.client_us * 1e3, ctx.rng()),
+                }
             }
             ClientStage::Send => {
                 self.stage = ClientStage::Receive;
                 self.number += 1;
-                Step::Send { channel: self.query, value: u64::from(self.number == self.db.queries) }
+                Step::Send {
+                    channel: self.query,
+                    value: u64::from(self.number == self.db.queries),
+                }
             }
             ClientStage::Receive => {
                 self.stage = ClientStage::Answered;
@@ -152,7 +161,9 @@ impl Behaviour for Client {
                 ctx.count(self.transactions, 1);
                 self.stage = ClientStage::Begin;
                 if self.db.think_us > 0.0 {
-                    return Step::SleepUntil { at_ns: ctx.now_ns() + exponential(self.db.think_us, ctx) };
+                    return Step::SleepUntil {
+                        at_ns: ctx.now_ns() + exponential(self.db.think_us, ctx),
+                    };
                 }
                 self.next(ctx)
             }
@@ -191,12 +202,20 @@ impl Behaviour for Server {
             ServerStage::Compute => {
                 self.last = ctx.received() == Some(1);
                 self.stage = ServerStage::Storage;
-                Step::Compute { ns: self.db.spread.sample(self.db.server_us * 1e3, ctx.rng()) }
+                Step::Compute {
+                    ns: self.db.spread.sample(self.db.server_us * 1e3, ctx.rng()),
+                }
             }
             ServerStage::Storage => {
-                self.stage = if self.last && self.lock.is_some() { ServerStage::Lock } else { ServerStage::Answer };
+                self.stage = if self.last && self.lock.is_some() {
+                    ServerStage::Lock
+                } else {
+                    ServerStage::Answer
+                };
                 if self.db.storage_percent > 0.0 && ctx.rng().random_bool(self.db.storage_percent / 100.0) {
-                    return Step::SleepUntil { at_ns: ctx.now_ns() + exponential(self.db.storage_us, ctx) };
+                    return Step::SleepUntil {
+                        at_ns: ctx.now_ns() + exponential(self.db.storage_us, ctx),
+                    };
                 }
                 self.next(ctx)
             }
@@ -209,10 +228,16 @@ impl Behaviour for Server {
             }
             ServerStage::Locked => {
                 self.stage = ServerStage::Unlock;
-                Step::Compute { ns: self.db.spread.sample(self.db.locked_us * 1e3, ctx.rng()) }
+                Step::Compute {
+                    ns: self.db.spread.sample(self.db.locked_us * 1e3, ctx.rng()),
+                }
             }
             ServerStage::Unlock => {
-                self.stage = if self.made { ServerStage::Answer } else { ServerStage::Wait };
+                self.stage = if self.made {
+                    ServerStage::Answer
+                } else {
+                    ServerStage::Wait
+                };
                 self.made = true;
                 match self.lock {
                     Some(channel) => Step::Send { channel, value: 0 },
@@ -221,7 +246,10 @@ impl Behaviour for Server {
             }
             ServerStage::Answer => {
                 self.stage = ServerStage::Wait;
-                Step::Send { channel: self.answer, value: 0 }
+                Step::Send {
+                    channel: self.answer,
+                    value: 0,
+                }
             }
         }
     }

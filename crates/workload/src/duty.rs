@@ -89,7 +89,9 @@ impl Duty {
             let mut task = if number < self.spinners {
                 let spin = move |ctx: &mut Context| match end_ns.saturating_sub(ctx.now_ns()) {
                     0 => Step::Exit,
-                    left_ns => Step::Compute { ns: left_ns.min(SPIN_NS) },
+                    left_ns => Step::Compute {
+                        ns: left_ns.min(SPIN_NS),
+                    },
                 };
                 place.task(workload, "spin", number, Born::new(birth_ns, start_ns, spin))
             } else if slow_number.is_some_and(|number| number < self.slow_threads) {
@@ -128,7 +130,12 @@ struct Born<B> {
 
 impl<B> Born<B> {
     fn new(birth_ns: u64, start_ns: u64, rest: B) -> Self {
-        Born { birth_ns, start_ns, stage: if birth_ns > 0 { 0 } else { 1 }, rest }
+        Born {
+            birth_ns,
+            start_ns,
+            stage: if birth_ns > 0 { 0 } else { 1 },
+            rest,
+        }
     }
 }
 
@@ -168,15 +175,23 @@ impl Behaviour for Releases {
             State::Sleeping => {
                 self.state = State::Working;
                 if now_ns < self.release_ns {
-                    Step::SleepUntil { at_ns: self.release_ns }
+                    Step::SleepUntil {
+                        at_ns: self.release_ns,
+                    }
                 } else {
                     self.next(ctx)
                 }
             }
             State::Working => {
                 self.state = State::Done;
-                let more_ns = if self.check_ns > 0 { ctx.rng().random_range(0..=self.check_ns) } else { 0 };
-                Step::Compute { ns: self.work_ns + more_ns }
+                let more_ns = if self.check_ns > 0 {
+                    ctx.rng().random_range(0..=self.check_ns)
+                } else {
+                    0
+                };
+                Step::Compute {
+                    ns: self.work_ns + more_ns,
+                }
             }
             State::Done => {
                 ctx.record(self.latency, now_ns - self.release_ns);

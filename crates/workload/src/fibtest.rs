@@ -29,7 +29,13 @@ pub struct Fibtest {
 
 impl Default for Fibtest {
     fn default() -> Self {
-        Fibtest { fast_threads: 1, slow_threads: None, slow_work_us: 5.0, slow_sleep_us: 10_000.0, pin: true }
+        Fibtest {
+            fast_threads: 1,
+            slow_threads: None,
+            slow_work_us: 5.0,
+            slow_sleep_us: 10_000.0,
+            pin: true,
+        }
     }
 }
 
@@ -42,7 +48,9 @@ impl Fibtest {
         let workload = config.add_workload(&place.name);
         let fast_us = config.add_counter(workload, "fast_us");
         let nr_cpus = config.machine.topology.nr_cpus();
-        let slow_threads = self.slow_threads.unwrap_or(nr_cpus.saturating_sub(self.fast_threads));
+        let slow_threads = self
+            .slow_threads
+            .unwrap_or(nr_cpus.saturating_sub(self.fast_threads));
         let (work_ns, sleep_ns) = (ns(self.slow_work_us), ns(self.slow_sleep_us));
         for number in 0..self.fast_threads + slow_threads {
             let mut task = if number < self.fast_threads {
@@ -78,7 +86,9 @@ pub(crate) fn slow(work_ns: u64, sleep_ns: u64, until_ns: u64) -> impl FnMut(&mu
             Step::Compute { ns: work_ns }
         } else {
             worked = false;
-            Step::SleepUntil { at_ns: ctx.now_ns() + sleep_ns }
+            Step::SleepUntil {
+                at_ns: ctx.now_ns() + sleep_ns,
+            }
         }
     }
 }

@@ -101,13 +101,22 @@ impl Hackbench {
     pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
         let workload = config.add_workload(&place.name);
         let messages = config.add_counter(workload, "messages");
-        let left = if self.loops == 0 { u64::MAX } else { u64::from(self.loops) * u64::from(self.fds) };
+        let left = if self.loops == 0 {
+            u64::MAX
+        } else {
+            u64::from(self.loops) * u64::from(self.fds)
+        };
         for group in 0..self.groups {
             let channels: Vec<ChannelId> = (0..self.fds)
                 .map(|_| config.add_channel_with(self.capacity(), self.wake_level()))
                 .collect();
             for (number, &channel) in (group * self.fds..).zip(&channels) {
-                let receiver = Receiver { channel, left, work_ns: (self.receive_us * 1e3) as u64, messages };
+                let receiver = Receiver {
+                    channel,
+                    left,
+                    work_ns: (self.receive_us * 1e3) as u64,
+                    messages,
+                };
                 let mut task = place.task(workload, "receiver", number, receiver);
                 task.address_space = self.address_space(number * 2);
                 config.add_task(task);
@@ -183,6 +192,8 @@ impl Behaviour for Receiver {
         if self.left == 0 {
             return Step::Exit;
         }
-        Step::Receive { channel: self.channel }
+        Step::Receive {
+            channel: self.channel,
+        }
     }
 }

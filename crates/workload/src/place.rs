@@ -18,7 +18,13 @@ pub struct Place {
 impl Place {
     /// In a group, from the beginning of the run, on any of the group's CPUs.
     pub fn new(name: impl Into<String>, group: GroupId) -> Self {
-        Place { name: name.into(), group, nice: 0, affinity: None, start_ns: 0 }
+        Place {
+            name: name.into(),
+            group,
+            nice: 0,
+            affinity: None,
+            start_ns: 0,
+        }
     }
 
     /// A task of the workload.
@@ -29,7 +35,12 @@ impl Place {
         number: u32,
         behaviour: impl Behaviour + 'static,
     ) -> TaskSpec {
-        let mut task = TaskSpec::new(self.group, workload, format!("{}/{role}-{number}", self.name), behaviour);
+        let mut task = TaskSpec::new(
+            self.group,
+            workload,
+            format!("{}/{role}-{number}", self.name),
+            behaviour,
+        );
         task.nice = self.nice;
         task.affinity = self.affinity.clone();
         task.start_ns = self.start_ns;

@@ -24,7 +24,12 @@ pub struct RequestResponse {
 
 impl Default for RequestResponse {
     fn default() -> Self {
-        RequestResponse { pairs: 1, client_us: 5.0, server_us: 5.0, server_wait_us: 0.0 }
+        RequestResponse {
+            pairs: 1,
+            client_us: 5.0,
+            server_us: 5.0,
+            server_wait_us: 0.0,
+        }
     }
 }
 
@@ -34,8 +39,11 @@ impl RequestResponse {
         let workload = config.add_workload(&place.name);
         let latency = config.add_latency(workload, "round_trip");
         let transactions = config.add_counter(workload, "transactions");
-        let (client_ns, server_ns, wait_ns) =
-            (ns(self.client_us), ns(self.server_us), (self.server_wait_us * 1e3) as u64);
+        let (client_ns, server_ns, wait_ns) = (
+            ns(self.client_us),
+            ns(self.server_us),
+            (self.server_wait_us * 1e3) as u64,
+        );
         for number in 0..self.pairs {
             let (request, response) = (config.add_channel(1), config.add_channel(1));
             let (mut stage, mut sent_ns) = (0, 0);
@@ -49,7 +57,10 @@ impl RequestResponse {
                     1 => Step::Compute { ns: client_ns },
                     2 => {
                         sent_ns = ctx.now_ns();
-                        Step::Send { channel: request, value: 0 }
+                        Step::Send {
+                            channel: request,
+                            value: 0,
+                        }
                     }
                     _ => Step::Receive { channel: response },
                 }
@@ -63,8 +74,13 @@ impl RequestResponse {
                 match stage {
                     1 => Step::Receive { channel: request },
                     2 => Step::Compute { ns: server_ns },
-                    3 => Step::SleepUntil { at_ns: ctx.now_ns() + wait_ns },
-                    _ => Step::Send { channel: response, value: 0 },
+                    3 => Step::SleepUntil {
+                        at_ns: ctx.now_ns() + wait_ns,
+                    },
+                    _ => Step::Send {
+                        channel: response,
+                        value: 0,
+                    },
                 }
             };
             let task = place.task(workload, "server", number, server);

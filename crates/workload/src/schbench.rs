@@ -67,14 +67,27 @@ impl Schbench {
                 let channel = config.add_channel(PENDING_MAX + 1);
                 let pending = Arc::new(AtomicU32::new(0));
                 let asks = (self.requests_per_s == 0.0).then_some((inbox, u64::from(number - first)));
-                let worker =
-                    Worker { channel, pending: pending.clone(), asks, state: Doing::Asking, cputime_ns, latency, requests };
+                let worker = Worker {
+                    channel,
+                    pending: pending.clone(),
+                    asks,
+                    state: Doing::Asking,
+                    cputime_ns,
+                    latency,
+                    requests,
+                };
                 let task = place.task(workload, "worker", number, worker);
                 config.add_task(task);
                 workers.push((channel, pending));
             }
             let task = if self.requests_per_s == 0.0 {
-                let replies = Replies { inbox, workers, dispatch_ns, ask: None, dispatched: false };
+                let replies = Replies {
+                    inbox,
+                    workers,
+                    dispatch_ns,
+                    ask: None,
+                    dispatched: false,
+                };
                 place.task(workload, "message", message_thread, replies)
             } else {
                 let schedule = Schedule {
@@ -132,7 +145,9 @@ impl Behaviour for Worker {
             }
             Doing::Waiting => {
                 self.state = Doing::Computing;
-                Step::Receive { channel: self.channel }
+                Step::Receive {
+                    channel: self.channel,
+                }
             }
             Doing::Computing => {
                 if let Some(handed_out_ns) = ctx.received() {
@@ -164,11 +179,18 @@ impl Behaviour for Replies {
             self.dispatched = true;
             return Step::Compute { ns: self.dispatch_ns };
         }
-        match self.ask.take().and_then(|worker| self.workers.get(worker as usize)) {
+        match self
+            .ask
+            .take()
+            .and_then(|worker| self.workers.get(worker as usize))
+        {
             Some((channel, pending)) if self.dispatched => {
                 pending.fetch_add(1, Relaxed);
                 self.dispatched = false;
-                Step::Send { channel: *channel, value: ctx.now_ns() }
+                Step::Send {
+                    channel: *channel,
+                    value: ctx.now_ns(),
+                }
             }
             _ => Step::Receive { channel: self.inbox },
         }
@@ -204,7 +226,10 @@ impl Behaviour for Schedule {
             let (channel, pending) = &self.workers[turn];
             if pending.load(Relaxed) <= PENDING_MAX {
                 pending.fetch_add(1, Relaxed);
-                return Step::Send { channel: *channel, value: ctx.now_ns() };
+                return Step::Send {
+                    channel: *channel,
+                    value: ctx.now_ns(),
+                };
             }
         }
         if !self.random && self.handed >= self.per_second {
@@ -212,12 +237,16 @@ impl Behaviour for Schedule {
             self.handed = 0;
             self.slept = true;
             self.second_ns = Some(ctx.now_ns().max(second_ns + 1_000_000_000));
-            return Step::SleepUntil { at_ns: second_ns + 1_000_000_000 };
+            return Step::SleepUntil {
+                at_ns: second_ns + 1_000_000_000,
+            };
         }
         if !self.slept && self.handed % self.batch == 0 {
             self.slept = true;
             let factor: f64 = if self.random { Exp1.sample(ctx.rng()) } else { 1.0 };
-            return Step::SleepUntil { at_ns: ctx.now_ns() + (self.sleep_ns * factor) as u64 };
+            return Step::SleepUntil {
+                at_ns: ctx.now_ns() + (self.sleep_ns * factor) as u64,
+            };
         }
         self.dispatched = true;
         Step::Compute { ns: self.dispatch_ns }

@@ -66,10 +66,24 @@ impl Server {
             let client = if self.arrivals.is_closed() {
                 let answer = config.add_channel(1);
                 answers.push(answer);
-                Client::Closed { server: self.clone(), queue, answer, number, stage: 0 }
+                Client::Closed {
+                    server: self.clone(),
+                    queue,
+                    answer,
+                    number,
+                    stage: 0,
+                }
             } else {
                 let limit = self.queue_requests;
-                Client::Open { server: self.clone(), queue, waiting: waiting.clone(), limit, refused, due_ns: None, left: 0 }
+                Client::Open {
+                    server: self.clone(),
+                    queue,
+                    waiting: waiting.clone(),
+                    limit,
+                    refused,
+                    due_ns: None,
+                    left: 0,
+                }
             };
             let mut task = place.task(workload, "client", number, client);
             task.external = true;
@@ -82,7 +96,10 @@ impl Server {
                 waiting: waiting.clone(),
                 answers: answers.clone(),
                 stage: Stage::Take,
-                request: Request { arrived_ns: 0, client: None },
+                request: Request {
+                    arrived_ns: 0,
+                    client: None,
+                },
                 pieces: 0,
                 latency,
                 requests,
@@ -130,7 +147,10 @@ impl Request {
 
     fn unpack(value: u64) -> Self {
         let client = (value & ((1 << Self::CLIENT_BITS) - 1)) as u32;
-        Request { arrived_ns: (value >> Self::CLIENT_BITS) * 1024, client: client.checked_sub(1) }
+        Request {
+            arrived_ns: (value >> Self::CLIENT_BITS) * 1024,
+            client: client.checked_sub(1),
+        }
     }
 }
 
@@ -138,13 +158,27 @@ impl Behaviour for Client {
     fn next(&mut self, ctx: &mut Context) -> Step {
         let now_ns = ctx.now_ns();
         match self {
-            Client::Open { server, queue, waiting, limit, refused, due_ns, left } => {
+            Client::Open {
+                server,
+                queue,
+                waiting,
+                limit,
+                refused,
+                due_ns,
+                left,
+            } => {
                 while *left > 0 {
                     *left -= 1;
                     if waiting.load(Relaxed) < *limit {
                         waiting.fetch_add(1, Relaxed);
-                        let request = Request { arrived_ns: now_ns, client: None };
-                        return Step::Send { channel: *queue, value: request.pack() };
+                        let request = Request {
+                            arrived_ns: now_ns,
+                            client: None,
+                        };
+                        return Step::Send {
+                            channel: *queue,
+                            value: request.pack(),
+                        };
                     }
                     ctx.count(*refused, 1);
                 }
@@ -154,16 +188,30 @@ impl Behaviour for Client {
                 *left = size;
                 Step::SleepUntil { at_ns }
             }
-            Client::Closed { server, queue, answer, number, stage } => {
+            Client::Closed {
+                server,
+                queue,
+                answer,
+                number,
+                stage,
+            } => {
                 *stage = (*stage + 1) % 3;
                 match *stage {
                     1 => {
                         let (think_ns, _) = server.arrivals.next(1, ctx.rng());
-                        Step::SleepUntil { at_ns: now_ns + think_ns }
+                        Step::SleepUntil {
+                            at_ns: now_ns + think_ns,
+                        }
                     }
                     2 => {
-                        let request = Request { arrived_ns: now_ns, client: Some(*number) };
-                        Step::Send { channel: *queue, value: request.pack() }
+                        let request = Request {
+                            arrived_ns: now_ns,
+                            client: Some(*number),
+                        };
+                        Step::Send {
+                            channel: *queue,
+                            value: request.pack(),
+                        }
                     }
                     _ => Step::Receive { channel: *answer },
                 }
@@ -213,20 +261,32 @@ impl Behaviour for Worker {
             }
             Stage::Compute => {
                 self.pieces -= 1;
-                self.stage = if self.pieces > 0 { Stage::Wait } else { Stage::Answer };
+                self.stage = if self.pieces > 0 {
+                    Stage::Wait
+                } else {
+                    Stage::Answer
+                };
                 let mean_ns = self.server.work_us * 1e3 / f64::from(self.server.pieces);
-                Step::Compute { ns: self.server.spread.sample(mean_ns, ctx.rng()) }
+                Step::Compute {
+                    ns: self.server.spread.sample(mean_ns, ctx.rng()),
+                }
             }
             Stage::Wait => {
                 self.stage = Stage::Compute;
                 let x: f64 = Exp1.sample(ctx.rng());
-                Step::SleepUntil { at_ns: ctx.now_ns() + (self.server.wait_us * 1e3 * x) as u64 }
+                Step::SleepUntil {
+                    at_ns: ctx.now_ns() + (self.server.wait_us * 1e3 * x) as u64,
+                }
             }
             Stage::Answer => {
                 ctx.record(self.latency, ctx.now_ns().saturating_sub(self.request.arrived_ns));
                 ctx.count(self.requests, 1);
                 self.stage = Stage::Take;
-                match self.request.client.and_then(|client| self.answers.get(client as usize)) {
+                match self
+                    .request
+                    .client
+                    .and_then(|client| self.answers.get(client as usize))
+                {
                     Some(&channel) => Step::Send { channel, value: 0 },
                     None => self.next(ctx),
                 }

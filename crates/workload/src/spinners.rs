@@ -17,7 +17,10 @@ pub struct Spinners {
 
 impl Default for Spinners {
     fn default() -> Self {
-        Spinners { threads: 1, pin: false }
+        Spinners {
+            threads: 1,
+            pin: false,
+        }
     }
 }
 
@@ -29,7 +32,9 @@ impl Spinners {
     pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
         let workload = config.add_workload(&place.name);
         for number in 0..self.threads {
-            let mut task = place.task(workload, "spin", number, |_: &mut Context| Step::Compute { ns: SPIN_NS });
+            let mut task = place.task(workload, "spin", number, |_: &mut Context| Step::Compute {
+                ns: SPIN_NS,
+            });
             if self.pin {
                 task = place.pinned(task, number, config);
             }

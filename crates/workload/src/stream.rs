@@ -46,7 +46,11 @@ impl Stream {
     pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
         let workload = config.add_workload(&place.name);
         let bytes = config.add_counter(workload, "bytes");
-        let (send_ns, receive_ns, size) = (ns(self.send_us), ns(self.receive_us), u64::from(self.message_bytes));
+        let (send_ns, receive_ns, size) = (
+            ns(self.send_us),
+            ns(self.receive_us),
+            u64::from(self.message_bytes),
+        );
         let wake_level = self.buffer_messages * self.wake_percent / 100;
         for number in 0..self.pairs {
             let channel = config.add_channel_with(self.buffer_messages, wake_level);
