@@ -102,7 +102,10 @@ struct cpu_state {
 	__u32 in_timer_wheel;
 	/* The last NET_RX soft interrupt was raised by a device. */
 	__u32 net_rx_by_device;
-	__u32 pad;
+	/* Whether the thread that runs on this CPU is wanted: it was looked up when it got the CPU. */
+	__u8 switched;
+	__u8 current_wanted;
+	__u16 pad;
 	struct record_batch batch;
 };
 
@@ -217,8 +220,8 @@ static __noinline int is_below(struct cgroup_subsys_state *css)
 	return 0;
 }
 
-/* Tells the reader who this thread is. Slow; once a thread, and when something about it changed. */
-static __noinline int announce(struct task_struct *task, struct seen *seen, __u64 now)
+/* Tells the reader who this thread is, and that its name will be `comm` if that is given. Slow; once a thread, and when something about it changed. */
+static __noinline int announce(struct task_struct *task, struct seen *seen, __u64 now, const char *comm)
 {
 	struct cgroup_subsys_state *css = NULL;
 	struct record_thread record = {};
@@ -240,7 +243,10 @@ static __noinline int announce(struct task_struct *task, struct seen *seen, __u6
 		record.group_id = BPF_CORE_READ(css, cgroup, kn, id);
 		record.tid = BPF_CORE_READ(task, pid);
 		record.tgid = BPF_CORE_READ(task, tgid);
-		BPF_CORE_READ_INTO(&record.comm, task, comm);
+		if (comm)
+			bpf_probe_read_kernel_str(&record.comm, sizeof(record.comm), comm);
+		else
+			BPF_CORE_READ_INTO(&record.comm, task, comm);
 		if (!send_single(&record, sizeof(record)))
 			return 0; /* tried again the next time it is seen */
 	}
@@ -259,7 +265,7 @@ static __always_inline bool touch(struct task_struct *task, __u64 now)
 	if (!seen)
 		return !only_below_id;
 	if (seen->task_group != (__u64)task->sched_task_group)
-		announce(task, seen, now);
+		announce(task, seen, now, NULL);
 	return seen->wanted;
 }
 
@@ -275,8 +281,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (!state)
 		return 0;
 	/* Both, always: each may have to be announced. */
-	prev_wanted = touch(prev, now);
+	prev_wanted = state->switched ? state->current_wanted : touch(prev, now);
 	next_wanted = touch(next, now);
+	state->switched = true;
+	state->current_wanted = next_wanted;
 	if (!prev_wanted && !next_wanted)
 		return 0;
 	if (switch_has_state)
@@ -362,15 +370,15 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	return 0;
 }
 
-/* The name changes. */
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(on_exec, struct task_struct *task)
+/* Fires before the name is changed, also by exec. */
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 {
 	struct seen *seen;
 
 	seen = bpf_task_storage_get(&seen_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (seen)
-		announce(task, seen, bpf_ktime_get_ns());
+		announce(task, seen, bpf_ktime_get_ns(), comm);
 	return 0;
 }
 

@@ -21,6 +21,7 @@ pub struct Cli {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Record(cmd::record::Args),
     Schema(cmd::schema::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
@@ -29,6 +30,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Record(args) => cmd::record::run(&args),
         Command::Schema(args) => cmd::schema::run(&args),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),

@@ -168,7 +168,7 @@ impl Hierarchy {
             fs::read_to_string(mount.join(path.trim_start_matches('/')).join("cpuacct.usage")).ok()
         });
         // The hierarchies of version 1 are apart: a group of cpu need not exist in cpuacct.
-        stat_v1(text.as_deref().unwrap_or(""), usage.as_deref()?)
+        Some(stat_v1(&text?, usage.as_deref()))
     }
 }
 
@@ -184,7 +184,7 @@ fn stat_v2(text: &str) -> Option<CpuStat> {
     let get = |name: &str| fields.get(name).copied();
     let ns = |name: &str| get(name).map(|us| us * 1000);
     Some(CpuStat {
-        usage_ns: ns("usage_usec")?,
+        usage_ns: Some(ns("usage_usec")?),
         nr_periods: get("nr_periods"),
         nr_throttled: get("nr_throttled"),
         throttled_ns: ns("throttled_usec"),
@@ -193,17 +193,17 @@ fn stat_v2(text: &str) -> Option<CpuStat> {
     })
 }
 
-fn stat_v1(stat: &str, usage: &str) -> Option<CpuStat> {
+fn stat_v1(stat: &str, usage: Option<&str>) -> CpuStat {
     let fields = fields(stat);
     let get = |name: &str| fields.get(name).copied();
-    Some(CpuStat {
-        usage_ns: usage.trim().parse().ok()?,
+    CpuStat {
+        usage_ns: usage.and_then(|u| u.trim().parse().ok()),
         nr_periods: get("nr_periods"),
         nr_throttled: get("nr_throttled"),
         throttled_ns: get("throttled_time"),
         nr_bursts: get("nr_bursts"),
         burst_ns: get("burst_time"),
-    })
+    }
 }
 
 /// Version 1's `cpu.shares` (2..262144, default 1024) as a weight (1..10000, default 100), the way the
@@ -240,7 +240,7 @@ mod tests {
     fn statistics_are_read_in_both_versions() {
         let v2 = "usage_usec 5\nuser_usec 3\nnr_periods 4\nnr_throttled 2\nthrottled_usec 7\n";
         let expected = CpuStat {
-            usage_ns: 5000,
+            usage_ns: Some(5000),
             nr_periods: Some(4),
             nr_throttled: Some(2),
             throttled_ns: Some(7000),
@@ -249,8 +249,14 @@ mod tests {
         };
         assert_eq!(stat_v2(v2), Some(expected));
         let v1 = "nr_periods 4\nnr_throttled 2\nthrottled_time 7000\n";
-        assert_eq!(stat_v1(v1, "5000\n"), Some(expected));
-        assert_eq!(stat_v1(v1, "?"), None);
+        assert_eq!(stat_v1(v1, Some("5000\n")), expected);
+        assert_eq!(
+            stat_v1(v1, None),
+            CpuStat {
+                usage_ns: None,
+                ..expected
+            }
+        );
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl<'obj> Probes<'obj> {
             &mut progs.on_softirq_raise,
             &mut progs.on_mkdir,
             &mut progs.on_attach,
-            &mut progs.on_exec,
+            &mut progs.on_rename,
             &mut progs.on_exit,
             &mut progs.on_fork,
             &mut progs.on_waking,

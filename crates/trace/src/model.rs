@@ -164,8 +164,9 @@ impl Context {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuStat {
-    /// CPU time used, ns.
-    pub usage_ns: u64,
+    /// CPU time used, ns. Absent in version 1 where the group is not in the cpuacct hierarchy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_ns: Option<u64>,
     /// Periods in which the group wanted to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_periods: Option<u64>,

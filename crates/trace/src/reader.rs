@@ -418,7 +418,7 @@ impl Columns {
             b"sample" => What::Sample {
                 group: needed("group", group, i32::MAX as u32)?,
                 stat: Box::new(CpuStat {
-                    usage_ns: counter("usage_ns", stats[0])?.ok_or_else(|| missing("usage_ns"))?,
+                    usage_ns: counter("usage_ns", stats[0])?,
                     nr_periods: counter("nr_periods", stats[1])?,
                     nr_throttled: counter("nr_throttled", stats[2])?,
                     throttled_ns: counter("throttled_ns", stats[3])?,

@@ -253,7 +253,7 @@ impl Rows {
             What::Sample { group: g, stat } => {
                 group = int(*g);
                 stats = [
-                    Some(stat.usage_ns),
+                    stat.usage_ns,
                     stat.nr_periods,
                     stat.nr_throttled,
                     stat.throttled_ns,

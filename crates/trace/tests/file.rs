@@ -28,7 +28,7 @@ fn every_kind() -> (Header, Vec<Event>) {
     });
     header.groups[1].quota_us = Some(20_000);
     header.groups[1].stat_end = Some(CpuStat {
-        usage_ns: 1,
+        usage_ns: Some(1),
         ..Default::default()
     });
     (header, events(EVERY_KIND))

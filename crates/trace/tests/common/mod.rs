@@ -45,7 +45,7 @@ fn event(line: &str) -> Event {
         "sample" => What::Sample {
             group: int(3),
             stat: Box::new(CpuStat {
-                usage_ns: int(4) as u64,
+                usage_ns: Some(int(4) as u64),
                 nr_periods: Some(int(5) as u64),
                 ..Default::default()
             }),

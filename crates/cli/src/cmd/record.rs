@@ -1,0 +1,215 @@
+//! `plimsoll record`: what a real workload's threads do, into a trace file.
+use crate::exit::{Failure, Outcome, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_record::{record, sample, Options, RecordError, Report, SampleReport};
+use plimsoll_trace::RequestSpec;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Record what the threads of this machine do
+///
+/// Every switch and wake-up, through BPF tracepoints, on any kernel with BTF; the scheduler is not replaced. The trace
+/// is a Parquet file (docs/trace-format.md) for `plimsoll simulate --replay` and `plimsoll plan`. Record without a
+/// limit, or with one that does not throttle: work is then seen as it wants to run.
+///
+/// Prints how many events were lost, and what share of the machine recording took. Ctrl-C ends it early and keeps
+/// what was recorded.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only threads of this cgroup and of those below it: a path in the cpu controller's hierarchy, v1 or v2
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<String>,
+
+    /// How long
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration)]
+    duration: Duration,
+
+    /// The trace file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// No BPF: read the groups' cpu.stat this often instead. Shows use and throttling, not requests
+    #[arg(long, value_name = "TIME", value_parser = interval, conflicts_with_all = ["request", "buffer"])]
+    sample: Option<Duration>,
+
+    /// What a request is: comm:GLOB or tid:NUMBER (wake-up to next block of such a thread),
+    /// uprobe:FILE:BEGIN_FUNCTION:END_FUNCTION, or usdt:FILE:PROVIDER:BEGIN:END [default: each wake-up chain]
+    #[arg(long, value_name = "SPEC")]
+    request: Option<RequestSpec>,
+
+    /// Size of the buffer between kernel and reader, MiB, a power of two. Larger if events are lost
+    #[arg(long, default_value = "16", value_name = "MIB", value_parser = buffer)]
+    buffer: u32,
+
+    /// Print the result as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let allowed = "allowed: 10ms to 24h, such as 500ms, 30s, 5m";
+    match humantime::parse_duration(text) {
+        Ok(d) if d >= Duration::from_millis(10) && d <= DURATION_MAX => Ok(d),
+        Ok(_) => Err(format!("out of range; {allowed}")),
+        Err(error) => Err(format!("{error}; {allowed}")),
+    }
+}
+
+fn interval(text: &str) -> std::result::Result<Duration, String> {
+    let allowed = "allowed: 1ms to 1h, such as 10ms";
+    match humantime::parse_duration(text) {
+        Ok(d) if d >= INTERVAL_MIN && d <= Duration::from_secs(3600) => Ok(d),
+        Ok(_) => Err(format!("out of range; {allowed}")),
+        Err(error) => Err(format!("{error}; {allowed}")),
+    }
+}
+
+fn buffer(text: &str) -> std::result::Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(mib) if mib.is_power_of_two() && mib <= 1024 => Ok(mib),
+        _ => Err("allowed: a power of two from 1 to 1024 (MiB)".into()),
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        match error {
+            RecordError::Unsupported { .. } => Failure::Machine(error.to_string()),
+            RecordError::Input { .. } | RecordError::Trace(_) => Failure::Input(error.to_string()),
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|e| Failure::Machine(format!("signals cannot be handled: {e}")))?;
+    }
+    let bar = progress_bar();
+    let stopped = || stop.load(Ordering::Relaxed);
+    let progress = |share: f64| bar.set_position((share * 1000.0) as u64);
+    let (json, text) = match args.sample {
+        Some(interval) => {
+            let report = sample(
+                args.cgroup.as_deref(),
+                interval,
+                args.duration,
+                &args.output,
+                stopped,
+                progress,
+            )?;
+            (sample_json(&report), sample_text(&report, args))
+        }
+        None => {
+            let options = Options {
+                cgroup: args.cgroup.clone(),
+                duration: args.duration,
+                output: args.output.clone(),
+                request: args.request.clone(),
+                ring_bytes: args.buffer << 20,
+            };
+            let report = record(&options, stopped, progress)?;
+            (record_json(&report), record_text(&report, args))
+        }
+    };
+    bar.finish_and_clear();
+    match &args.json {
+        Some(path) if path.as_os_str() == "-" => println!("{json:#}"),
+        Some(path) => std::fs::write(path, format!("{json:#}\n"))
+            .map_err(|e| Failure::file("write the result", path, &e))?,
+        None => print!("{text}"),
+    }
+    Ok(Outcome::Done)
+}
+
+fn progress_bar() -> ProgressBar {
+    // Hidden by indicatif itself where standard error is no terminal.
+    let bar = ProgressBar::new(1000);
+    let style =
+        ProgressStyle::with_template("recording {bar:40} {percent}% {elapsed}").expect("a fixed template");
+    bar.set_style(style);
+    bar
+}
+
+fn record_json(r: &Report) -> serde_json::Value {
+    json!({
+        "format": 1,
+        "duration_ns": r.duration_ns, "cpus": r.cpus, "events": r.events, "switches": r.switches,
+        "wakeups": r.wakeups, "threads": r.threads, "groups": r.groups, "lost": r.lost,
+        "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs, "reader_ns": r.reader_ns,
+        "encode_ns": r.encode_ns, "overhead": r.overhead(),
+    })
+}
+
+fn record_text(r: &Report, args: &Args) -> String {
+    let seconds = r.duration_ns as f64 / 1e9;
+    let machine_ns = r.duration_ns as f64 * r.cpus as f64;
+    let percent = |ns: u64| 100.0 * ns as f64 / machine_ns;
+    let mut text = format!(
+        "recorded   {seconds:.2} s, {} events ({} switches, {:.0}/s; {} wake-ups) of {} threads in {} groups\n",
+        r.events,
+        r.switches,
+        r.switches as f64 / seconds,
+        r.wakeups,
+        r.threads,
+        r.groups,
+    );
+    text += &match r.lost {
+        0 => "lost       no events\n".to_string(),
+        lost => format!("lost       {lost} events; a larger --buffer or a --cgroup helps\n"),
+    };
+    text += &match (r.overhead(), r.bpf_ns) {
+        (Some(overhead), Some(bpf_ns)) => format!(
+            "overhead   {:.2}% of {} CPUs: {:.2}% in BPF ({} runs of {:.0} ns), {:.2}% in the reader\n",
+            overhead * 100.0,
+            r.cpus,
+            percent(bpf_ns),
+            r.bpf_runs,
+            bpf_ns as f64 / r.bpf_runs.max(1) as f64,
+            percent(r.reader_ns),
+        ),
+        _ => format!(
+            "overhead   {:.2}% of {} CPUs in the reader; this kernel does not measure BPF programs\n",
+            percent(r.reader_ns),
+            r.cpus
+        ),
+    };
+    text += &format!(
+        "written    {}, {:.1} MB, {:.0} ms of CPU time after recording ended\n",
+        args.output.display(),
+        r.file_bytes as f64 / 1e6,
+        r.encode_ns as f64 / 1e6,
+    );
+    text
+}
+
+fn sample_json(r: &SampleReport) -> serde_json::Value {
+    json!({
+        "format": 1,
+        "duration_ns": r.duration_ns, "cpus": r.cpus, "samples": r.samples, "groups": r.groups,
+        "late_rounds": r.late_rounds, "file_bytes": r.file_bytes, "reader_ns": r.reader_ns,
+    })
+}
+
+fn sample_text(r: &SampleReport, args: &Args) -> String {
+    format!(
+        "sampled    {:.2} s, {} samples of {} groups, {} rounds late\n\
+         overhead   {:.2}% of {} CPUs\n\
+         written    {}, {:.1} MB\n",
+        r.duration_ns as f64 / 1e9,
+        r.samples,
+        r.groups,
+        r.late_rounds,
+        100.0 * r.reader_ns as f64 / (r.duration_ns as f64 * r.cpus as f64),
+        r.cpus,
+        args.output.display(),
+        r.file_bytes as f64 / 1e6,
+    )
+}

@@ -1,0 +1,312 @@
+//! Records a known load on the kernel at hand. Where BPF is not permitted, the tests say so and do nothing.
+use plimsoll_record::{record, sample, Options, RecordError, Report};
+use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline, TraceReader};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Records while `load` runs; `None`, with a word why, where the machine cannot.
+fn recorded(
+    request: Option<RequestSpec>,
+    cgroup: Option<String>,
+    load: impl FnOnce() + Send + 'static,
+) -> Option<(Report, Header, Timeline)> {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("t.parquet");
+    let options = Options {
+        cgroup,
+        duration: Duration::from_secs(60),
+        output: output.clone(),
+        request,
+        ring_bytes: 16 << 20,
+    };
+    let mut load = Some(load);
+    let mut running: Option<std::thread::JoinHandle<()>> = None;
+    let stopped = move || match &running {
+        // The first question comes when everything is attached.
+        None => {
+            running = load.take().map(std::thread::spawn);
+            false
+        }
+        Some(thread) => thread.is_finished(),
+    };
+    match record(&options, stopped, |_| ()) {
+        Ok(report) => {
+            let (header, timeline) = read(&output);
+            Some((report, header, timeline))
+        }
+        Err(RecordError::Unsupported { what, missing }) => {
+            eprintln!("skipped: {what} is not possible here: {missing}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn read(path: &Path) -> (Header, Timeline) {
+    Timeline::read(TraceReader::open(path).unwrap()).unwrap()
+}
+
+fn thread<'a>(timeline: &'a Timeline, comm: &str) -> &'a ThreadTimeline {
+    timeline
+        .threads
+        .iter()
+        .find(|t| t.comm == comm)
+        .unwrap_or_else(|| panic!("no thread {comm}"))
+}
+
+/// Runs `body` in a thread that is named from its first instruction on.
+fn named(comm: &str, body: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+    std::thread::Builder::new().name(comm.into()).spawn(body).unwrap()
+}
+
+fn burn(time: Duration) {
+    let start = thread_time();
+    while thread_time() - start < time {
+        std::hint::black_box(0);
+    }
+}
+
+fn thread_time() -> Duration {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to `t`.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+#[test]
+fn a_duty_cycle_is_seen_as_timer_woken_bursts_of_its_work() {
+    let load = || {
+        named("plim-duty", || {
+            for _ in 0..20 {
+                burn(Duration::from_millis(3));
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        })
+        .join()
+        .unwrap()
+    };
+    let Some((report, header, timeline)) = recorded(None, None, load) else {
+        return;
+    };
+    assert_eq!(header.source, "bpf");
+    assert_eq!(report.lost, 0);
+    let duty = thread(&timeline, "plim-duty");
+    let timer: Vec<_> = duty.bursts.iter().filter(|b| b.cause == Cause::Timer).collect();
+    assert_eq!(
+        timer.len(),
+        20,
+        "20 sleeps end in 20 wake-ups by a timer: {:?}",
+        duty.bursts
+    );
+    let mut work: Vec<i64> = timer[..19].iter().map(|b| b.work_ns).collect();
+    work.sort();
+    assert!(
+        (3_000_000..3_500_000).contains(&work[9]),
+        "median work of a 3 ms burst: {} ns",
+        work[9]
+    );
+    assert_eq!(duty.bursts.last().unwrap().end, End::Exit);
+    timeline
+        .quality
+        .check(&plimsoll_trace::Place::whole("t".as_ref()), 0.01)
+        .unwrap();
+}
+
+#[test]
+fn a_ping_pong_is_seen_as_a_chain_of_cause_and_effect() {
+    let load = || {
+        let (mut a, mut b) = UnixStream::pair().unwrap();
+        let server = named("plim-pong", move || {
+            let mut byte = [0];
+            while b.read(&mut byte).unwrap() == 1 {
+                burn(Duration::from_micros(200));
+                b.write_all(&byte).unwrap();
+            }
+        });
+        named("plim-ping", move || {
+            for _ in 0..100 {
+                // Without a pause the next request is there before the server asks for it, and nobody blocks.
+                std::thread::sleep(Duration::from_millis(1));
+                a.write_all(&[1]).unwrap();
+                a.read_exact(&mut [0]).unwrap();
+            }
+        })
+        .join()
+        .unwrap();
+        server.join().unwrap();
+    };
+    let Some((_, _, timeline)) = recorded(None, None, load) else {
+        return;
+    };
+    let ping = timeline
+        .threads
+        .iter()
+        .position(|t| t.comm == "plim-ping")
+        .unwrap() as u32;
+    let pong = thread(&timeline, "plim-pong");
+    let caused = pong
+        .bursts
+        .iter()
+        .filter(|b| matches!(b.cause, Cause::Thread { thread, .. } if thread == ping));
+    assert!(
+        caused.count() >= 95,
+        "each request of 100 wakes the server: {:?}",
+        pong.bursts
+    );
+}
+
+#[test]
+fn a_probe_marks_the_start_and_end_of_each_request() {
+    let program = std::env::current_exe().unwrap();
+    let spec = format!(
+        "uprobe:{}:plimsoll_test_begin:plimsoll_test_end",
+        program.display()
+    );
+    let load = || {
+        for _ in 0..7 {
+            plimsoll_test_begin();
+            burn(Duration::from_micros(100));
+            plimsoll_test_end();
+        }
+    };
+    let Some((_, header, timeline)) = recorded(Some(spec.parse().unwrap()), None, load) else {
+        return;
+    };
+    assert_eq!(header.request.as_deref(), Some(spec.as_str()));
+    let marks: Vec<bool> = timeline
+        .threads
+        .iter()
+        .flat_map(|t| &t.requests)
+        .map(|r| r.1)
+        .collect();
+    assert_eq!(marks, [true, false].repeat(7));
+}
+
+#[no_mangle]
+#[inline(never)]
+extern "C" fn plimsoll_test_begin() {
+    std::hint::black_box(1);
+}
+
+#[no_mangle]
+#[inline(never)]
+extern "C" fn plimsoll_test_end() {
+    std::hint::black_box(2);
+}
+
+/// A group of its own below the cpu controller's root, removed at the end.
+struct TestGroup(std::path::PathBuf, String);
+
+impl TestGroup {
+    fn new(name: &str) -> Option<TestGroup> {
+        let hierarchy = plimsoll_record::cgroup::Hierarchy::find().ok()?;
+        let dir = hierarchy.mount.join(name);
+        match std::fs::create_dir(&dir) {
+            Ok(()) => Some(TestGroup(dir, name.into())),
+            Err(error) => {
+                eprintln!("skipped: no cgroup can be made here: {}: {error}", dir.display());
+                None
+            }
+        }
+    }
+}
+
+impl Drop for TestGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_group_is_recorded_alone_with_its_limits_and_moves_are_seen() {
+    let Some(group) = TestGroup::new(&format!("plimsoll-test-{}", std::process::id())) else {
+        return;
+    };
+    let procs = group.0.join("cgroup.procs");
+    let load = move || {
+        let start = Instant::now();
+        let mut child = std::process::Command::new("sh")
+            .args([
+                "-c",
+                "sleep 0.1; i=0; while [ $i -lt 20 ]; do sleep 0.005; i=$((i+1)); done",
+            ])
+            .spawn()
+            .unwrap();
+        std::fs::write(&procs, child.id().to_string()).unwrap();
+        child.wait().unwrap();
+        assert!(start.elapsed() < Duration::from_secs(20));
+    };
+    let Some((report, header, timeline)) = recorded(None, Some(group.1.clone()), load) else {
+        return;
+    };
+    assert_eq!(
+        header.only_below.as_deref(),
+        Some(format!("/{}", group.1).as_str())
+    );
+    assert_eq!(report.lost, 0);
+    let ix = header
+        .groups
+        .iter()
+        .position(|g| g.path == format!("/{}", group.1))
+        .unwrap() as u32;
+    assert!(header.groups[ix as usize].period_us.is_some());
+    assert!(
+        header.threads.iter().all(|t| t.group == Some(ix)),
+        "{:?}",
+        header.threads
+    );
+    // The shell and its twenty sleeps, all made inside the group.
+    let sleeps = timeline.threads.iter().filter(|t| t.comm == "sleep").count();
+    assert!(sleeps >= 20, "{sleeps}");
+    assert!(timeline.threads.iter().any(|t| t.comm == "sh"));
+}
+
+#[test]
+fn statistics_are_sampled_without_bpf() {
+    let Some(group) = TestGroup::new(&format!("plimsoll-sample-{}", std::process::id())) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("t.parquet");
+    let report = sample(
+        Some(&group.1),
+        Duration::from_millis(10),
+        Duration::from_millis(200),
+        &output,
+        || false,
+        |_| (),
+    )
+    .unwrap();
+    assert_eq!(report.groups, 1);
+    assert!((2..=21).contains(&report.samples), "{report:?}");
+    let mut reader = TraceReader::open(&output).unwrap();
+    let mut events = Vec::new();
+    while reader.read_group(&mut events).unwrap() {}
+    assert_eq!(events.len() as u64, report.samples);
+    assert_eq!(reader.header().source, "cgroup-stat");
+}
+
+#[test]
+fn a_group_that_does_not_exist_is_refused_by_name() {
+    let options = Options {
+        cgroup: Some("no-such-group".into()),
+        duration: Duration::from_secs(1),
+        output: "/nonexistent/t".into(),
+        request: None,
+        ring_bytes: 1 << 20,
+    };
+    match record(&options, || true, |_| ()) {
+        Err(RecordError::Input {
+            field: "cgroup",
+            value,
+            ..
+        }) => assert_eq!(value, "\"no-such-group\""),
+        Err(RecordError::Unsupported { missing, .. }) => eprintln!("skipped: {missing}"),
+        other => panic!("{other:?}"),
+    }
+}
