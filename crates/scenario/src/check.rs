@@ -138,7 +138,12 @@ impl<'a> Checker<'a> {
             Value::Table(_) => "object",
         };
         let fits = |one: &&&Json| accepts(one, kind) || (kind == "integer" && accepts(one, "number"));
-        match alternatives.iter().find(fits) {
+        // A word that is none of the words is an error of the whole: "max", or a number.
+        let known = |one: &&&'a Json| match (self.words(one), &node.value) {
+            (Some(words), Value::String(text)) => words.contains(&text.as_str()),
+            _ => true,
+        };
+        match alternatives.iter().find(|one| fits(one) && known(one)) {
             Some(one) => self.node(one, node, path),
             None => {
                 let allowed: Vec<String> = alternatives.iter().map(|one| self.describe(one)).collect();

@@ -1,6 +1,9 @@
 //! The scenario file: every key, its unit, its default and what it does. This is the only definition; the JSON schema,
 //! the checks of a file and docs/scenario.schema.json are made from it.
 use crate::machine::MachineChoice;
+use crate::switches::SwitchesTable;
+use plimsoll_sim::CpuSet;
+use plimsoll_workload::Workload;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -34,10 +37,13 @@ pub struct ScenarioFile {
     pub group: BTreeMap<String, GroupTable>,
     /// Workloads by name.
     #[serde(default)]
-    pub workload: BTreeMap<String, serde_json::Value>,
-    /// Changes during the run, in any order.
+    pub workload: BTreeMap<String, WorkloadTable>,
+    /// Changes during the run, in any order; those of one time happen in the order given.
     #[serde(default)]
     pub change: Vec<ChangeTable>,
+    /// The run ends as soon as every task has. Default false.
+    #[serde(default)]
+    pub stop_when_done: bool,
 }
 
 fn one() -> u64 {
@@ -66,6 +72,8 @@ pub struct GroupTable {
     pub headroom_percent: Option<u32>,
     /// cpuset: CPUs that the group may run on, as in "0-3,8". Default all of its parent's.
     pub cpus: Option<CpuList>,
+    /// Period boundaries are at clock = phase_us + k * period_us. Default 0.
+    pub phase_us: Option<u64>,
 }
 
 /// A quota in microseconds, or none.
@@ -89,61 +97,82 @@ pub enum Max {
 pub struct CpuList(pub String);
 
 impl CpuList {
-    /// The CPUs, ascending, each once. The error says what is wrong.
-    pub fn cpus(&self, nr_cpus: usize) -> Result<Vec<u32>, String> {
-        let mut cpus = Vec::new();
-        for part in self.0.split(',') {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number = |text: &str| {
-                text.trim()
-                    .parse::<u32>()
-                    .map_err(|_| format!("\"{}\": allowed is a list as in \"0-3,8\"", self.0))
-            };
-            let (first, last) = (number(first)?, number(last)?);
-            if first > last {
-                return Err(format!("\"{}\": the range {first}-{last} runs backwards", self.0));
-            }
-            if last as usize >= nr_cpus {
-                return Err(format!(
-                    "\"{}\": the machine has CPUs 0 .. {}",
-                    self.0,
-                    nr_cpus - 1
-                ));
-            }
-            cpus.extend(first..=last);
+    /// The CPUs as a set. The error says what is wrong.
+    pub fn cpus(&self, nr_cpus: u32) -> Result<CpuSet, String> {
+        let set = CpuSet::parse(&self.0).filter(|set| !set.is_empty());
+        let Some(set) = set else {
+            return Err(format!(
+                "\"{}\": allowed is a list of CPUs as in \"0-3,8\"",
+                self.0
+            ));
+        };
+        let missing = set.iter().find(|cpu| *cpu >= nr_cpus);
+        match missing {
+            Some(cpu) => Err(format!(
+                "\"{}\": no CPU {cpu}; allowed 0 .. {}",
+                self.0,
+                nr_cpus - 1
+            )),
+            None => Ok(set),
         }
-        cpus.sort_unstable();
-        cpus.dedup();
-        Ok(cpus)
     }
 }
 
-/// Switches of the scheduling policy.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SwitchesTable {
-    /// Run time that a CPU takes from its group's pool at a time, in microseconds. Default 5000.
-    pub slice_us: Option<u64>,
-    /// Global switch of burst: false, and no group may use carried time. Default true.
-    pub burst: Option<bool>,
-    /// Whose rules of burst hold. Default "published".
-    pub burst_semantics: Option<BurstSemantics>,
-    /// Slices expire with the period, as before non-expiring slices. Default false.
-    pub expire: Option<bool>,
-}
-
-/// Whose rules of burst hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum BurstSemantics {
-    /// The published series: burst may exceed the quota, a sleep earns every period that it lasted.
-    Published,
-    /// What mainline Linux took: burst up to the quota, one quota for each refill.
-    Mainline,
-}
+/// Something that an administrator does during the run: knobs of a group, or of a workload's tasks, or CPUs that go and
+/// come.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeTable {
-    /// When, in milliseconds of simulated time.
+    /// When, in milliseconds since the run began, warm-up included.
+    #[schemars(range(min = 0.0, max = 1.8e8))]
     pub at_ms: f64,
+    /// The group whose knobs change. Those not named stay as they are.
+    pub group: Option<String>,
+    /// cpu.weight.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub weight: Option<u32>,
+    /// Run time of a period in microseconds, or "max".
+    pub quota_us: Option<Quota>,
+    /// Length of a period in microseconds.
+    pub period_us: Option<u64>,
+    /// Run time that may be carried over, in microseconds.
+    pub burst_us: Option<u64>,
+    /// Share of the burst that is there as the limits are set, in percent.
+    pub onset_percent: Option<u32>,
+    /// cpu.idle.
+    pub idle: Option<bool>,
+    /// cpu.headroom, in percent.
+    #[schemars(range(max = 100))]
+    pub headroom_percent: Option<u32>,
+    /// The workload whose tasks change.
+    pub workload: Option<String>,
+    /// Of a workload's tasks.
+    #[schemars(range(min = -20, max = 19))]
+    pub nice: Option<i32>,
+    /// A workload's tasks go to this group.
+    pub move_to: Option<String>,
+    /// cpuset of the group, or affinity of the workload's tasks.
+    pub cpus: Option<CpuList>,
+    /// CPUs that are taken off line, as in "4-7".
+    pub offline: Option<CpuList>,
+    /// CPUs that come back.
+    pub online: Option<CpuList>,
+}
+
+/// Work: which kind, where it runs, and what the kind wants to know.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct WorkloadTable {
+    /// The group that its tasks are in. Default: the root group.
+    pub group: Option<String>,
+    /// nice of its tasks. Default 0.
+    #[schemars(range(min = -20, max = 19))]
+    pub nice: Option<i32>,
+    /// CPUs that its tasks may run on, as in "0-3,8". Default: all of the group's.
+    pub cpus: Option<CpuList>,
+    /// When its tasks are born, in milliseconds since the run began. Default 0.
+    #[schemars(range(min = 0.0, max = 1.8e8))]
+    pub begin_ms: Option<f64>,
+    #[serde(flatten)]
+    pub work: Workload,
 }

@@ -6,13 +6,18 @@
 mod check;
 mod file;
 pub mod find;
+mod limits;
 mod machine;
 mod problem;
+mod resolve;
+mod switches;
 mod tree;
 
-pub use file::{BurstSemantics, ChangeTable, CpuList, GroupTable, Quota, ScenarioFile, SwitchesTable};
+pub use file::{ChangeTable, CpuList, GroupTable, Quota, ScenarioFile, WorkloadTable};
 pub use machine::{machine, MachineChoice, MachineFile};
 pub use problem::{nearest, Problem, Problems};
+pub use resolve::{Scenario, ScenarioGroup, ScenarioWorkload};
+pub use switches::{BurstSemantics, EnforceChoice, SwitchesTable};
 pub use tree::Tree;
 
 use serde_json::Value as Json;
@@ -38,7 +43,7 @@ pub fn schema_of<T: schemars::JsonSchema>() -> Json {
 pub fn read<T: serde::de::DeserializeOwned + schemars::JsonSchema>(tree: &Tree) -> Result<T, Problems> {
     let problems = check::check(tree, &schema_of::<T>());
     if !problems.is_empty() {
-        return Err(Problems(problems));
+        return Err(Problems::sorted(problems));
     }
     // What the schema lets through and serde does not is a difference between the two; it still gets a message.
     serde_json::from_value(tree.root.to_json()).map_err(|error| Problems::one(tree.name(), error.to_string()))

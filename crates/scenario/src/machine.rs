@@ -227,7 +227,7 @@ pub fn machine(file: &MachineFile, tree: &Tree, at: &[&str]) -> Result<Machine, 
     .fold(1u64, |product, count| product.saturating_mul(u64::from(*count)));
     if cpus > CPUS_MAX {
         build.refuse(&["topology"], format!("{cpus} CPUs: allowed 1 .. {CPUS_MAX}"));
-        return Err(Problems(build.problems));
+        return Err(Problems::sorted(build.problems));
     }
     let numbering = match t.siblings {
         Siblings::Last => Numbering::SiblingsLast,
@@ -266,7 +266,7 @@ pub fn machine(file: &MachineFile, tree: &Tree, at: &[&str]) -> Result<Machine, 
     if build.problems.is_empty() {
         Ok(machine)
     } else {
-        Err(Problems(build.problems))
+        Err(Problems::sorted(build.problems))
     }
 }
 

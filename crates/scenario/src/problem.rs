@@ -10,6 +10,8 @@ pub struct Problem {
     pub path: String,
     /// What was given and what is allowed.
     pub message: String,
+    /// Byte offset in the file, to list problems in its order; `usize::MAX` for the command line.
+    pub at: usize,
 }
 
 impl fmt::Display for Problem {
@@ -27,12 +29,19 @@ impl fmt::Display for Problem {
 pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
+    /// In the order of the file.
+    pub fn sorted(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.at);
+        Problems(problems)
+    }
+
     /// One problem with no place inside a file, such as a file that cannot be read.
     pub fn one(place: impl Into<String>, message: impl Into<String>) -> Self {
         Problems(vec![Problem {
             place: place.into(),
             path: String::new(),
             message: message.into(),
+            at: 0,
         }])
     }
 }

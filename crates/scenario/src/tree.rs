@@ -79,7 +79,7 @@ impl Tree {
         if problems.is_empty() {
             Ok(tree)
         } else {
-            Err(Problems(problems))
+            Err(Problems::sorted(problems))
         }
     }
 
@@ -159,10 +159,15 @@ impl Tree {
     }
 
     pub fn problem(&self, origin: &Origin, path: &str, message: impl Into<String>) -> Problem {
+        let at = match origin {
+            Origin::File(at) => *at,
+            Origin::Option(_) => usize::MAX,
+        };
         Problem {
             place: self.place(origin),
             path: path.to_string(),
             message: message.into(),
+            at,
         }
     }
 

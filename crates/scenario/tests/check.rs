@@ -118,10 +118,10 @@ fn a_variant_is_told_by_its_kind_and_only_its_keys_are_allowed() {
     check(
         "percent = 1\n[work.a]\ngroup = \"g\"\nkind = \"spin\"\nevery_us = 3\n[work.b]\nkind = \"slep\"\n[work.c]\ngroup = 1\n",
         expect![[r#"
-            a.toml:5:1: work.a.every_us: unknown key; known here: group, kind, threads
             a.toml:2:7: work.a: missing: threads
-            a.toml:7:8: work.b.kind: "slep": did you mean "sleep"? allowed: spin, sleep
+            a.toml:5:1: work.a.every_us: unknown key; known here: group, kind, threads
             a.toml:6:7: work.b: missing: group
+            a.toml:7:8: work.b.kind: "slep": did you mean "sleep"? allowed: spin, sleep
             a.toml:8:7: work.c: missing: kind (spin, sleep)
             a.toml:9:9: work.c.group: 1: allowed a string"#]],
     );

@@ -1,0 +1,554 @@
+//! From a scenario's file to what the simulator takes: names become numbers, and what a schema cannot check is checked.
+use crate::file::{ChangeTable, CpuList, GroupTable, ScenarioFile, WorkloadTable};
+use crate::find;
+use crate::limits::Knobs;
+use crate::machine::{self, MachineChoice, MachineFile};
+use crate::problem::{nearest, Problem, Problems};
+use crate::tree::Tree;
+use plimsoll_policy_sys as pl;
+use plimsoll_sim::{Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Policy, TaskId};
+use plimsoll_workload::{Place, Workload};
+use std::path::Path;
+
+/// A scenario that has been checked and can be run, as often as wanted.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// The file's name.
+    pub name: String,
+    /// What `--set` changed.
+    pub settings: Vec<String>,
+    pub description: String,
+    pub machine_name: String,
+    pub machine: Machine,
+    pub policy: Policy,
+    pub seed: u64,
+    pub warmup_ns: u64,
+    /// Without the warm-up.
+    pub duration_ns: u64,
+    pub stop_when_done: bool,
+    /// Parents before children, else in the order of the file.
+    pub groups: Vec<ScenarioGroup>,
+    pub workloads: Vec<ScenarioWorkload>,
+    changes: Vec<(u64, What)>,
+}
+
+/// A group and its knobs as the run begins.
+#[derive(Debug, Clone)]
+pub struct ScenarioGroup {
+    /// As in the file: "web/api".
+    pub name: String,
+    pub spec: GroupSpec,
+}
+
+#[derive(Debug, Clone)]
+pub struct ScenarioWorkload {
+    pub name: String,
+    /// As in the file.
+    pub kind: String,
+    /// As in the file; empty for the root.
+    pub group: String,
+    pub place: Place,
+    pub work: Workload,
+}
+
+/// A change whose tasks are not known before the workloads are built.
+#[derive(Debug, Clone)]
+enum What {
+    Kind(ChangeKind),
+    Nice(usize, i32),
+    Affinity(usize, Option<CpuSet>),
+    Move(usize, GroupId),
+}
+
+impl Scenario {
+    /// Reads a scenario file, or an example that the binary holds, with the settings of `--set` applied.
+    pub fn load(path: &Path, settings: &[String]) -> Result<Self, Problems> {
+        let found =
+            find::scenario(path).map_err(|message| Problems::one(path.display().to_string(), message))?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&found.name, &found.text, base, settings)
+    }
+
+    /// Reads a scenario's text. `base`: the directory that a machine's path is relative to.
+    pub fn parse(name: &str, text: &str, base: &Path, settings: &[String]) -> Result<Self, Problems> {
+        let mut tree = Tree::parse(name, text)?;
+        for setting in settings {
+            tree.set(setting)?;
+        }
+        let file: ScenarioFile = crate::read(&tree)?;
+        let (machine_name, machine) = machine_of(&file, &tree, base)?;
+        let scenario = Scenario {
+            name: name.to_string(),
+            settings: settings.to_vec(),
+            description: file.description.trim().to_string(),
+            machine_name,
+            machine,
+            policy: file.switches.policy(),
+            seed: file.seed,
+            warmup_ns: file.warmup_ms * 1_000_000,
+            duration_ns: file.duration_ms * 1_000_000,
+            stop_when_done: file.stop_when_done,
+            groups: Vec::new(),
+            workloads: Vec::new(),
+            changes: Vec::new(),
+        };
+        let mut resolve = Resolve {
+            tree: &tree,
+            file: &file,
+            scenario,
+            problems: Vec::new(),
+        };
+        resolve.groups();
+        resolve.workloads();
+        resolve.changes();
+        if resolve.problems.is_empty() {
+            Ok(resolve.scenario)
+        } else {
+            Err(Problems::sorted(resolve.problems))
+        }
+    }
+
+    /// What the simulator takes. Workloads keep the order of the file, groups are numbered from 1.
+    pub fn config(&self) -> Config {
+        let mut config = Config::new(self.machine.clone(), self.warmup_ns + self.duration_ns);
+        config.policy = self.policy.clone();
+        config.seed = self.seed;
+        config.warmup_ns = self.warmup_ns;
+        config.stop_when_done = self.stop_when_done;
+        for group in &self.groups {
+            config.add_group(group.spec.clone());
+        }
+        let mut tasks = Vec::new();
+        for workload in &self.workloads {
+            let first = config.tasks.len() as u32;
+            workload.work.build(&workload.place, &mut config);
+            tasks.push(first..config.tasks.len() as u32);
+        }
+        for (at_ns, what) in &self.changes {
+            let mut push = |what: ChangeKind| config.changes.push(Change { at_ns: *at_ns, what });
+            let of = |workload: &usize| tasks[*workload].clone().map(TaskId);
+            match what {
+                What::Kind(kind) => push(kind.clone()),
+                What::Nice(workload, nice) => {
+                    of(workload).for_each(|task| push(ChangeKind::Nice { task, nice: *nice }));
+                }
+                What::Affinity(workload, affinity) => of(workload).for_each(|task| {
+                    push(ChangeKind::Affinity {
+                        task,
+                        affinity: affinity.clone(),
+                    })
+                }),
+                What::Move(workload, group) => {
+                    of(workload).for_each(|task| push(ChangeKind::MoveTask { task, group: *group }));
+                }
+            }
+        }
+        config
+    }
+}
+
+fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, Machine), Problems> {
+    match &file.machine {
+        MachineChoice::Inline(model) => {
+            let machine = machine::machine(model, tree, &["machine"])?;
+            let name = if model.description.is_empty() {
+                "inline"
+            } else {
+                model.description.as_str()
+            };
+            Ok((name.to_string(), machine))
+        }
+        MachineChoice::Name(wanted) => {
+            let found = find::machine(wanted, base)
+                .map_err(|message| Problems(vec![tree.problem_at(&["machine"], message)]))?;
+            let tree = Tree::parse(&found.name, &found.text)?;
+            let model: MachineFile = crate::read(&tree)?;
+            Ok((wanted.clone(), machine::machine(&model, &tree, &[])?))
+        }
+    }
+}
+
+struct Resolve<'a> {
+    tree: &'a Tree,
+    file: &'a ScenarioFile,
+    scenario: Scenario,
+    problems: Vec<Problem>,
+}
+
+impl Resolve<'_> {
+    fn refuse(&mut self, path: &[&str], message: impl Into<String>) {
+        self.problems.push(self.tree.problem_at(path, message));
+    }
+
+    fn nr_cpus(&self) -> u32 {
+        self.scenario.machine.topology.nr_cpus()
+    }
+
+    fn mainline(&self) -> bool {
+        self.file.switches.mainline()
+    }
+
+    /// Names in the order of the file.
+    fn names(&self, table: &str) -> Vec<String> {
+        self.tree.root.entry(table).map_or(Vec::new(), |entry| {
+            entry.node.keys().map(str::to_string).collect()
+        })
+    }
+
+    fn group_id(&self, name: &str) -> Option<GroupId> {
+        if name.is_empty() || name == "/" {
+            return Some(GroupId::ROOT);
+        }
+        let at = self.scenario.groups.iter().position(|group| group.name == name)?;
+        Some(GroupId(at as u32 + 1))
+    }
+
+    /// The CPUs that a group may run on, as the run begins.
+    fn cpus_of(&self, group: GroupId) -> CpuSet {
+        let Some(at) = group.0.checked_sub(1) else {
+            return CpuSet::all(self.nr_cpus());
+        };
+        let spec = &self.scenario.groups[at as usize].spec;
+        let above = self.cpus_of(spec.parent);
+        spec.cpuset
+            .as_ref()
+            .map_or(above.clone(), |set| set.intersection(&above))
+    }
+
+    /// A list of CPUs, none of which is lost below `within`.
+    fn cpu_list(&mut self, list: &Option<CpuList>, within: &CpuSet, path: &[&str]) -> Option<CpuSet> {
+        match list.as_ref()?.cpus(self.nr_cpus()) {
+            Ok(set) if set.intersection(within).is_empty() => {
+                let allowed: Vec<String> = within.iter().map(|cpu| cpu.to_string()).collect();
+                self.refuse(
+                    path,
+                    format!(
+                        "none of these CPUs is left by the groups above; allowed: {}",
+                        allowed.join(",")
+                    ),
+                );
+                None
+            }
+            Ok(set) => Some(set),
+            Err(message) => {
+                self.refuse(path, message);
+                None
+            }
+        }
+    }
+
+    fn limits(&mut self, knobs: &Knobs, before: Limits, path: &[&str]) -> Option<Limits> {
+        match knobs.apply(before, self.mainline()) {
+            Ok(limits) => Some(limits),
+            Err(refusals) => {
+                for refusal in refusals {
+                    let path: Vec<&str> = path.iter().copied().chain([refusal.key]).collect();
+                    self.refuse(&path, refusal.message);
+                }
+                None
+            }
+        }
+    }
+
+    fn groups(&mut self) {
+        let mut names = self.names("group");
+        names.sort_by_key(|name| name.matches('/').count());
+        for name in names {
+            let path = ["group", name.as_str()];
+            if name == "/" {
+                self.refuse(&path, "the root group takes no knobs");
+                continue;
+            }
+            if name.split('/').any(str::is_empty) {
+                self.refuse(
+                    &path,
+                    "a group's name is one word, or several with single slashes: \"web/api\"",
+                );
+                continue;
+            }
+            let depth = name.matches('/').count() + 1;
+            if depth > pl::GROUP_DEPTH_MAX as usize {
+                self.refuse(
+                    &path,
+                    format!("{depth} levels deep: allowed 1 .. {}", pl::GROUP_DEPTH_MAX),
+                );
+                continue;
+            }
+            let parent = name.rsplit_once('/').map_or("", |(parent, _)| parent);
+            let Some(parent) = self.group_id(parent) else {
+                self.refuse(
+                    &path,
+                    format!("there is no group \"{parent}\"; add [group.\"{parent}\"]"),
+                );
+                continue;
+            };
+            let table = &self.file.group[&name];
+            let spec = self.group(&name, parent, table);
+            self.scenario.groups.push(ScenarioGroup { name, spec });
+        }
+    }
+
+    fn group(&mut self, name: &str, parent: GroupId, table: &GroupTable) -> GroupSpec {
+        let mut spec = GroupSpec::new(format!("/{name}"), parent);
+        let above = self.cpus_of(parent);
+        spec.cpu_weight = table.weight.unwrap_or(spec.cpu_weight);
+        spec.idle = table.idle.unwrap_or(false);
+        spec.headroom_percent = table.headroom_percent.unwrap_or(0);
+        spec.cpuset = self.cpu_list(&table.cpus, &above, &["group", name, "cpus"]);
+        spec.limits = self
+            .limits(&Knobs::from(table), Limits::UNLIMITED, &["group", name])
+            .unwrap_or(spec.limits);
+        if let Some(phase_us) = table.phase_us {
+            let period_us = spec.limits.period_ns / 1000;
+            if phase_us >= period_us {
+                self.refuse(
+                    &["group", name, "phase_us"],
+                    format!("{phase_us}: allowed 0 .. {}", period_us - 1),
+                );
+            } else {
+                spec.phase_ns = phase_us * 1000;
+            }
+        }
+        spec
+    }
+
+    /// The number of a group that something names, or a problem there.
+    fn named_group(&mut self, name: &str, path: &[&str]) -> GroupId {
+        self.group_id(name).unwrap_or_else(|| {
+            let message = self.unknown("group", name, self.file.group.keys());
+            self.refuse(path, message);
+            GroupId::ROOT
+        })
+    }
+
+    fn unknown<'n>(&self, what: &str, name: &str, known: impl Iterator<Item = &'n String>) -> String {
+        let known: Vec<&str> = known.map(String::as_str).collect();
+        match nearest(name, known.iter().copied()) {
+            Some(near) => format!("\"{name}\": no such {what}; did you mean \"{near}\"?"),
+            None if known.is_empty() => format!("\"{name}\": no such {what}; there is none"),
+            None => format!("\"{name}\": no such {what}; there: {}", known.join(", ")),
+        }
+    }
+
+    fn workloads(&mut self) {
+        for name in self.names("workload") {
+            let table = &self.file.workload[&name];
+            let workload = self.workload(&name, table);
+            self.scenario.workloads.push(workload);
+        }
+    }
+
+    fn workload(&mut self, name: &str, table: &WorkloadTable) -> ScenarioWorkload {
+        let group_name = table.group.clone().unwrap_or_default();
+        let group = self.named_group(&group_name, &["workload", name, "group"]);
+        let mut place = Place::new(name, group);
+        let within = self.cpus_of(group);
+        place.nice = table.nice.unwrap_or(0);
+        place.affinity = self.cpu_list(&table.cpus, &within, &["workload", name, "cpus"]);
+        place.start_ns = ns_of_ms(table.begin_ms.unwrap_or(0.0));
+        let kind = self
+            .tree
+            .root
+            .entry("workload")
+            .and_then(|entry| entry.node.entry(name))
+            .and_then(|entry| match entry.node.to_json().get("kind") {
+                Some(serde_json::Value::String(kind)) => Some(kind.clone()),
+                _ => None,
+            });
+        ScenarioWorkload {
+            name: name.to_string(),
+            kind: kind.unwrap_or_default(),
+            group: group_name.trim_matches('/').to_string(),
+            place,
+            work: table.work.clone(),
+        }
+    }
+
+    fn changes(&mut self) {
+        let mut order: Vec<usize> = (0..self.file.change.len()).collect();
+        order.sort_by(|a, b| self.file.change[*a].at_ms.total_cmp(&self.file.change[*b].at_ms));
+        // What each group's limits are at that time: a change names only what changes.
+        let mut limits: Vec<Limits> = self
+            .scenario
+            .groups
+            .iter()
+            .map(|group| group.spec.limits)
+            .collect();
+        for at in order {
+            let table = &self.file.change[at];
+            let index = at.to_string();
+            let end_ns = self.scenario.warmup_ns + self.scenario.duration_ns;
+            let at_ns = ns_of_ms(table.at_ms);
+            if at_ns >= end_ns {
+                let allowed = format!(
+                    "{}: allowed 0 .. {}, the end of the run",
+                    table.at_ms,
+                    end_ns / 1_000_000
+                );
+                self.refuse(&["change", &index, "at_ms"], allowed);
+            }
+            for what in self.change(table, &index, &mut limits) {
+                self.scenario.changes.push((at_ns, what));
+            }
+        }
+    }
+
+    fn change(&mut self, table: &ChangeTable, index: &str, limits: &mut [Limits]) -> Vec<What> {
+        let path = ["change", index];
+        let subjects = [
+            ("group", table.group.is_some()),
+            ("workload", table.workload.is_some()),
+            ("offline", table.offline.is_some()),
+            ("online", table.online.is_some()),
+        ];
+        let given: Vec<&str> = subjects
+            .iter()
+            .filter(|(_, given)| *given)
+            .map(|(name, _)| *name)
+            .collect();
+        let [subject] = given[..] else {
+            let given = if given.is_empty() {
+                "none".to_string()
+            } else {
+                given.join(" and ")
+            };
+            self.refuse(
+                &path,
+                format!("{given} given: allowed is one of group, workload, offline, online"),
+            );
+            return Vec::new();
+        };
+        let knobs = Knobs::from(table);
+        let of_group = [
+            ("weight", table.weight.is_some()),
+            ("quota_us", knobs.quota_us.is_some()),
+            ("period_us", knobs.period_us.is_some()),
+            ("burst_us", knobs.burst_us.is_some()),
+            ("onset_percent", knobs.onset_percent.is_some()),
+            ("idle", table.idle.is_some()),
+            ("headroom_percent", table.headroom_percent.is_some()),
+        ];
+        let of_workload = [
+            ("nice", table.nice.is_some()),
+            ("move_to", table.move_to.is_some()),
+        ];
+        let of_both = [("cpus", table.cpus.is_some())];
+        let mut used = 0;
+        for (owners, keys) in [
+            (&["group"][..], &of_group[..]),
+            (&["workload"][..], &of_workload[..]),
+            (&["group", "workload"][..], &of_both[..]),
+        ] {
+            for (key, _) in keys.iter().filter(|(_, given)| *given) {
+                used += 1;
+                if !owners.contains(&subject) {
+                    self.refuse(
+                        &["change", index, key],
+                        format!("goes with {}, not with {subject}", owners.join(" or ")),
+                    );
+                }
+            }
+        }
+        match subject {
+            "group" if used > 0 => self.change_group(table, index, &knobs, limits),
+            "workload" if used > 0 => self.change_workload(table, index),
+            "group" | "workload" => {
+                self.refuse(&path, format!("changes nothing of the {subject}"));
+                Vec::new()
+            }
+            _ => {
+                let all = CpuSet::all(self.nr_cpus());
+                let offline = subject == "offline";
+                let list = if offline { &table.offline } else { &table.online };
+                let cpus = self
+                    .cpu_list(list, &all, &["change", index, subject])
+                    .unwrap_or_default();
+                let kind = |cpu| {
+                    if offline {
+                        ChangeKind::CpuOffline { cpu }
+                    } else {
+                        ChangeKind::CpuOnline { cpu }
+                    }
+                };
+                cpus.iter().map(|cpu| What::Kind(kind(cpu))).collect()
+            }
+        }
+    }
+
+    fn change_group(
+        &mut self,
+        table: &ChangeTable,
+        index: &str,
+        knobs: &Knobs,
+        limits: &mut [Limits],
+    ) -> Vec<What> {
+        let name = table.group.clone().unwrap_or_default();
+        let before = self.problems.len();
+        let group = self.named_group(&name, &["change", index, "group"]);
+        if self.problems.len() > before {
+            return Vec::new();
+        }
+        let Some(number) = group.0.checked_sub(1) else {
+            self.refuse(&["change", index, "group"], "the root group takes no knobs");
+            return Vec::new();
+        };
+        let mut kinds = Vec::new();
+        if let Some(cpu_weight) = table.weight {
+            kinds.push(ChangeKind::CpuWeight { group, cpu_weight });
+        }
+        if let Some(idle) = table.idle {
+            kinds.push(ChangeKind::GroupIdle { group, idle });
+        }
+        if let Some(percent) = table.headroom_percent {
+            kinds.push(ChangeKind::Headroom { group, percent });
+        }
+        if table.cpus.is_some() {
+            let above = self.cpus_of(self.scenario.groups[number as usize].spec.parent);
+            let cpuset = self.cpu_list(&table.cpus, &above, &["change", index, "cpus"]);
+            kinds.push(ChangeKind::Cpuset { group, cpuset });
+        }
+        if !knobs.is_empty() {
+            if let Some(changed) = self.limits(knobs, limits[number as usize], &["change", index]) {
+                limits[number as usize] = changed;
+                kinds.push(ChangeKind::Limits {
+                    group,
+                    limits: changed,
+                });
+            }
+        }
+        kinds.into_iter().map(What::Kind).collect()
+    }
+
+    fn change_workload(&mut self, table: &ChangeTable, index: &str) -> Vec<What> {
+        let name = table.workload.clone().unwrap_or_default();
+        let Some(workload) = self
+            .scenario
+            .workloads
+            .iter()
+            .position(|workload| workload.name == name)
+        else {
+            let message = self.unknown("workload", &name, self.file.workload.keys());
+            self.refuse(&["change", index, "workload"], message);
+            return Vec::new();
+        };
+        let mut group = self.scenario.workloads[workload].place.group;
+        let mut whats = Vec::new();
+        if let Some(to) = &table.move_to {
+            group = self.named_group(to, &["change", index, "move_to"]);
+            whats.push(What::Move(workload, group));
+        }
+        if let Some(nice) = table.nice {
+            whats.push(What::Nice(workload, nice));
+        }
+        if table.cpus.is_some() {
+            let within = self.cpus_of(group);
+            let affinity = self.cpu_list(&table.cpus, &within, &["change", index, "cpus"]);
+            whats.push(What::Affinity(workload, affinity));
+        }
+        whats
+    }
+}
+
+fn ns_of_ms(ms: f64) -> u64 {
+    (ms * 1e6).round() as u64
+}

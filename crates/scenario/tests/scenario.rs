@@ -1,0 +1,279 @@
+//! Scenario files: what is refused, where, and with which words; and what a good one becomes.
+use expect_test::{expect, Expect};
+use plimsoll_scenario::Scenario;
+use plimsoll_sim::{ChangeKind, GroupId};
+use std::path::Path;
+
+const HEAD: &str = "machine = \"vm\"\nduration_ms = 1000\n";
+
+fn parse(text: &str, settings: &[&str]) -> Result<Scenario, String> {
+    let settings: Vec<String> = settings.iter().map(|setting| setting.to_string()).collect();
+    Scenario::parse("s.toml", &format!("{HEAD}{text}"), Path::new(""), &settings)
+        .map_err(|problems| problems.to_string())
+}
+
+fn refused(text: &str, expected: Expect) {
+    expected.assert_eq(&parse(text, &[]).expect_err("the scenario has an error"));
+}
+
+fn good(text: &str) -> Scenario {
+    parse(text, &[]).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn limits_are_refused_with_the_range_of_the_policy() {
+    refused(
+        "[group.a]\nquota_us = 999\n[group.b]\nquota_us = 17592186044416\nperiod_us = 1000001\n",
+        expect![[r#"
+        s.toml:4:12: group.a.quota_us: 999: allowed 1000 .. 17592186044415, or "max"
+        s.toml:6:12: group.b.quota_us: 17592186044416: allowed 1000 .. 17592186044415, or "max"
+        s.toml:7:13: group.b.period_us: 1000001: allowed 1000 .. 1000000"#]],
+    );
+    refused(
+        "[group.a]\nquota_us = 1000\nperiod_us = 999\nonset_percent = 101\nburst_us = 99999999999999\n",
+        expect![[r#"
+        s.toml:5:13: group.a.period_us: 999: allowed 1000 .. 1000000
+        s.toml:6:17: group.a.onset_percent: 101: allowed 0 .. 100
+        s.toml:7:12: group.a.burst_us: 99999999999999: allowed 0 .. 17592186044415"#]],
+    );
+    refused(
+        "[group.a]\nquota_us = 9223372036854775807\n",
+        expect![[
+            r#"s.toml:4:12: group.a.quota_us: 9223372036854775807: allowed 1000 .. 17592186044415, or "max""#
+        ]],
+    );
+    refused(
+        "[group.a]\nquota_us = \"lots\"\n[group.b]\nburst_us = -1\n",
+        expect![[r#"
+        s.toml:4:12: group.a.quota_us: "lots": allowed an integer, or "max"
+        s.toml:6:12: group.b.burst_us: -1: allowed 0 or more"#]],
+    );
+}
+
+#[test]
+fn mainline_semantics_refuse_a_burst_above_the_quota() {
+    let text = "[group.a]\nquota_us = 20000\nburst_us = 20001\n";
+    good(text);
+    refused(&format!("[switches]\nburst_semantics = \"mainline\"\n{text}"), expect!["s.toml:7:12: group.a.burst_us: 20001: allowed 0 .. 20000 (mainline semantics: no more than the quota)"]);
+    refused(
+        "[switches]\nburst_semantics = \"mainline\"\n[group.a]\nburst_us = 1\n",
+        expect![
+            "s.toml:6:12: group.a.burst_us: 1: allowed 0 .. 0 (mainline semantics: no more than the quota)"
+        ],
+    );
+}
+
+#[test]
+fn no_quota_can_be_said_in_two_ways() {
+    let scenario = good("[group.a]\nquota_us = \"max\"\n[group.b]\nquota_us = -1\n");
+    assert!(scenario
+        .groups
+        .iter()
+        .all(|group| group.spec.limits.quota_ns.is_none()));
+}
+
+#[test]
+fn a_missing_name_is_an_error_with_the_nearest_one() {
+    refused(
+        "[group.web]\n[group.\"batch/video\"]\n[workload.w]\nkind = \"spinners\"\ngroup = \"wbe\"\n[[change]]\nat_ms = 5\ngroup = \"webb\"\nweight = 7\n[[change]]\nat_ms = 1\nworkload = \"x\"\nnice = 1\n",
+        expect![[r#"
+            s.toml:4:8: group.batch/video: there is no group "batch"; add [group."batch"]
+            s.toml:7:9: workload.w.group: "wbe": no such group; did you mean "web"?
+            s.toml:10:9: change.0.group: "webb": no such group; did you mean "web"?
+            s.toml:14:12: change.1.workload: "x": no such workload; did you mean "w"?"#]],
+    );
+}
+
+#[test]
+fn the_root_group_takes_no_knobs() {
+    refused(
+        "[group.\"/\"]\nquota_us = 10000\n[[change]]\nat_ms = 1\ngroup = \"/\"\nweight = 5\n",
+        expect![[r#"
+        s.toml:3:8: group./: the root group takes no knobs
+        s.toml:7:9: change.0.group: the root group takes no knobs"#]],
+    );
+}
+
+#[test]
+fn groups_are_nested_by_name_whatever_their_order() {
+    let scenario = good("[group.\"web/api\"]\nweight = 7\n[group.web]\n");
+    let parents: Vec<_> = scenario
+        .groups
+        .iter()
+        .map(|group| (group.spec.path.as_str(), group.spec.parent))
+        .collect();
+    assert_eq!(parents, [("/web", GroupId::ROOT), ("/web/api", GroupId(1))]);
+    refused(
+        "[group.\"web//api\"]\n[group.\"/web\"]\n",
+        expect![[r#"
+            s.toml:3:8: group.web//api: a group's name is one word, or several with single slashes: "web/api"
+            s.toml:4:8: group./web: a group's name is one word, or several with single slashes: "web/api""#]],
+    );
+}
+
+#[test]
+fn cpus_must_be_there_and_allowed_by_the_groups_above() {
+    refused(
+        "[group.a]\ncpus = \"0-1\"\n[group.\"a/b\"]\ncpus = \"2-3\"\n[group.c]\ncpus = \"0-4\"\n[group.d]\ncpus = \"3-1\"\n[workload.w]\nkind = \"spinners\"\ngroup = \"a\"\ncpus = \"3\"\n[[change]]\nat_ms = 1\noffline = \"4\"\n",
+        expect![[r#"
+            s.toml:6:8: group.a/b.cpus: none of these CPUs is left by the groups above; allowed: 0,1
+            s.toml:8:8: group.c.cpus: "0-4": no CPU 4; allowed 0 .. 3
+            s.toml:10:8: group.d.cpus: "3-1": allowed is a list of CPUs as in "0-3,8"
+            s.toml:14:8: workload.w.cpus: none of these CPUs is left by the groups above; allowed: 0,1
+            s.toml:17:11: change.0.offline: "4": no CPU 4; allowed 0 .. 3"#]],
+    );
+}
+
+#[test]
+fn a_change_has_one_subject_and_knobs_that_go_with_it() {
+    refused(
+        "[group.a]\n[workload.w]\nkind = \"spinners\"\n\
+         [[change]]\nat_ms = 1\n\
+         [[change]]\nat_ms = 2\ngroup = \"a\"\nonline = \"1\"\n\
+         [[change]]\nat_ms = 3\ngroup = \"a\"\nnice = 3\n\
+         [[change]]\nat_ms = 4\ngroup = \"a\"\n\
+         [[change]]\nat_ms = 1000\ngroup = \"a\"\nweight = 1\n\
+         [[change]]\nat_ms = 5\ngroup = \"a\"\nquota_us = 5\n",
+        expect![[r#"
+            s.toml:6:1: change.0: none given: allowed is one of group, workload, offline, online
+            s.toml:8:1: change.1: group and online given: allowed is one of group, workload, offline, online
+            s.toml:15:8: change.2.nice: goes with workload, not with group
+            s.toml:16:1: change.3: changes nothing of the group
+            s.toml:20:9: change.4.at_ms: 1000: allowed 0 .. 1000, the end of the run
+            s.toml:26:12: change.5.quota_us: 5: allowed 1000 .. 17592186044415, or "max""#]],
+    );
+}
+
+#[test]
+fn a_change_of_limits_keeps_the_knobs_that_it_does_not_name() {
+    let scenario = good(
+        "[group.a]\nquota_us = 20000\nburst_us = 5000\n\
+         [[change]]\nat_ms = 20\ngroup = \"a\"\nperiod_us = 50000\n\
+         [[change]]\nat_ms = 10\ngroup = \"a\"\nquota_us = 30000\n",
+    );
+    let limits: Vec<_> = scenario
+        .config()
+        .changes
+        .iter()
+        .map(|change| match &change.what {
+            ChangeKind::Limits { limits, .. } => {
+                (change.at_ns, limits.quota_ns, limits.period_ns, limits.burst_ns)
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        limits,
+        [
+            (10_000_000, Some(30_000_000), 100_000_000, 5_000_000),
+            (20_000_000, Some(30_000_000), 50_000_000, 5_000_000)
+        ]
+    );
+}
+
+#[test]
+fn a_change_of_a_workload_reaches_all_of_its_tasks() {
+    let scenario = good(
+        "[group.a]\n[workload.v]\nkind = \"spinners\"\n[workload.w]\nkind = \"spinners\"\nthreads = 3\n\
+         [[change]]\nat_ms = 1\nworkload = \"w\"\nnice = 5\n",
+    );
+    let tasks: Vec<u32> = scenario
+        .config()
+        .changes
+        .iter()
+        .map(|change| match change.what {
+            ChangeKind::Nice { task, nice: 5 } => task.0,
+            ref other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(tasks, [1, 2, 3]);
+}
+
+#[test]
+fn an_unknown_machine_or_kind_is_an_error() {
+    let refuse = |text: &str| {
+        Scenario::parse("s.toml", text, Path::new(""), &[])
+            .expect_err("bad")
+            .to_string()
+            .split(" known:")
+            .next()
+            .expect("a first part")
+            .to_string()
+    };
+    expect![[r#"s.toml:1:11: machine: "vn": no such machine; did you mean "vm"?"#]]
+        .assert_eq(&refuse("machine = \"vn\"\nduration_ms = 1\n"));
+    expect![[r#"s.toml:1:11: machine: "./none.toml": cannot read ./none.toml: No such file or directory (os error 2)"#]].assert_eq(&refuse("machine = \"./none.toml\"\nduration_ms = 1\n"));
+    expect![[r#"s.toml:4:8: workload.w.kind: "schbanch": did you mean "schbench"? allowed: schbench, hackbench, fibtest, duty, clients_db, request_response, stream, server, batch, spinners"#]].assert_eq(&refuse("machine = \"vm\"\nduration_ms = 1\n[workload.w]\nkind = \"schbanch\"\n"));
+    expect!["s.toml:5:1: workload.w.work_threads: unknown key; did you mean worker_threads?"].assert_eq(
+        &refuse("machine = \"vm\"\nduration_ms = 1\n[workload.w]\nkind = \"schbench\"\nwork_threads = 3\n"),
+    );
+    expect!["s.toml:1:1: missing: machine, duration_ms"].assert_eq(&refuse(""));
+}
+
+#[test]
+fn an_inline_machine_is_checked_like_a_file() {
+    let refuse = |text: &str| {
+        Scenario::parse("s.toml", text, Path::new(""), &[])
+            .expect_err("bad")
+            .to_string()
+    };
+    expect!["s.toml:2:10: machine.topology: 262144 CPUs: allowed 1 .. 8192"].assert_eq(&refuse(
+        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4096\nsockets = 64\n",
+    ));
+    expect!["s.toml:9:14: machine.costs.syscall_ns: 1.5: allowed an integer, 0 or more, or a table"].assert_eq(&refuse(
+        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4\n[machine.clock]\nhz = 5\n[machine.costs]\nsmt_percent = { value = 0, source = \"?\" }\nline = { core_ns = 1, llc_ns = 2, socket_ns = 3, remote_ns = 4000000000 }\nsyscall_ns = 1.5\n"
+    ));
+    expect![[r#"
+        s.toml:5:6: machine.clock.hz: 5: allowed 24 .. 10000
+        s.toml:7:25: machine.costs.smt_percent.value: 0: allowed 1 .. 100
+        s.toml:8:62: machine.costs.line.remote_ns: 4000000000: allowed 0 .. 1000000000
+        s.toml:9:57: machine.costs.idle_states.1.after_ns: 5: allowed more than 5, the one before"#]].assert_eq(&refuse(
+        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4\n[machine.clock]\nhz = 5\n[machine.costs]\nsmt_percent = { value = 0, source = \"?\" }\nline = { core_ns = 1, llc_ns = 2, socket_ns = 3, remote_ns = 4000000000 }\nidle_states = [{after_ns = 5, exit_ns = 1}, {after_ns = 5, exit_ns = 1}]\n"
+    ));
+}
+
+#[test]
+fn a_setting_changes_a_knob_and_its_errors_name_it() {
+    let text = "[group.web]\nquota_us = 20000\nburst_us = 5000\n";
+    let changed = parse(text, &["group.web.burst_us=0", "switches.expire=true", "seed=9"]).expect("good");
+    assert_eq!(changed.groups[0].spec.limits.burst_ns, 0);
+    assert_eq!((changed.policy.core.bandwidth.expire, changed.seed), (1, 9));
+    let refuse = |setting: &str| parse(text, &[setting]).expect_err("bad");
+    expect![[
+        r#"--set group.web.quota_us=10: group.web.quota_us: 10: allowed 1000 .. 17592186044415, or "max""#
+    ]]
+    .assert_eq(&refuse("group.web.quota_us=10"));
+    expect!["--set group.wbe.quota_us=10000: no 'wbe' in the scenario; did you mean web?"]
+        .assert_eq(&refuse("group.wbe.quota_us=10000"));
+    expect!["--set group.web.qouta_us=10000: group.web.qouta_us: unknown key; did you mean quota_us?"]
+        .assert_eq(&refuse("group.web.qouta_us=10000"));
+    expect!["--set switches.slice_us=0: switches.slice_us: 0: allowed 1 .. 1000000"]
+        .assert_eq(&refuse("switches.slice_us=0"));
+}
+
+/// The parameters of a kind and what every workload has share one table.
+#[test]
+fn no_kind_has_a_parameter_of_the_name_of_a_common_one() {
+    let schema = plimsoll_scenario::scenario_schema();
+    let workload = &schema["$defs"]["WorkloadTable"];
+    let common: Vec<&String> = workload["properties"]
+        .as_object()
+        .expect("properties")
+        .keys()
+        .collect();
+    for variant in workload["oneOf"].as_array().expect("kinds") {
+        let reference = variant["$ref"]
+            .as_str()
+            .and_then(|path| schema.pointer(path.trim_start_matches('#')));
+        for part in [Some(variant), reference].into_iter().flatten() {
+            for name in part["properties"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name)
+            {
+                assert!(!common.contains(&name), "{name} in {variant}");
+            }
+        }
+    }
+}
