@@ -7,7 +7,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test static fmt lint clean
+.PHONY: help setup build test test-live static fmt lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 
 test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh
+
+test-live: ## run the tests that boot a real kernel in QEMU (minutes)
+	cargo test --release -p plimsoll-vm --test boot -- --ignored --test-threads=1
 
 fmt: ## format Rust and C
 	cargo fmt --all

@@ -16,16 +16,25 @@ while read -r module; do
 	insmod "/plimsoll/$module" || echo "cannot load $module"
 done </plimsoll/modules
 
-for port in /sys/class/virtio-ports/*; do
-	read -r name <"$port/name"
-	case "$name" in
-	plimsoll.*) ln -s "/dev/${port##*/}" "/run/port.${name#plimsoll.}" ;;
-	esac
-done
-[ -e /run/port.control ] || {
-	echo "the kernel shows no virtio serial port"
-	reboot -f
+# Links the four ports by name; false while one is missing. A port gets its name a moment after its driver is there.
+find_ports() {
+	for port in /sys/class/virtio-ports/*; do
+		name=$(cat "$port/name" 2>/dev/null)
+		case "$name" in
+		plimsoll.*) ln -sf "/dev/${port##*/}" "/run/port.${name#plimsoll.}" ;;
+		esac
+	done
+	[ -e /run/port.out ] && [ -e /run/port.err ] && [ -e /run/port.control ] && [ -e /run/port.log ]
 }
+tries=0
+until find_ports; do
+	tries=$((tries + 1))
+	[ "$tries" -lt 200 ] || {
+		echo "the kernel shows no virtio serial ports"
+		reboot -f
+	}
+	sleep 0.01
+done
 read -r uptime _ </proc/uptime
 echo "ready $uptime" >/run/port.control
 

@@ -1,7 +1,7 @@
 //! Reads the type information of a kernel (BTF, Documentation/bpf/btf.rst) as far as a question needs: are the
 //! prototypes of the functions that a scheduler calls what the kernel's verifier will compare them with?
 //!
-//! Debian's kernels of trixie-backports since 7.0 are built with pahole 1.30. There, functions with an implicit last
+//! In kernels built with pahole 1.30, as Debian's 7.2.12 of trixie-backports is, some functions with an implicit last
 //! argument (`struct bpf_prog_aux *aux`, which the verifier fills in) show that argument in their public prototype, so
 //! no scheduler built against a correct one loads. libbpf then says no more than that the kfunc is incompatible.
 use std::fmt;

@@ -70,7 +70,16 @@ pub fn build(kernel: &Kernel, content: &Content) -> Result<Vec<u8>> {
     for program in content.programs {
         add_program(&mut archive, program, &folders)?;
     }
-    archive.file("plimsoll/command", 0o755, script(content.command).as_bytes());
+    let mut command = content.command.to_vec();
+    if content
+        .programs
+        .iter()
+        .any(|program| Some(&program.name) == command.first())
+    {
+        // busybox's shell takes its own commands before those on the PATH.
+        command[0].insert_str(0, "/usr/local/bin/");
+    }
+    archive.file("plimsoll/command", 0o755, script(&command).as_bytes());
     if content.scheduler {
         archive.file("plimsoll/scheduler", 0o644, b"");
     }

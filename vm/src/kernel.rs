@@ -13,6 +13,8 @@ const NEWEST: [&str; 3] = ["sid", "testing", "trixie-backports"];
 const FALLBACK: (&str, &str) = ("trixie-backports", "6.19");
 /// Where a series lives that is no suite's newest for long.
 const HOMES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), (FALLBACK.1, FALLBACK.0)];
+/// The release that brought sched_ext; older ones need no look at their type information.
+const SCHED_EXT_SINCE: [u64; 2] = [6, 12];
 /// Kernels of a series that are tried in one suite, newest first.
 const CANDIDATES_MAX: usize = 2;
 
@@ -232,7 +234,12 @@ fn unpack(apt: &Apt, suite: &str, release: &str, folder: &Path) -> Result<Kernel
         Some(config) => (config, release.to_string()),
         None => borrow_config(apt, folder)?,
     };
-    let (sched_ext, fault) = check(&folder.join(&image))?;
+    let old = version(release) < SCHED_EXT_SINCE.to_vec();
+    let (sched_ext, fault) = if old {
+        (false, None)
+    } else {
+        check(&folder.join(&image))?
+    };
     Ok(Kernel {
         release: release.into(),
         suite: suite.into(),
