@@ -6,6 +6,7 @@
 mod check;
 mod file;
 pub mod find;
+mod kernel;
 mod limits;
 mod machine;
 mod problem;
@@ -14,6 +15,7 @@ mod switches;
 mod tree;
 
 pub use file::{ChangeTable, CpuList, GroupTable, Quota, ScenarioFile, WorkloadTable};
+pub use kernel::KernelTable;
 pub use machine::{machine, MachineChoice, MachineFile};
 pub use problem::{nearest, Problem, Problems};
 pub use resolve::{Scenario, ScenarioGroup, ScenarioWorkload};

@@ -1,9 +1,11 @@
 //! The machine file: topology, clock, what things cost, and where each number comes from.
+use crate::kernel::KernelTable;
 use crate::problem::{Problem, Problems};
 use crate::tree::Tree;
 use plimsoll_sim::{Costs, IdleState, Machine, Numbering, PerDistance, Topology};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// More CPUs than any machine that Linux runs on.
 const CPUS_MAX: u64 = 8192;
@@ -29,6 +31,9 @@ pub struct MachineFile {
     pub clock: ClockTable,
     #[serde(default)]
     pub costs: CostsTable,
+    /// Kernels by version, such as "6.1".
+    #[serde(default)]
+    pub kernel: BTreeMap<String, KernelTable>,
 }
 
 /// How CPUs are arranged: a machine whose sockets, NUMA nodes, caches and cores are all alike.
@@ -195,6 +200,8 @@ pub struct CostsTable {
     pub search_cpu_ns: Option<Number>,
     /// Beginning a new-idle search of one level: locks, statistics.
     pub newidle_level_ns: Option<Number>,
+    /// A CPU whose idle times are shorter than this on average does not search at all. Default 0.
+    pub newidle_idle_ns: Option<Number>,
     /// Taking a task from another CPU's queue: both queues' locks.
     pub move_task_ns: Option<Number>,
     /// One periodic balance of one level.
@@ -381,6 +388,11 @@ impl Build<'_> {
             "newidle_level_ns",
             &table.newidle_level_ns,
             &mut costs.newidle_level_ns,
+        );
+        self.cost(
+            "newidle_idle_ns",
+            &table.newidle_idle_ns,
+            &mut costs.newidle_idle_ns,
         );
         self.cost("move_task_ns", &table.move_task_ns, &mut costs.move_task_ns);
         self.cost(

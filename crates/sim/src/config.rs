@@ -204,6 +204,9 @@ pub struct Costs {
     pub search_cpu_ns: u64,
     /// Beginning a new-idle search of one level: locks, statistics.
     pub newidle_level_ns: u64,
+    /// A CPU whose idle times are shorter than this on average does not begin a new-idle search, whatever its cost
+    /// was measured to be (sched_migration_cost_ns); 0: only the measured cost counts.
+    pub newidle_idle_ns: u64,
     /// Taking a task from another CPU's queue: both queues' locks.
     pub move_task_ns: u64,
     /// One periodic balance of one level.
@@ -255,6 +258,7 @@ impl Default for Costs {
             smt_percent: 60,
             search_cpu_ns: 30,
             newidle_level_ns: 500,
+            newidle_idle_ns: 0,
             move_task_ns: 300,
             periodic_level_ns: 1000,
             line: PerDistance {
@@ -288,6 +292,7 @@ impl Costs {
             smt_percent: 100,
             search_cpu_ns: 0,
             newidle_level_ns: 0,
+            newidle_idle_ns: 0,
             move_task_ns: 0,
             periodic_level_ns: 0,
             line: PerDistance::flat(0),

@@ -1,0 +1,102 @@
+//! What differs between kernels on one machine: how the fair class slices time, and how it looks for idle CPUs.
+use crate::machine::MachineFile;
+use plimsoll_sim::{Costs, Enforce, Policy};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The fair class of one kernel version. What is left out stays as the scenario has it.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KernelTable {
+    /// How long a task runs before the next is considered, in microseconds; with `latency_us` the least of it
+    /// (minimum granularity).
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub slice_us: Option<u64>,
+    /// Time in which every task of a queue runs once, in microseconds; 0: slices are constant.
+    #[schemars(range(max = 1_000_000))]
+    pub latency_us: Option<u64>,
+    /// A woken task preempts when it is at least this far ahead, in microseconds.
+    #[schemars(range(max = 1_000_000))]
+    pub wakeup_granularity_us: Option<u64>,
+    /// How far before the queue's clock a woken task may be placed, in microseconds.
+    #[schemars(range(max = 1_000_000))]
+    pub sleeper_credit_us: Option<u64>,
+    /// The four above are multiplied by 1 + log2(CPUs, at most 8), as the kernel does. Default false.
+    #[serde(default)]
+    pub scale_with_cpus: bool,
+    /// A CPU whose idle times are shorter than this on average does not search for work as it runs dry, in microseconds.
+    #[schemars(range(max = 1_000_000))]
+    pub newidle_idle_us: Option<u64>,
+    /// See the machine's costs: what each busy CPU adds to coming back from idle. Differs between kernels on virtual
+    /// machines that count instructions.
+    #[schemars(range(max = 1_000_000))]
+    pub idle_exit_per_busy_ns: Option<u64>,
+    /// Where these are known from.
+    pub source: Option<String>,
+}
+
+impl KernelTable {
+    /// Sets what the kernel has; limits are enforced at ticks, as the fair class does it.
+    pub fn apply(&self, nr_cpus: u32, policy: &mut Policy, costs: &mut Costs) {
+        let factor = if self.scale_with_cpus {
+            1 + u64::from(nr_cpus.clamp(1, 8).ilog2())
+        } else {
+            1
+        };
+        let set = |given: Option<u64>, into: &mut u64| {
+            if let Some(us) = given {
+                *into = us * 1000 * factor;
+            }
+        };
+        policy.enforce = Enforce::Tick;
+        let fair = &mut policy.core.fair;
+        set(self.slice_us, &mut fair.slice_ns);
+        set(self.latency_us, &mut fair.latency_ns);
+        set(self.wakeup_granularity_us, &mut fair.wakeup_gran_ns);
+        set(self.sleeper_credit_us, &mut fair.sleeper_credit_ns);
+        if let Some(us) = self.newidle_idle_us {
+            costs.newidle_idle_ns = us * 1000;
+        }
+        if let Some(ns) = self.idle_exit_per_busy_ns {
+            costs.idle_exit_per_busy_ns = ns;
+        }
+    }
+}
+
+impl MachineFile {
+    /// The kernel of this version, or the newest one before it, or the oldest: its name and table. None: the model
+    /// names no kernels.
+    pub fn kernel(&self, version: &str) -> Option<(&str, &KernelTable)> {
+        let wanted = numbers(version);
+        let before = |name: &&String| numbers(name) <= wanted;
+        let oldest = self.kernel.keys().min_by_key(|name| numbers(name));
+        let name = self
+            .kernel
+            .keys()
+            .filter(before)
+            .max_by_key(|name| numbers(name))
+            .or(oldest)?;
+        self.kernel.get(name).map(|table| (name.as_str(), table))
+    }
+}
+
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map_while(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{read, MachineFile, Tree};
+
+    #[test]
+    fn a_kernel_between_two_known_ones_is_the_older() {
+        let text = "[topology]\ncores_per_llc = 2\n[kernel.\"6.1\"]\nslice_us = 750\n[kernel.\"6.12\"]\nslice_us = 700\n";
+        let tree = Tree::parse("m.toml", text).unwrap();
+        let file: MachineFile = read(&tree).unwrap();
+        let name = |version| file.kernel(version).unwrap().0;
+        assert_eq!(
+            [name("5.10"), name("6.1"), name("6.9"), name("6.12"), name("7.2")],
+            ["6.1", "6.1", "6.1", "6.12", "6.12"]
+        );
+    }
+}

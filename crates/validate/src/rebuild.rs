@@ -1,0 +1,160 @@
+//! A measured run again, on the simulated machine: built from the row's parameters alone.
+use crate::measured::Row;
+use plimsoll_scenario::{find, machine, read, MachineFile, Problems, Tree};
+use plimsoll_sim::{
+    Config, Enforce, GroupId, GroupSpec, Limits, Machine, Numbering, Policy, Simulation, Topology,
+};
+use plimsoll_workload::{Duty, Place};
+use std::path::Path;
+
+/// The child joins its group and starts its threads this long before the first release, at least (bwtest.c: t0).
+const START_MS: f64 = 20.0;
+/// Aligned runs release this long after a period boundary (../shared/truth/README.md).
+const AFTER_BOUNDARY_US: u64 = 5_000;
+/// A run that takes longer than its window by this much has lost a thread.
+const OVERTIME_MS: u64 = 60_000;
+
+/// The machine that the rows were measured on, with its kernels.
+pub struct Model {
+    file: MachineFile,
+    machine: Machine,
+    own: Own,
+}
+
+/// What the probe itself costs, for the model's machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Own {
+    /// CPU time from a thread's birth to its first sleep.
+    birth_us: f64,
+    /// CPU time between two looks at the thread's clock, on an otherwise idle machine.
+    check_us: f64,
+    /// CPU time of a slow thread between two sleeps.
+    slow_us: f64,
+}
+
+/// bwtest.c on the machine's 2 ns for one instruction: a chunk of 2,000 turns of 6 instructions and a system call;
+/// 100 turns, the clock, and the way into a sleep and back; clone, exit and the page faults of a new stack.
+const OWN: Own = Own {
+    birth_us: 60.0,
+    check_us: 25.0,
+    slow_us: 12.0,
+};
+
+/// What a simulated run came to, in the units of the file.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Simulated {
+    pub cpu_us: f64,
+    pub nr_periods: f64,
+    pub nr_throttled: f64,
+    pub throttled_us: f64,
+    pub nr_bursts: f64,
+    pub burst_us: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    /// Where the first release fell in its period: what was assumed for rows that do not say.
+    pub start_us: u64,
+}
+
+impl Model {
+    /// A machine model by name or path.
+    pub fn load(wanted: &str) -> Result<Model, Problems> {
+        let found =
+            find::machine(wanted, Path::new(".")).map_err(|error| Problems::one("--machine", error))?;
+        let tree = Tree::parse(&found.name, &found.text)?;
+        let file: MachineFile = read(&tree)?;
+        let machine = machine(&file, &tree, &[])?;
+        Ok(Model {
+            file,
+            machine,
+            own: OWN,
+        })
+    }
+
+    /// The kernel that stands for a row's.
+    pub fn kernel(&self, row: &Row) -> Option<&str> {
+        self.file.kernel(&row.kernel).map(|(name, _)| name)
+    }
+
+    /// Runs a row with its first release `start_us` after a period boundary, and boundaries at `phase_us`.
+    pub fn run(&self, row: &Row, phase_us: u64, start_us: u64, seed: u64) -> Simulated {
+        let config = self.config(row, phase_us, start_us, seed);
+        // The reader has checked everything that the simulator does.
+        let results = match Simulation::new(config) {
+            Ok(simulation) => simulation.run(None),
+            Err(error) => panic!("a checked row cannot be simulated: {error}"),
+        };
+        let group = &results.groups[1];
+        let stat = group.stat.unwrap_or_default();
+        let latency = &results.workloads[0].latencies[0].histogram;
+        let us = |ns: u64| ns as f64 / 1000.0;
+        Simulated {
+            cpu_us: us(group.usage_ns),
+            nr_periods: stat.nr_periods as f64,
+            nr_throttled: stat.nr_throttled as f64,
+            throttled_us: us(stat.throttled_ns),
+            nr_bursts: stat.nr_bursts as f64,
+            burst_us: us(stat.burst_ns),
+            p50_us: us(latency.value_at_quantile(0.5)),
+            p99_us: us(latency.value_at_quantile(0.99)),
+            start_us,
+        }
+    }
+
+    /// Runs a row: aligned as the probe was, or, where the row does not say how it lay in its period, at every
+    /// millisecond of a period.
+    pub fn runs(&self, row: &Row, seed: u64) -> Vec<Simulated> {
+        match row.phase_us {
+            Some(phase_us) => vec![self.run(row, phase_us, AFTER_BOUNDARY_US % row.period_us, seed)],
+            None => (0..row.period_us)
+                .step_by(1000)
+                .map(|start_us| self.run(row, 0, start_us, seed))
+                .collect(),
+        }
+    }
+
+    fn config(&self, row: &Row, phase_us: u64, start_us: u64, seed: u64) -> Config {
+        let mut machine = self.machine.clone();
+        machine.topology = Topology::regular(1, 1, 1, row.vcpus, 1, Numbering::SiblingsLast);
+        // A boundary far from the clock's zero, on the tick grid like zero itself.
+        let boundary_us = 1_000 * row.period_us + phase_us;
+        machine.clock_start_ns = (boundary_us + start_us) * 1000 - (START_MS * 1e6) as u64;
+        let mut policy = Policy::default();
+        policy.core.bandwidth.mainline = 1;
+        policy.steal.enabled = 0;
+        policy.enforce = Enforce::Tick;
+        if let Some((_, kernel)) = self.file.kernel(&row.kernel) {
+            kernel.apply(row.vcpus, &mut policy, &mut machine.costs);
+        }
+        let mut config = Config::new(machine, (row.dur_ms + OVERTIME_MS) * 1_000_000);
+        config.policy = policy;
+        config.seed = seed;
+        config.stop_when_done = true;
+        let mut group = GroupSpec::new("/probe", GroupId::ROOT);
+        group.limits = Limits {
+            quota_ns: row.quota_us.map(|us| us * 1000),
+            period_ns: row.period_us * 1000,
+            burst_ns: row.burst_us * 1000,
+            onset_percent: 0,
+        };
+        group.phase_ns = phase_us * 1000;
+        let group = config.add_group(group);
+        let threads = row.nth + row.spin + row.slow;
+        let duty = Duty {
+            threads: row.nth,
+            work_us: row.work_us.max(1) as f64,
+            interval_us: row.interval_us as f64,
+            stagger_us: 0.0,
+            spinners: row.spin,
+            slow_threads: row.slow,
+            slow_work_us: self.own.slow_us,
+            pin: row.pin,
+            start_ms: START_MS,
+            birth_work_us: self.own.birth_us,
+            // One stream of instructions serves all CPUs: a chunk takes as much longer as there are busy ones.
+            check_us: self.own.check_us * f64::from(threads.min(row.vcpus)),
+            window_ms: Some(row.dur_ms as f64),
+        };
+        duty.build(&Place::new("probe", group), &mut config);
+        config
+    }
+}
