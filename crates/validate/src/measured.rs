@@ -66,6 +66,7 @@ pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
                 place: format!("{name}:1"),
                 path: (*column).to_string(),
                 message: "column missing".to_string(),
+                at: 0,
             });
         }
     }
@@ -92,6 +93,7 @@ pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
                     place: format!("{name}:{line}"),
                     path: String::new(),
                     message: format!("not a CSV record: {error}"),
+                    at: 0,
                 });
             }
         }
@@ -132,6 +134,7 @@ impl Fields<'_> {
             place,
             path: column.to_string(),
             message,
+            at: 0,
         });
     }
 
