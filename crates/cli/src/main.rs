@@ -4,6 +4,7 @@
 //! help, the man pages and the completions.
 mod cmd;
 mod exit;
+mod table;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ enum Command {
     Schema(cmd::schema::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
+    Validate(cmd::validate::Args),
     Vm(cmd::vm::Args),
 }
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => cmd::schema::run(&args),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),
+        Command::Validate(args) => cmd::validate::run(&args),
         Command::Vm(args) => cmd::vm::run(&args),
     };
     exit::code(result)

@@ -9,7 +9,9 @@ pub struct Table {
 impl Table {
     /// `head`: one cell for each column, with its unit.
     pub fn new(head: &[&str]) -> Self {
-        Table { rows: vec![head.iter().map(|cell| cell.to_string()).collect()] }
+        Table {
+            rows: vec![head.iter().map(|cell| cell.to_string()).collect()],
+        }
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
@@ -25,7 +27,12 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for row in &self.rows {

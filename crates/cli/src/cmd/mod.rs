@@ -3,4 +3,5 @@ pub mod completions;
 pub mod man;
 pub mod record;
 pub mod schema;
+pub mod validate;
 pub mod vm;
