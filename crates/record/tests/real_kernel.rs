@@ -45,7 +45,7 @@ fn recorded(
 }
 
 fn read(path: &Path) -> (Header, Timeline) {
-    Timeline::read(TraceReader::open(path).unwrap()).unwrap()
+    Timeline::open(path).unwrap()
 }
 
 fn thread<'a>(timeline: &'a Timeline, comm: &str) -> &'a ThreadTimeline {

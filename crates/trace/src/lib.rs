@@ -8,6 +8,7 @@
 //! The file is described column by column in `docs/trace-format.md`.
 mod checksum;
 mod error;
+mod import;
 mod model;
 mod quality;
 mod reader;
@@ -18,6 +19,7 @@ mod timeline;
 mod writer;
 
 pub use error::{At, Place, TraceError};
+pub use import::Trace;
 pub use model::*;
 pub use quality::{Doubt, Quality, Warning, DOUBTFUL_SHARE_MAX};
 pub use reader::TraceReader;

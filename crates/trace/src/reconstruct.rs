@@ -5,10 +5,8 @@
 //! - A waker can reach a thread that is still on its way to sleep. The wake-up is then logged before the
 //!   switch; it counts if the thread runs again with no later wake-up.
 //! - A thread can be woken several times before it runs. The first one made it runnable.
-use crate::error::TraceError;
 use crate::model::{Context, Event, GroupIx, Header, State, Tid, What};
 use crate::quality::{Doubt, Quality, GAP_NS_MAX};
-use crate::reader::TraceReader;
 use crate::timeline::{Burst, Cause, End, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
 use std::collections::HashMap;
 
@@ -458,17 +456,6 @@ impl Open {
 }
 
 impl Timeline {
-    /// Reads and reconstructs a trace file. Refuses nothing that can be read: whether the result can be
-    /// trusted is for [`Quality::check`].
-    pub fn read(mut reader: TraceReader) -> Result<(Header, Timeline), TraceError> {
-        let mut builder = TimelineBuilder::new(reader.header());
-        let mut events = Vec::new();
-        while reader.read_group(&mut events)? {
-            events.drain(..).for_each(|event| builder.push(&event));
-        }
-        Ok((reader.into_header(), builder.finish()))
-    }
-
     /// Reconstructs events that are in memory.
     pub fn build(header: &Header, events: &[Event]) -> Timeline {
         let mut builder = TimelineBuilder::new(header);

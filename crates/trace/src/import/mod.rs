@@ -1,0 +1,220 @@
+//! Reads a file of any format that we know into the trace model.
+mod cpu_stat;
+mod perf;
+mod perfetto;
+
+use crate::error::{At, Place, TraceError};
+use crate::model::{Clock, Cpu, Event, Header, Machine, Thread, Tid};
+use crate::reader::TraceReader;
+use crate::reconstruct::TimelineBuilder;
+use crate::timeline::Timeline;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Formats, by what their files begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Parquet,
+    PerfData,
+    PerfScript,
+    Perfetto,
+    CpuStatCsv,
+}
+
+const KNOWN: &str =
+    "a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, \
+                     a Perfetto trace with scheduling events, or a CSV series of cpu.stat";
+
+/// A whole trace in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    pub header: Header,
+    /// In order of time.
+    pub events: Vec<Event>,
+}
+
+impl Trace {
+    /// Reads a file of any known format, and checks every value in it.
+    pub fn read(path: &Path) -> Result<Trace, TraceError> {
+        match sniff(path)? {
+            Format::Parquet => {
+                let mut reader = TraceReader::open(path)?;
+                let mut events = Vec::new();
+                while reader.read_group(&mut events)? {}
+                Ok(Trace {
+                    header: reader.into_header(),
+                    events,
+                })
+            }
+            Format::PerfData => perf::read_data(path),
+            Format::PerfScript => perf::read_script(path),
+            Format::Perfetto => perfetto::read(path),
+            Format::CpuStatCsv => cpu_stat::read(path),
+        }
+    }
+}
+
+impl Timeline {
+    /// Reads a file of any known format and reconstructs what its threads did. What can be read is not
+    /// refused: whether the result can be trusted is for [`crate::Quality::check`].
+    pub fn open(path: &Path) -> Result<(Header, Timeline), TraceError> {
+        if sniff(path)? == Format::Parquet {
+            // Row group by row group: the events are never in memory all at once.
+            let mut reader = TraceReader::open(path)?;
+            let mut builder = TimelineBuilder::new(reader.header());
+            let mut events = Vec::new();
+            while reader.read_group(&mut events)? {
+                events.drain(..).for_each(|event| builder.push(&event));
+            }
+            return Ok((reader.into_header(), builder.finish()));
+        }
+        let trace = Trace::read(path)?;
+        let timeline = Timeline::build(&trace.header, &trace.events);
+        Ok((trace.header, timeline))
+    }
+}
+
+fn sniff(path: &Path) -> Result<Format, TraceError> {
+    let mut file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
+    let mut head = Vec::new();
+    file.by_ref()
+        .take(1 << 16)
+        .read_to_end(&mut head)
+        .map_err(|e| TraceError::io(path, "read", e))?;
+    if head.is_empty() {
+        return Err(TraceError::Empty {
+            place: Place::whole(path),
+            expected: KNOWN,
+        });
+    }
+    if head.starts_with(b"PAR1") {
+        return Ok(Format::Parquet);
+    }
+    if head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP") {
+        return Ok(Format::PerfData);
+    }
+    let text = String::from_utf8_lossy(&head);
+    let mut lines = text
+        .lines()
+        .filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
+    if let Some(first) = lines.next() {
+        if cpu_stat::is_heading(first) {
+            return Ok(Format::CpuStatCsv);
+        }
+        if perf::is_line(first) || lines.any(perf::is_line) {
+            return Ok(Format::PerfScript);
+        }
+    }
+    // Last, because text that begins with an empty line looks like it.
+    if perfetto::begins_like_one(&head) {
+        return Ok(Format::Perfetto);
+    }
+    Err(TraceError::Foreign {
+        place: Place::whole(path),
+        found: format!(
+            "a file that starts with {:?}",
+            text.chars().take(16).collect::<String>()
+        ),
+        expected: KNOWN.into(),
+    })
+}
+
+/// Collects what an import learns along the way, and makes the header of it.
+#[derive(Default)]
+struct Importer {
+    events: Vec<Event>,
+    threads: BTreeMap<Tid, Thread>,
+    cpus: BTreeMap<u32, ()>,
+}
+
+impl Importer {
+    /// A thread's name; the last one counts, because a new thread has its parent's until it names itself.
+    fn name(&mut self, tid: Tid, comm: &str, ts_ns: i64) {
+        if tid == 0 {
+            return;
+        }
+        let thread = self.threads.entry(tid).or_insert_with(|| Thread {
+            tid,
+            from_ns: ts_ns,
+            ..Default::default()
+        });
+        if thread.comm != comm {
+            thread.comm = comm.into();
+        }
+    }
+
+    /// Adds an event, which must not be before the previous one.
+    fn push(&mut self, event: Event, place: impl FnOnce() -> Place) -> Result<(), TraceError> {
+        if let Some(last) = self.events.last() {
+            if event.ts_ns < last.ts_ns {
+                return Err(TraceError::ClockBackwards {
+                    place: place(),
+                    ts_ns: event.ts_ns,
+                    previous_ns: last.ts_ns,
+                });
+            }
+        }
+        self.cpus.insert(event.cpu, ());
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// The trace; an error if there was no event in it.
+    fn finish(
+        self,
+        path: &Path,
+        source: &str,
+        clock: &str,
+        expected: &'static str,
+    ) -> Result<Trace, TraceError> {
+        let (Some(first), Some(last)) = (self.events.first(), self.events.last()) else {
+            return Err(TraceError::Foreign {
+                place: Place::whole(path),
+                found: "no scheduling event".into(),
+                expected: expected.into(),
+            });
+        };
+        let header = Header {
+            source: source.into(),
+            clock: Clock {
+                name: clock.into(),
+                start_ns: first.ts_ns,
+                end_ns: last.ts_ns,
+                wall_start_ns: None,
+            },
+            machine: Machine {
+                cpus: self
+                    .cpus
+                    .keys()
+                    .map(|&cpu| Cpu {
+                        cpu,
+                        ..Default::default()
+                    })
+                    .collect(),
+                ..Default::default()
+            },
+            threads: self.threads.into_values().collect(),
+            ..Default::default()
+        };
+        Ok(Trace {
+            header,
+            events: self.events,
+        })
+    }
+}
+
+/// A value that a line or record must not have.
+fn bad(place: Place, field: &str, value: impl ToString, allowed: impl ToString) -> TraceError {
+    TraceError::Value {
+        place,
+        field: field.into(),
+        value: value.to_string(),
+        allowed: allowed.to_string(),
+    }
+}
+
+fn line_place(path: &Path, line: u64) -> Place {
+    Place::new(path, At::Line(line))
+}

@@ -1,0 +1,471 @@
+//! Traces of other tools. `UPDATE_EXPECT=1 cargo test` records the expectations again.
+mod common;
+use common::render;
+use expect_test::{expect, Expect};
+use plimsoll_trace::{Context, Timeline, Trace, TraceError, What};
+use std::path::PathBuf;
+
+struct File {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn file(bytes: impl AsRef<[u8]>) -> File {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("input");
+    std::fs::write(&path, bytes).unwrap();
+    File { _dir: dir, path }
+}
+
+fn check(bytes: impl AsRef<[u8]>, expected: Expect) -> Trace {
+    let file = file(bytes);
+    let trace = Trace::read(&file.path).unwrap();
+    let timeline = Timeline::build(&trace.header, &trace.events);
+    assert_eq!(Timeline::open(&file.path).unwrap().1, timeline);
+    let losses: Vec<String> = trace
+        .header
+        .losses
+        .iter()
+        .map(|l| format!("lost {:?}\n", l.count))
+        .collect();
+    expected.assert_eq(&format!("{}{}", render(&timeline), losses.concat()));
+    trace
+}
+
+fn check_error(bytes: impl AsRef<[u8]>, expected: Expect) {
+    let file = file(bytes);
+    let error = Trace::read(&file.path)
+        .expect_err("this file must be refused")
+        .to_string();
+    expected.assert_eq(&error.replace(&file.path.display().to_string(), "FILE"));
+}
+
+// perf script
+
+const PERF: &str = "\
+# a comment
+          swapper     0 [000]     1.000000100:       sched:sched_waking: comm=my app pid=7 prio=120 target_cpu=000
+          swapper     0 [000]     1.000000150:       sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=my app next_pid=7 next_prio=120
+           my app     7 [000]     1.000000160: sched:sched_stat_runtime: comm=my app pid=7 runtime=10 [ns] vruntime=5 [ns]
+           my app     7 [000]     1.000000200: sched:sched_process_fork: comm=my app pid=7 child_comm=my app child_pid=8
+           my app     7 [000]     1.000000210:   sched:sched_wakeup_new: comm=my app pid=8 prio=120 target_cpu=001
+          swapper     0 [001]     1.000000220:       sched:sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=my app next_pid=8 next_prio=120
+           my app     7 [000]     1.000000300:       sched:sched_switch: prev_comm=my app prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+            child     8 [001]     1.000000400:       sched:sched_waking: comm=my app pid=7 prio=120 target_cpu=000
+          swapper     0 [000]     1.000000410:       sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=my app next_pid=7 next_prio=120
+            child     8 [001]     1.000000500:       sched:sched_switch: prev_comm=child prev_pid=8 prev_prio=120 prev_state=X ==> next_comm=swapper/1 next_pid=0 next_prio=120
+";
+
+#[test]
+fn perf_script_is_read_with_forks_names_and_wakers() {
+    let trace = check(
+        PERF,
+        expect![[r#"
+        #0 7 my app
+          .0 1000000100..1000000300 interrupt; work 150 wait 50; blocks; runs [1000000150..1000000300@0]; wakes #1.0 at 50
+          .1 1000000400..1000000500 woken by #1.0; work 90 wait 10; cut; runs [1000000410..1000000500@0]
+        #1 8 child
+          .0 1000000200..1000000500 forked by #0.0; work 280 wait 20; exits; runs [1000000220..1000000500@1]; wakes #0.1 at 180
+    "#]],
+    );
+    assert_eq!(trace.header.machine.cpus.len(), 2);
+}
+
+#[test]
+fn the_short_form_of_older_perf_is_read() {
+    check(
+        "
+  swapper     0 [001]  10.000100: sched:sched_wakeup: a:b:7 [120] success=1 CPU:001
+  swapper     0 [001]  10.000110: sched:sched_switch: swapper/1:0 [120] R ==> a:b:7 [120]
+  a:b         7 [001]  10.000250: sched:sched_switch: a:b:7 [120] D ==> swapper/1:0 [120]
+",
+        expect![[r#"
+            #0 7 a:b
+              .0 10000100000..10000250000 interrupt; work 140000 wait 10000; blocks (D); runs [10000110000..10000250000@1]
+        "#]],
+    );
+}
+
+#[test]
+fn lost_events_of_perf_are_kept_as_losses() {
+    let text = PERF.replace(
+        "# a comment",
+        "          swapper     0 [000]     1.000000090: PERF_RECORD_LOST lost 31",
+    );
+    let trace = check(
+        text,
+        expect![[r#"
+        #0 7 my app
+          .0 1000000100..1000000300 interrupt; work 150 wait 50; blocks; runs [1000000150..1000000300@0]; wakes #1.0 at 50
+          .1 1000000400..1000000500 woken by #1.0; work 90 wait 10; cut; runs [1000000410..1000000500@0]
+        #1 8 child
+          .0 1000000200..1000000500 forked by #0.0; work 280 wait 20; exits; runs [1000000220..1000000500@1]; wakes #0.1 at 180
+        ! events that the recorder lost: 31 (first at 1000000100 ns: 31 on an unknown CPU between 1000000100 and 1000000500 ns)
+        lost Some(31)
+    "#]],
+    );
+    assert_eq!(trace.header.losses[0].count, Some(31));
+}
+
+#[test]
+fn bad_lines_of_perf_are_refused_with_their_number() {
+    check_error(
+        PERF.replace("pid=8 prio=120 target_cpu=001", "prio=120 target_cpu=001"),
+        expect![[r#"FILE:6: thread: "comm=my app prio=120 target_cpu=001"; allowed: COMM:TID [PRIO]"#]],
+    );
+    check_error(
+        PERF.replace("prev_state=S", "prev_state=?"),
+        expect![[
+            r#"FILE:8: prev_state: "?"; allowed: one of R, S, D, T, t, X, Z, I, P, W, K, N, first letter"#
+        ]],
+    );
+    check_error(PERF.replace("1.000000300", "0.9"), expect!["FILE:8: time runs backwards: 900000000 ns after 1000000220 ns; events must be in order of time (was the clock set, or were files joined?)"]);
+    check_error(
+        PERF.replace("1.000000300", "1.0000003000"),
+        expect![[r#"FILE:8: time: "1.0000003000"; allowed: seconds with up to nine digits after the point"#]],
+    );
+    check_error(
+        PERF.replace("1.000000410:       sched:sched_switch: prev_comm", "1.00"),
+        expect!["FILE:10: line: no time and event after the CPU; allowed: COMM TID [CPU] TIME: EVENT: ..."],
+    );
+    check_error(
+        PERF.replace("next_pid=7", "next_pid=77777777"),
+        expect![[r#"FILE:3: next_pid: "77777777"; allowed: 0 to 4194304"#]],
+    );
+}
+
+#[test]
+fn foreign_and_empty_files_are_refused() {
+    check_error("", expect!["FILE: the file is empty; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"]);
+    check_error(
+        "hello\n",
+        expect![[
+            r#"FILE: not a trace: found a file that starts with "hello\n"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
+        ]],
+    );
+    check_error(
+        "a,b\n1,2\n",
+        expect![[
+            r#"FILE: not a trace: found a file that starts with "a,b\n1,2\n"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
+        ]],
+    );
+    check_error(
+        [0u8; 100],
+        expect![[
+            r#"FILE: not a trace: found a file that starts with "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
+        ]],
+    );
+    check_error("PAR1 but no more", expect!["FILE: the file ends early: no Parquet footer at the end of its 16 bytes; record or copy it again"]);
+}
+
+#[test]
+fn a_perf_data_file_that_perf_cannot_read_is_refused() {
+    let file = file(b"PERFILE2 and then nothing of use");
+    // With perf installed it fails, without it there is no perf: both are the tool's error.
+    assert!(matches!(Trace::read(&file.path), Err(TraceError::Tool { .. })));
+}
+
+// Perfetto
+
+/// Builds protobuf messages for the tests.
+#[derive(Default, Clone)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(mut self, field: u64, value: u64) -> Self {
+        self.varint(field << 3);
+        self.varint(value);
+        self
+    }
+
+    fn bytes(mut self, field: u64, bytes: &[u8]) -> Self {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend(bytes);
+        self
+    }
+
+    fn packed(self, field: u64, values: &[u64]) -> Self {
+        let mut packed = Message::default();
+        values.iter().for_each(|&v| packed.varint(v));
+        self.bytes(field, &packed.0)
+    }
+}
+
+fn message() -> Message {
+    Message::default()
+}
+
+fn packet(field: u64, inner: Message) -> Vec<u8> {
+    message()
+        .bytes(1, &message().number(8, 5).bytes(field, &inner.0).0)
+        .0
+}
+
+fn switch(ts: u64, pid: u64, prev: u64, state: u64, next: u64) -> Message {
+    let inner = message()
+        .bytes(1, format!("t{prev}").as_bytes())
+        .number(2, prev)
+        .number(4, state)
+        .bytes(5, format!("t{next}").as_bytes())
+        .number(6, next);
+    message().number(1, ts).number(2, pid).bytes(4, &inner.0)
+}
+
+fn waking(ts: u64, pid: u64, tid: u64, flags: u64) -> Message {
+    let inner = message()
+        .bytes(1, format!("t{tid}").as_bytes())
+        .number(2, tid)
+        .number(5, 0);
+    message()
+        .number(1, ts)
+        .number(2, pid)
+        .bytes(20, &inner.0)
+        .number(5, flags)
+}
+
+fn bundle(cpu: u64, events: &[Message]) -> Message {
+    events.iter().fold(message().number(1, cpu), |bundle, event| {
+        bundle.bytes(2, &event.0)
+    })
+}
+
+/// Two CPUs, in bundles that are not in order of time between each other.
+fn perfetto() -> Vec<u8> {
+    [
+        packet(
+            1,
+            bundle(
+                1,
+                &[
+                    switch(220, 0, 0, 0, 8),
+                    waking(400, 8, 7, 0),
+                    switch(500, 8, 8, 1, 0),
+                ],
+            ),
+        ),
+        packet(
+            1,
+            bundle(
+                0,
+                &[
+                    waking(100, 0, 7, 0x08),
+                    switch(150, 0, 0, 0, 7),
+                    waking(200, 7, 8, 0),
+                    switch(300, 7, 7, 1, 0),
+                    switch(410, 0, 0, 0, 7),
+                    switch(420, 7, 7, 0x100, 0),
+                ],
+            ),
+        ),
+        packet(
+            2,
+            message().bytes(2, &message().number(1, 8).bytes(2, b"server").number(3, 6).0),
+        ),
+    ]
+    .concat()
+}
+
+#[test]
+fn perfetto_events_of_all_cpus_are_put_into_order() {
+    let trace = check(
+        perfetto(),
+        expect![[r#"
+        #0 7 t7
+          .0 100..300 interrupt; work 150 wait 50; blocks; runs [150..300@0]; wakes #1.0 at 50
+          .1 400..500 woken by #1.0; work 10 wait 90; cut; runs [410..420@0]
+        #1 8 server
+          .0 200..500 woken by #0.0; work 280 wait 20; blocks; runs [220..500@1]; wakes #0.1 at 180
+    "#]],
+    );
+    assert_eq!(
+        trace.header.threads.iter().find(|t| t.tid == 8).unwrap().tgid,
+        Some(6)
+    );
+}
+
+#[test]
+fn perfettos_compact_form_is_read_with_differences_of_time_and_shared_names() {
+    let compact = message()
+        .bytes(5, b"swapper")
+        .bytes(5, b"app")
+        .packed(1, &[150, 150, 110])
+        .packed(2, &[0, 1, 0])
+        .packed(3, &[7, 0, 7])
+        .packed(6, &[1, 0, 1])
+        .packed(7, &[100, 300])
+        .packed(8, &[7, 7])
+        .packed(9, &[0, 0])
+        .packed(11, &[1, 1])
+        .packed(12, &[0x08, 0x10]);
+    let trace = check(
+        packet(1, message().number(1, 0).bytes(4, &compact.0)),
+        expect![[r#"
+            #0 7 app
+              .0 100..300 interrupt; work 150 wait 50; blocks; runs [150..300@0]
+              .1 400..410 interrupt; work 0 wait 10; cut; runs [410..410@0]
+        "#]],
+    );
+    let contexts: Vec<Context> = trace
+        .events
+        .iter()
+        .filter_map(|e| match e.what {
+            What::Waking { context, .. } => Some(context),
+            _ => None,
+        })
+        .collect();
+    // The second wake-up happened while the CPU was idle.
+    assert_eq!(contexts, [Context::Interrupt, Context::Interrupt]);
+}
+
+#[test]
+fn lost_events_of_perfetto_are_kept_as_losses() {
+    let stats = |phase, lost| {
+        packet(
+            34,
+            message()
+                .number(1, phase)
+                .bytes(2, &message().number(1, 1).number(3, lost).0),
+        )
+    };
+    let bytes = [perfetto(), stats(1, 10), stats(2, 52)].concat();
+    let trace = Trace::read(&file(bytes).path).unwrap();
+    assert_eq!(
+        trace
+            .header
+            .losses
+            .iter()
+            .map(|l| (l.cpu, l.count))
+            .collect::<Vec<_>>(),
+        [(Some(1), Some(42))]
+    );
+
+    let lossy = packet(1, bundle(0, &[switch(600, 0, 0, 0, 7)]).number(3, 1));
+    let trace = Trace::read(&file([perfetto(), lossy].concat()).path).unwrap();
+    assert_eq!(
+        trace
+            .header
+            .losses
+            .iter()
+            .map(|l| (l.cpu, l.count))
+            .collect::<Vec<_>>(),
+        [(Some(0), None)]
+    );
+}
+
+#[test]
+fn bad_perfetto_traces_are_refused() {
+    check_error(
+        packet(2, message().bytes(2, &message().number(1, 8).0)),
+        expect!["FILE: not a trace: found no scheduling event; expected a Perfetto trace with the ftrace events sched/sched_switch and sched/sched_waking"],
+    );
+    check_error(packet(50, message().number(1, 1)), expect!["FILE: byte 0: packet: compressed; allowed: plain packets: record without compression_type, or convert the trace with traceconv"]);
+    check_error(
+        packet(1, bundle(9000, &[])),
+        expect!["FILE: byte 0: cpu: 9000; allowed: 0 to 8191"],
+    );
+    check_error(
+        packet(1, bundle(0, &[switch(1, 0, 0, 0, u64::MAX)])),
+        expect!["FILE: byte 0: pid: -1; allowed: 0 to 4194304"],
+    );
+    check_error(
+        packet(
+            1,
+            message().bytes(4, &message().packed(1, &[1, 2]).packed(2, &[0]).0),
+        ),
+        expect!["FILE: byte 0: compact_sched: columns of [2, 1, 0, 0] and 0 values; allowed: columns of equal length"],
+    );
+}
+
+#[test]
+fn damaged_perfetto_traces_never_panic() {
+    let whole = perfetto();
+    for length in 0..whole.len() {
+        let _ = Trace::read(&file(&whole[..length]).path);
+    }
+    for at in 0..whole.len() {
+        for flip in [0x01, 0x80, 0xff] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= flip;
+            if let Ok(trace) = Trace::read(&file(damaged).path) {
+                Timeline::build(&trace.header, &trace.events);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_truncated_perfetto_trace_is_refused() {
+    let whole = perfetto();
+    check_error(&whole[..whole.len() - 3], expect!["FILE: byte 216: the file ends early: the packet here: Unexpected end of buffer; record or copy it again"]);
+}
+
+// cpu.stat
+
+#[test]
+fn a_series_of_cpu_stat_is_read_in_any_order_of_columns() {
+    let text = "group,ts_s,usage_usec,nr_periods,nr_throttled,throttled_usec,quota_us,period_us
+/a,1.5,1000,10,2,300,20000,100000
+/b,1.5,50,,,,max,100000
+/a,1.6,2000,11,3,400,20000,100000
+";
+    let trace = Trace::read(&file(text).path).unwrap();
+    let header = &trace.header;
+    assert_eq!(
+        header
+            .groups
+            .iter()
+            .map(|g| (g.path.as_str(), g.quota_us))
+            .collect::<Vec<_>>(),
+        [("/a", Some(20_000)), ("/b", None)]
+    );
+    assert_eq!(header.groups[0].stat_end.unwrap().usage_ns, Some(2_000_000));
+    assert_eq!(header.groups[0].stat_start.unwrap().nr_throttled, Some(2));
+    assert_eq!(
+        (header.clock.start_ns, header.clock.end_ns),
+        (1_500_000_000, 1_600_000_000)
+    );
+    assert_eq!(trace.events.len(), 3);
+}
+
+#[test]
+fn bad_series_of_cpu_stat_are_refused_with_their_line() {
+    let head = "ts_ms,group,usage_usec\n";
+    check_error(
+        head,
+        expect!["FILE: the file is empty; expected at least one row below the heading"],
+    );
+    check_error(format!("{head}5,/a,1\n4,/a,2\n"), expect!["FILE:3: time runs backwards: 4000000 ns after 5000000 ns; events must be in order of time (was the clock set, or were files joined?)"]);
+    check_error(
+        format!("{head}5,/a,10\n6,/a,9\n"),
+        expect!["FILE:3: usage_usec: 9; allowed: 10 or more: counters only rise while a group lives"],
+    );
+    check_error(
+        format!("{head}5,/a,-1\n"),
+        expect![[r#"FILE:2: usage_usec: "-1"; allowed: a whole number of 0 or more, or nothing"#]],
+    );
+    check_error(
+        format!("{head}x,/a,1\n"),
+        expect![[r#"FILE:2: time: "x"; allowed: a number of 0 or more, below 292 years"#]],
+    );
+    check_error(
+        format!("{head}5,a,1\n"),
+        expect![[r#"FILE:2: group: "a"; allowed: a path that starts with /"#]],
+    );
+    check_error(format!("{head}5,/a\n"), expect!["FILE:2: row: CSV error: record 1 (line: 2, byte: 23): found record with 2 fields, but the previous record has 3 fields; allowed: CSV with as many fields in each row as in the heading"]);
+    check_error(
+        "ts_ms,group,usage_usec,color\n1,/a,1,red\n",
+        expect![[
+            r#"FILE:1: column: "color"; allowed: one of ts_ns, ts_us, ts_ms, ts_s; group; usage_usec, nr_periods, nr_throttled, throttled_usec, nr_bursts, burst_usec; quota_us, period_us, burst_us"#
+        ]],
+    );
+    check_error("group,usage_usec\n/a,1\n", expect!["FILE:1: columns: 0 columns of time; allowed: one of ts_ns, ts_us, ts_ms, ts_s; group; usage_usec, nr_periods, nr_throttled, throttled_usec, nr_bursts, burst_usec; quota_us, period_us, burst_us"]);
+}
