@@ -76,14 +76,14 @@ impl Scenario {
             tree.set(setting)?;
         }
         let file: ScenarioFile = crate::read(&tree)?;
-        let (machine_name, machine) = machine_of(&file, &tree, base)?;
+        let (machine_name, machine, kernel) = machine_of(&file, &tree, base)?;
         let scenario = Scenario {
             name: name.to_string(),
             settings: settings.to_vec(),
             description: file.description.trim().to_string(),
             machine_name,
             machine,
-            policy: file.switches.policy(),
+            policy: file.switches.policy(kernel),
             seed: file.seed,
             warmup_ns: file.warmup_ms * 1_000_000,
             duration_ns: file.duration_ms * 1_000_000,
@@ -147,25 +147,47 @@ impl Scenario {
     }
 }
 
-fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, Machine), Problems> {
+/// The machine by name, and the policy that its kernel begins with.
+fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, Machine, Policy), Problems> {
     match &file.machine {
         MachineChoice::Inline(model) => {
-            let machine = machine::machine(model, tree, &["machine"])?;
+            let mut machine = machine::machine(model, tree, &["machine"])?;
+            let policy = kernel_of(file, tree, model, &mut machine)?;
             let name = if model.description.is_empty() {
                 "inline"
             } else {
                 model.description.as_str()
             };
-            Ok((name.to_string(), machine))
+            Ok((name.to_string(), machine, policy))
         }
         MachineChoice::Name(wanted) => {
             let found = find::machine(wanted, base)
                 .map_err(|message| Problems(vec![tree.problem_at(&["machine"], message)]))?;
-            let tree = Tree::parse(&found.name, &found.text)?;
-            let model: MachineFile = crate::read(&tree)?;
-            Ok((wanted.clone(), machine::machine(&model, &tree, &[])?))
+            let model_tree = Tree::parse(&found.name, &found.text)?;
+            let model: MachineFile = crate::read(&model_tree)?;
+            let mut machine = machine::machine(&model, &model_tree, &[])?;
+            let policy = kernel_of(file, tree, &model, &mut machine)?;
+            Ok((wanted.clone(), machine, policy))
         }
     }
+}
+
+/// What the scenario's kernel does to the machine, and the policy that switches are set in.
+fn kernel_of(
+    file: &ScenarioFile,
+    tree: &Tree,
+    model: &MachineFile,
+    machine: &mut Machine,
+) -> Result<Policy, Problems> {
+    let mut policy = Policy::default();
+    if let Some(wanted) = &file.kernel {
+        let Some((_, kernel)) = model.kernel(wanted) else {
+            let message = format!("\"{wanted}\": the machine's model names no kernels");
+            return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
+        };
+        kernel.apply(machine.topology.nr_cpus(), &mut policy, &mut machine.costs);
+    }
+    Ok(policy)
 }
 
 struct Resolve<'a> {

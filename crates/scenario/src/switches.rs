@@ -94,15 +94,14 @@ pub enum EnforceChoice {
 }
 
 impl SwitchesTable {
-    /// The policy with these switches. Ranges have been checked against the schema.
-    pub fn policy(&self) -> Policy {
+    /// A policy with these switches set. Ranges have been checked against the schema.
+    pub fn policy(&self, mut policy: Policy) -> Policy {
         fn us(given: Option<u64>, into: &mut u64) {
             *into = given.map_or(*into, |us| us * 1000);
         }
         fn set<T: Copy>(given: Option<T>, into: &mut T) {
             *into = given.unwrap_or(*into);
         }
-        let mut policy = Policy::default();
         let core = &mut policy.core;
         us(self.slice_us, &mut core.bandwidth.slice_ns);
         set(self.expire.map(u32::from), &mut core.bandwidth.expire);
