@@ -4,7 +4,13 @@
 //! help, the man pages and the completions.
 mod cmd;
 mod exit;
+mod metrics;
+mod perfetto;
+mod print;
+mod report;
+mod simulate;
 mod table;
+mod timeline;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -22,6 +28,7 @@ pub struct Cli {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Simulate(cmd::simulate::Args),
     Record(cmd::record::Args),
     Schema(cmd::schema::Args),
     Completions(cmd::completions::Args),
@@ -32,6 +39,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Simulate(args) => cmd::simulate::run(&args),
         Command::Record(args) => cmd::record::run(&args),
         Command::Schema(args) => cmd::schema::run(&args),
         Command::Completions(args) => cmd::completions::run(&args),

@@ -31,6 +31,8 @@ pub enum PrevState {
     Runnable = 0,
     /// Sleeps until it is woken.
     Sleeping = 1,
+    /// Exited.
+    Dead = 16,
 }
 
 /// A process or thread as ftrace names it. `tid` 0 is the idle thread of every CPU.
@@ -40,7 +42,10 @@ pub struct Thread<'a> {
     pub name: &'a str,
 }
 
-pub const IDLE: Thread<'static> = Thread { tid: 0, name: "swapper" };
+pub const IDLE: Thread<'static> = Thread {
+    tid: 0,
+    name: "swapper",
+};
 
 /// One message being built. Nested messages are built apart and put in as bytes: their length comes first.
 #[derive(Default)]
@@ -63,7 +68,10 @@ impl Message {
         self.bytes(field, &message.0)
     }
 
-    fn put(&mut self, write: impl FnOnce(&mut Writer<&mut Vec<u8>>) -> quick_protobuf::Result<()>) -> &mut Self {
+    fn put(
+        &mut self,
+        write: impl FnOnce(&mut Writer<&mut Vec<u8>>) -> quick_protobuf::Result<()>,
+    ) -> &mut Self {
         write(&mut Writer::new(&mut self.0)).expect("writing into memory cannot fail");
         self
     }
@@ -80,7 +88,11 @@ pub struct TraceWriter<W: Write> {
 impl<W: Write> TraceWriter<W> {
     pub fn new(out: W, nr_cpus: usize) -> Self {
         let bundles = (0..nr_cpus).map(|_| Message::default()).collect();
-        TraceWriter { out, started: false, bundles }
+        TraceWriter {
+            out,
+            started: false,
+            bundles,
+        }
     }
 
     fn packet(&mut self, packet: &mut Message) -> Result<()> {
@@ -102,10 +114,17 @@ impl<W: Write> TraceWriter<W> {
         tree.message(1, &entry);
         for thread in threads {
             let mut entry = Message::default();
-            entry.number(1, thread.tid.into()).text(2, thread.name).number(3, process.tid.into());
+            entry
+                .number(1, thread.tid.into())
+                .text(2, thread.name)
+                .number(3, process.tid.into());
             tree.message(2, &entry);
         }
-        self.packet(Message::default().number(TIMESTAMP, 0).message(PROCESS_TREE, &tree))
+        self.packet(
+            Message::default()
+                .number(TIMESTAMP, 0)
+                .message(PROCESS_TREE, &tree),
+        )
     }
 
     /// A row of the timeline, below `parent` (0: at the top).
@@ -133,11 +152,18 @@ impl<W: Write> TraceWriter<W> {
     }
 
     fn event(&mut self, at_ns: u64, event: &Message) -> Result<()> {
-        self.packet(Message::default().number(TIMESTAMP, at_ns).message(TRACK_EVENT, event))
+        self.packet(
+            Message::default()
+                .number(TIMESTAMP, at_ns)
+                .message(TRACK_EVENT, event),
+        )
     }
 
     pub fn slice_begin(&mut self, track: u64, at_ns: u64, name: &str) -> Result<()> {
-        self.event(at_ns, Message::default().number(9, 1).number(11, track).text(23, name))
+        self.event(
+            at_ns,
+            Message::default().number(9, 1).number(11, track).text(23, name),
+        )
     }
 
     pub fn slice_end(&mut self, track: u64, at_ns: u64) -> Result<()> {
@@ -145,12 +171,21 @@ impl<W: Write> TraceWriter<W> {
     }
 
     pub fn instant(&mut self, track: u64, at_ns: u64, name: &str) -> Result<()> {
-        self.event(at_ns, Message::default().number(9, 3).number(11, track).text(23, name))
+        self.event(
+            at_ns,
+            Message::default().number(9, 3).number(11, track).text(23, name),
+        )
     }
 
     pub fn counter(&mut self, track: u64, at_ns: u64, value: i64) -> Result<()> {
         // A negative value is its two's complement in ten bytes, as proto2's int64 is.
-        self.event(at_ns, Message::default().number(9, 4).number(11, track).number(30, value as u64))
+        self.event(
+            at_ns,
+            Message::default()
+                .number(9, 4)
+                .number(11, track)
+                .number(30, value as u64),
+        )
     }
 
     /// One CPU goes from a thread to another. Call in order of time for each CPU.
@@ -163,15 +198,26 @@ impl<W: Write> TraceWriter<W> {
         next: Thread<'_>,
     ) -> Result<()> {
         let mut switch = Message::default();
-        switch.text(1, prev.name).number(2, prev.tid.into()).number(3, 120).number(4, prev_state as u64);
-        switch.text(5, next.name).number(6, next.tid.into()).number(7, 120);
+        switch
+            .text(1, prev.name)
+            .number(2, prev.tid.into())
+            .number(3, 120)
+            .number(4, prev_state as u64);
+        switch
+            .text(5, next.name)
+            .number(6, next.tid.into())
+            .number(7, 120);
         self.ftrace(cpu, at_ns, prev.tid, 4, &switch)
     }
 
     /// A thread becomes runnable and is meant for `target_cpu`; `cpu` is where that was decided.
     pub fn waking(&mut self, cpu: usize, at_ns: u64, woken: Thread<'_>, target_cpu: usize) -> Result<()> {
         let mut waking = Message::default();
-        waking.text(1, woken.name).number(2, woken.tid.into()).number(3, 120).number(4, 1);
+        waking
+            .text(1, woken.name)
+            .number(2, woken.tid.into())
+            .number(3, 120)
+            .number(4, 1);
         waking.number(5, target_cpu as u64);
         self.ftrace(cpu, at_ns, 0, 20, &waking)
     }

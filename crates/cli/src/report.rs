@@ -1,6 +1,8 @@
 //! Results as they are given out: the JSON of `--json`, documented in docs/results.md, and what the tables print.
 //!
 //! Times are integers of nanoseconds, so that no rounding depends on the build. Lists keep the order of the scenario.
+use plimsoll_scenario::Scenario;
+use plimsoll_sim::results::{CpuResult, LatencyResult, Results};
 use serde::Serialize;
 
 /// Version of this format. Raised when a field changes its meaning or goes; new fields do not raise it.
@@ -15,53 +17,88 @@ pub struct Report {
     pub runs: Vec<Run>,
 }
 
+impl Report {
+    pub fn new(runs: Vec<Run>) -> Self {
+        Report {
+            format: FORMAT,
+            plimsoll: env!("CARGO_PKG_VERSION"),
+            runs,
+        }
+    }
+
+    /// The JSON text, with a newline at its end.
+    pub fn json(&self) -> String {
+        let mut text =
+            serde_json::to_string_pretty(self).expect("a report has string keys and finite numbers");
+        text.push('\n');
+        text
+    }
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
-    /// The scenario's file, and what was changed in it.
+    /// What this run is called in tables.
+    pub label: String,
+    /// The scenario's file, and what was set in it.
     pub scenario: String,
-    pub changes: Vec<String>,
+    pub settings: Vec<String>,
     pub description: String,
     pub machine: String,
     pub nr_cpus: u32,
     pub seed: u64,
     pub warmup_ns: u64,
-    pub duration_ns: u64,
-    /// Scheduling events that the simulation handled.
+    /// From the end of the warm-up to the end of the run: what everything below is about.
+    pub measured_ns: u64,
+    /// Whether every task exited before the end.
+    pub all_exited: bool,
+    /// Scheduling events that were simulated, warm-up included.
     pub events: u64,
+    /// The root group first.
     pub groups: Vec<Group>,
     pub workloads: Vec<Workload>,
-    pub cpu: CpuSummary,
+    pub cpu: Cpu,
     pub cpus: Vec<Cpu>,
+    pub shared: Shared,
+    /// null: no group asked for headroom.
+    pub headroom: Option<Headroom>,
 }
 
 /// One group's use, limit and cpu.stat.
 #[derive(Debug, Clone, Serialize)]
 pub struct Group {
+    /// As in the scenario; "/" is the root.
     pub name: String,
-    pub weight: u32,
-    /// null: unlimited.
-    pub quota_ns: Option<u64>,
-    pub period_ns: u64,
-    pub burst_ns: u64,
-    pub used_ns: u64,
-    /// Used time over duration: 1.0 is one CPU.
+    pub usage_ns: u64,
+    /// Usage over measured time: 1.0 is one CPU.
     pub used_cpus: f64,
-    /// quota / period; null: unlimited.
+    /// quota / period as the run began; null: no limit.
     pub limit_cpus: Option<f64>,
-    pub stat: CpuStat,
-    /// What the pool held at the end, current_bw.
-    pub pool_ns: Option<u64>,
+    pub quota_ns: Option<u64>,
+    pub period_ns: Option<u64>,
+    pub burst_ns: Option<u64>,
+    /// null: it never had a limit.
+    pub stat: Option<Stat>,
+    /// Of the group's own tasks, from runnable to running.
+    pub run_delay: RunDelay,
 }
 
-/// cpu.stat, in the kernel's names and units.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct CpuStat {
-    pub usage_usec: u64,
+#[derive(Debug, Clone, Serialize)]
+pub struct RunDelay {
+    pub waits: u64,
+    pub total_ns: u64,
+    pub mean_ns: f64,
+    pub max_ns: u64,
+}
+
+/// cpu.stat of a limited group.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stat {
     pub nr_periods: u64,
     pub nr_throttled: u64,
-    pub throttled_usec: u64,
+    pub throttled_ns: u64,
+    pub current_bw_ns: u64,
     pub nr_bursts: u64,
-    pub burst_usec: u64,
+    pub burst_ns: u64,
 }
 
 /// One workload's work and waiting.
@@ -70,20 +107,31 @@ pub struct Workload {
     pub name: String,
     pub kind: String,
     pub group: String,
-    pub tasks: u64,
-    pub used_ns: u64,
-    /// Requests, messages, iterations: what the kind counts.
-    pub operations: u64,
-    pub operations_per_s: f64,
-    /// When the last task ended, for workloads that end.
-    pub finished_ns: Option<u64>,
-    /// Of an operation; null where the kind measures none.
-    pub latency: Option<Distribution>,
+    pub usage_ns: u64,
+    pub used_cpus: f64,
     /// From runnable to running.
-    pub run_delay: Option<Distribution>,
+    pub run_delay: Distribution,
+    /// What the kind times.
+    pub latencies: Vec<Latency>,
+    /// What the kind counts.
+    pub counters: Vec<Counter>,
 }
 
-/// A distribution of times.
+#[derive(Debug, Clone, Serialize)]
+pub struct Latency {
+    pub name: String,
+    #[serde(flatten)]
+    pub distribution: Distribution,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Counter {
+    pub name: String,
+    pub value: u64,
+    pub per_s: f64,
+}
+
+/// A distribution of times; all 0 without any.
 #[derive(Debug, Clone, Serialize)]
 pub struct Distribution {
     pub count: u64,
@@ -99,29 +147,241 @@ pub struct Distribution {
     pub max_ns: u64,
 }
 
-/// All CPUs together. Percentages are of CPU time; counts are sums.
+/// One CPU, or the sum of all, in the terms of schedstat.
 #[derive(Debug, Clone, Serialize)]
-pub struct CpuSummary {
+pub struct Cpu {
+    /// null: all of them.
+    pub cpu: Option<u32>,
+    pub busy_ns: u64,
+    pub idle_ns: u64,
+    pub task_ns: u64,
     pub busy_percent: f64,
     pub schedules: u64,
     pub idles: u64,
     pub wakeups: u64,
-    pub migrations: u64,
-    pub steals: u64,
-    pub find_percent: f64,
     pub mean_slice_ns: f64,
+    pub steals: u64,
+    pub newidle_pulls: u64,
+    pub periodic_pulls: u64,
+    pub lag_pulls: u64,
+    pub searches: u64,
+    pub find_ns: u64,
+    pub find_percent: f64,
 }
 
-/// One CPU.
+/// Use of the cache lines that all CPUs share, and the CPU time spent on fetching them and waiting for them.
 #[derive(Debug, Clone, Serialize)]
-pub struct Cpu {
-    pub cpu: u32,
-    pub busy_ns: u64,
+pub struct Shared {
+    pub load_reads: u64,
+    pub load_writes: u64,
+    pub load_ns: u64,
+    pub load_percent: f64,
+    pub pool_locks: u64,
+    pub pool_ns: u64,
+    pub mask_writes: u64,
+    pub mask_ns: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Headroom {
+    pub windows: u64,
+    pub side_used_ns: u64,
+    pub side_used_percent: f64,
     pub idle_ns: u64,
-    pub schedules: u64,
-    pub idles: u64,
-    pub wakeups: u64,
-    pub steals: u64,
-    pub find_ns: u64,
-    pub mean_slice_ns: f64,
+    pub idle_percent: f64,
+    /// Of the last window.
+    pub budget_ns: u64,
+}
+
+impl Run {
+    /// What one run of a scenario gave.
+    pub fn new(label: &str, scenario: &Scenario, results: &Results) -> Self {
+        let seconds = results.measured_ns as f64 / 1e9;
+        let cpus_of = |ns: u64| share(ns, results.measured_ns);
+        let names = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));
+        let specs = std::iter::once(None).chain(scenario.groups.iter().map(|group| Some(&group.spec)));
+        let groups = names
+            .zip(specs)
+            .zip(&results.groups)
+            .map(|((name, spec), result)| {
+                let limits = spec
+                    .map(|spec| spec.limits)
+                    .filter(|limits| limits.quota_ns.is_some());
+                Group {
+                    name: name.to_string(),
+                    usage_ns: result.usage_ns,
+                    used_cpus: cpus_of(result.usage_ns),
+                    limit_cpus: limits.and_then(|limits| Some(share(limits.quota_ns?, limits.period_ns))),
+                    quota_ns: limits.and_then(|limits| limits.quota_ns),
+                    period_ns: limits.map(|limits| limits.period_ns),
+                    burst_ns: limits.map(|limits| limits.burst_ns),
+                    stat: result.stat.map(|stat| Stat {
+                        nr_periods: stat.nr_periods,
+                        nr_throttled: stat.nr_throttled,
+                        throttled_ns: stat.throttled_ns,
+                        current_bw_ns: stat.current_bw_ns,
+                        nr_bursts: stat.nr_bursts,
+                        burst_ns: stat.burst_ns,
+                    }),
+                    run_delay: RunDelay {
+                        waits: result.run_delay.waits,
+                        total_ns: result.run_delay.total_ns,
+                        mean_ns: share(result.run_delay.total_ns, result.run_delay.waits),
+                        max_ns: result.run_delay.max_ns,
+                    },
+                }
+            });
+        let groups = groups.collect();
+        let workloads = scenario
+            .workloads
+            .iter()
+            .zip(&results.workloads)
+            .map(|(workload, result)| Workload {
+                name: result.name.clone(),
+                kind: workload.kind.clone(),
+                group: if workload.group.is_empty() {
+                    "/".to_string()
+                } else {
+                    workload.group.clone()
+                },
+                usage_ns: result.usage_ns,
+                used_cpus: cpus_of(result.usage_ns),
+                run_delay: distribution(&result.run_delay),
+                latencies: result.latencies.iter().map(latency).collect(),
+                counters: result
+                    .counters
+                    .iter()
+                    .map(|counter| Counter {
+                        name: counter.name.clone(),
+                        value: counter.value,
+                        per_s: if seconds > 0.0 {
+                            counter.value as f64 / seconds
+                        } else {
+                            0.0
+                        },
+                    })
+                    .collect(),
+            });
+        let workloads = workloads.collect();
+        let mut all = CpuResult::default();
+        for cpu in &results.cpus {
+            add(&mut all, cpu);
+        }
+        let capacity_ns = all.busy_ns + all.idle_ns;
+        let touches = &results.touches;
+        Run {
+            label: label.to_string(),
+            scenario: scenario.name.clone(),
+            settings: scenario.settings.clone(),
+            description: scenario.description.clone(),
+            machine: scenario.machine_name.clone(),
+            nr_cpus: results.cpus.len() as u32,
+            seed: scenario.seed,
+            warmup_ns: scenario.warmup_ns,
+            measured_ns: results.measured_ns,
+            all_exited: results.all_exited,
+            events: results.events.total(),
+            groups,
+            workloads,
+            cpu: cpu(None, &all),
+            cpus: results
+                .cpus
+                .iter()
+                .enumerate()
+                .map(|(number, one)| cpu(Some(number as u32), one))
+                .collect(),
+            shared: Shared {
+                load_reads: touches.load_reads,
+                load_writes: touches.load_writes,
+                load_ns: touches.load_ns,
+                load_percent: 100.0 * share(touches.load_ns, capacity_ns),
+                pool_locks: touches.pool_locks,
+                pool_ns: touches.pool_ns,
+                mask_writes: touches.mask_writes,
+                mask_ns: touches.mask_ns,
+            },
+            headroom: results.headroom.as_ref().map(|headroom| Headroom {
+                windows: headroom.windows,
+                side_used_ns: headroom.side_used_ns,
+                side_used_percent: 100.0 * share(headroom.side_used_ns, capacity_ns),
+                idle_ns: headroom.idle_ns,
+                idle_percent: 100.0 * share(headroom.idle_ns, capacity_ns),
+                budget_ns: headroom.budget_ns,
+            }),
+        }
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+fn latency(result: &LatencyResult) -> Latency {
+    Latency {
+        name: result.name.clone(),
+        distribution: distribution(&result.histogram),
+    }
+}
+
+fn distribution(histogram: &hdrhistogram::Histogram<u64>) -> Distribution {
+    let at = |quantile: f64| {
+        if histogram.is_empty() {
+            0
+        } else {
+            histogram.value_at_quantile(quantile)
+        }
+    };
+    Distribution {
+        count: histogram.len(),
+        min_ns: if histogram.is_empty() { 0 } else { histogram.min() },
+        mean_ns: histogram.mean(),
+        p50_ns: at(0.5),
+        p75_ns: at(0.75),
+        p90_ns: at(0.9),
+        p95_ns: at(0.95),
+        p99_ns: at(0.99),
+        p99_5_ns: at(0.995),
+        p99_9_ns: at(0.999),
+        max_ns: if histogram.is_empty() { 0 } else { histogram.max() },
+    }
+}
+
+fn add(sum: &mut CpuResult, one: &CpuResult) {
+    sum.busy_ns += one.busy_ns;
+    sum.idle_ns += one.idle_ns;
+    sum.task_ns += one.task_ns;
+    sum.schedules += one.schedules;
+    sum.idles += one.idles;
+    sum.wakeups += one.wakeups;
+    sum.steals += one.steals;
+    sum.newidle_pulls += one.newidle_pulls;
+    sum.periodic_pulls += one.periodic_pulls;
+    sum.lag_pulls += one.lag_pulls;
+    sum.searches += one.searches;
+    sum.find_ns += one.find_ns;
+}
+
+fn cpu(number: Option<u32>, one: &CpuResult) -> Cpu {
+    Cpu {
+        cpu: number,
+        busy_ns: one.busy_ns,
+        idle_ns: one.idle_ns,
+        task_ns: one.task_ns,
+        busy_percent: one.busy_percent(),
+        schedules: one.schedules,
+        idles: one.idles,
+        wakeups: one.wakeups,
+        mean_slice_ns: one.mean_slice_ns(),
+        steals: one.steals,
+        newidle_pulls: one.newidle_pulls,
+        periodic_pulls: one.periodic_pulls,
+        lag_pulls: one.lag_pulls,
+        searches: one.searches,
+        find_ns: one.find_ns,
+        find_percent: one.find_percent(),
+    }
 }

@@ -3,5 +3,6 @@ pub mod completions;
 pub mod man;
 pub mod record;
 pub mod schema;
+pub mod simulate;
 pub mod validate;
 pub mod vm;

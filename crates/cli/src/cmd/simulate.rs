@@ -1,0 +1,144 @@
+//! `plimsoll simulate`: runs a scenario, or two side by side.
+use crate::exit::{Failure, Outcome, Result};
+use crate::print;
+use crate::report::Report;
+use crate::simulate::{run_all, Job};
+use plimsoll_scenario::Scenario;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "Examples:
+  plimsoll simulate scenarios/burst.toml
+          what the groups, workloads and CPUs of a scenario do
+  plimsoll simulate scenarios/burst.toml --set group.bench.burst_us=0
+          the same beside what it is without burst
+  plimsoll simulate before.toml --compare after.toml --json result.json
+          two scenarios side by side, and the figures for a program
+  plimsoll simulate scenarios/steal.toml --trace steal.pftrace
+          a timeline for https://ui.perfetto.dev";
+
+/// Simulate a scenario and print what its groups, workloads and CPUs do
+///
+/// The same scenario and seed give the same bytes on every machine. With --set, the scenario is run as it is and with
+/// the settings, and both are printed side by side; with --compare, two scenarios are. docs/scenario.md describes the
+/// file, docs/results.md the results.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Scenario file, or the name of an example: burst, slices, steal, load, headroom
+    scenario: PathBuf,
+
+    /// A second scenario to print beside the first
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+
+    /// Change a value, as in group.web.burst_us=0; may be repeated. Without --compare, the scenario as it is runs beside
+    /// the changed one; with --compare, both are changed
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+
+    /// Seed of the random streams, instead of the scenario's
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+
+    /// Simulated time after the warm-up, in milliseconds, instead of the scenario's
+    #[arg(long, value_name = "MS")]
+    duration_ms: Option<u64>,
+
+    /// Write the results as JSON; "-" writes them to the standard output instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write a timeline for the Perfetto UI. Two runs write two files, FILE with the run's label in its name
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Print every CPU, not only their sum
+    #[arg(long)]
+    per_cpu: bool,
+
+    /// Check the simulator's invariants at every event (slow)
+    #[arg(long)]
+    check: bool,
+}
+
+pub fn run(args: &Args) -> Result {
+    // For all runs, as opposed to --set, which makes a second one.
+    let mut common = Vec::new();
+    common.extend(args.seed.map(|seed| format!("seed={seed}")));
+    common.extend(args.duration_ms.map(|ms| format!("duration_ms={ms}")));
+    let changed: Vec<String> = common.iter().chain(&args.settings).cloned().collect();
+    let job = |label: &str, path: &Path, settings: &[String]| -> std::result::Result<Job, Failure> {
+        let scenario = Scenario::load(path, settings)?;
+        Ok(Job {
+            label: label.to_string(),
+            scenario,
+            trace: None,
+            check: args.check,
+        })
+    };
+    let mut jobs = match &args.compare {
+        Some(other) => {
+            let (a, b) = labels(&args.scenario, other);
+            vec![job(&a, &args.scenario, &changed)?, job(&b, other, &changed)?]
+        }
+        None if args.settings.is_empty() => vec![job("run", &args.scenario, &common)?],
+        None => vec![
+            job("base", &args.scenario, &common)?,
+            job("changed", &args.scenario, &changed)?,
+        ],
+    };
+    let several = jobs.len() > 1;
+    for job in &mut jobs {
+        job.trace = args
+            .trace
+            .as_ref()
+            .map(|path| trace_path(path, several.then_some(&job.label)));
+    }
+    let report = Report::new(run_all(&jobs)?);
+    for path in jobs.iter().filter_map(|job| job.trace.as_ref()) {
+        eprintln!(
+            "timeline: {} (open it in https://ui.perfetto.dev)",
+            path.display()
+        );
+    }
+    match &args.json {
+        Some(path) if path == Path::new("-") => {
+            print!("{}", report.json());
+            return Ok(Outcome::Done);
+        }
+        Some(path) => {
+            std::fs::write(path, report.json())
+                .map_err(|error| Failure::file("write the results", path, &error))?;
+        }
+        None => {}
+    }
+    match &report.runs[..] {
+        [one] => print!("{}", print::run(one, args.per_cpu)),
+        [a, b] => print!("{}", print::compare(a, b, args.per_cpu)),
+        _ => unreachable!("one or two jobs"),
+    }
+    Ok(Outcome::Done)
+}
+
+/// Names of two scenarios in a table: their files' names, if these differ.
+fn labels(a: &Path, b: &Path) -> (String, String) {
+    let stem = |path: &Path| {
+        path.file_stem()
+            .map_or("?".to_string(), |stem| stem.to_string_lossy().to_string())
+    };
+    match (stem(a), stem(b)) {
+        (a, b) if a != b => (a, b),
+        _ => ("first".to_string(), "second".to_string()),
+    }
+}
+
+/// Where a run's timeline goes: `x.pftrace`, or `x.base.pftrace` for one run of two.
+fn trace_path(path: &Path, label: Option<&String>) -> PathBuf {
+    let Some(label) = label else {
+        return path.to_path_buf();
+    };
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{label}.{}", extension.to_string_lossy())),
+        None => path.with_extension(label),
+    }
+}

@@ -1,0 +1,153 @@
+//! Prints reports as aligned tables: one run with a row for each subject, two runs side by side.
+use crate::metrics::{sections, Section, Value};
+use crate::report::Run;
+use crate::table::Table;
+use std::fmt::Write;
+
+/// The tables of one run.
+pub fn run(run: &Run, per_cpu: bool) -> String {
+    let mut text = heading(run);
+    for section in sections(run, per_cpu) {
+        let figures = &section.subjects[0].figures;
+        let mut table = Table::new(&head(section.title, figures.iter().map(|figure| figure.name)));
+        table.row(
+            head("", figures.iter().map(|figure| figure.unit))
+                .iter()
+                .map(|cell| cell.to_string())
+                .collect(),
+        );
+        for subject in &section.subjects {
+            let values = subject.figures.iter().map(|figure| figure.value.shown());
+            table.row(std::iter::once(subject.name.clone()).chain(values).collect());
+        }
+        write!(text, "\n{table}").expect("writing into memory");
+    }
+    text
+}
+
+fn head<'a>(first: &'a str, others: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    std::iter::once(first).chain(others).collect()
+}
+
+fn heading(run: &Run) -> String {
+    let mut text = String::new();
+    if !run.description.is_empty() {
+        writeln!(text, "{}\n", run.description).expect("writing into memory");
+    }
+    writeln!(text, "{}", terms(run)).expect("writing into memory");
+    text
+}
+
+/// Under which conditions a run was made, in a line.
+fn terms(run: &Run) -> String {
+    let mut text = run.scenario.clone();
+    for setting in &run.settings {
+        write!(text, ", {setting}").expect("writing into memory");
+    }
+    let ended = if run.all_exited {
+        ", until every task had ended"
+    } else {
+        ""
+    };
+    let seconds = run.measured_ns as f64 / 1e9;
+    let warmup = match run.warmup_ns {
+        0 => String::new(),
+        ns => format!(" after {:.3} s of warm-up", ns as f64 / 1e9),
+    };
+    write!(
+        text,
+        ": machine {} ({} CPUs), seed {}, {seconds:.3} s{warmup}{ended}, {} events",
+        run.machine, run.nr_cpus, run.seed, run.events
+    )
+    .expect("writing into memory");
+    text
+}
+
+/// Two runs side by side: a row for each figure.
+pub fn compare(a: &Run, b: &Run, per_cpu: bool) -> String {
+    let mut text = String::new();
+    if !a.description.is_empty() {
+        writeln!(text, "{}\n", a.description).expect("writing into memory");
+    }
+    for run in [a, b] {
+        writeln!(text, "{}: {}", run.label, terms(run)).expect("writing into memory");
+    }
+    let b_sections = sections(b, per_cpu);
+    let a_sections = sections(a, per_cpu);
+    for title in titles(&a_sections, &b_sections) {
+        let a_section = a_sections.iter().find(|section| section.title == title);
+        let b_section = b_sections.iter().find(|section| section.title == title);
+        for subject in subjects(a_section, b_section) {
+            let mut table = Table::new(&[&format!("{title} {subject}"), &a.label, &b.label, "change"]);
+            for row in rows(a_section, b_section, &subject) {
+                table.row(row);
+            }
+            write!(text, "\n{table}").expect("writing into memory");
+        }
+    }
+    text
+}
+
+fn titles(a: &[Section], b: &[Section]) -> Vec<&'static str> {
+    let mut titles: Vec<&'static str> = a.iter().map(|section| section.title).collect();
+    titles.extend(
+        b.iter()
+            .map(|section| section.title)
+            .filter(|title| a.iter().all(|section| section.title != *title)),
+    );
+    titles
+}
+
+fn subjects(a: Option<&Section>, b: Option<&Section>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for subject in a.into_iter().chain(b).flat_map(|section| &section.subjects) {
+        if !names.contains(&subject.name) {
+            names.push(subject.name.clone());
+        }
+    }
+    names
+}
+
+/// Rows of figures that say something in at least one of the runs.
+fn rows(a: Option<&Section>, b: Option<&Section>, subject: &str) -> Vec<Vec<String>> {
+    let find = |section: Option<&Section>| {
+        let subject = section?.subjects.iter().find(|one| one.name == subject)?;
+        Some(
+            subject
+                .figures
+                .iter()
+                .map(|figure| (figure.name, figure.unit, figure.value))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let (a, b) = (find(a), find(b));
+    let list = a.as_ref().or(b.as_ref()).map_or(0, Vec::len);
+    (0..list)
+        .filter_map(|i| {
+            let (name, unit, _) = a.as_ref().or(b.as_ref())?[i];
+            let value =
+                |list: &Option<Vec<(_, _, Value)>>| list.as_ref().map_or(Value::None, |list| list[i].2);
+            let (a, b) = (value(&a), value(&b));
+            if a == Value::None && b == Value::None {
+                return None;
+            }
+            let what = if unit.is_empty() {
+                name.to_string()
+            } else {
+                format!("{name}, {unit}")
+            };
+            Some(vec![format!("  {what}"), a.shown(), b.shown(), change(a, b)])
+        })
+        .collect()
+}
+
+/// By how much a figure changed, in percent of what it was.
+fn change(a: Value, b: Value) -> String {
+    match (a, b) {
+        (Value::Number(a, _), Value::Number(b, _)) if a == b => "=".to_string(),
+        (Value::Number(a, _), Value::Number(b, _)) if a != 0.0 => {
+            format!("{:+.1} %", 100.0 * (b - a) / a.abs())
+        }
+        _ => String::new(),
+    }
+}

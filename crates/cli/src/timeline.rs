@@ -1,0 +1,547 @@
+//! The timeline of a run, for the Perfetto UI: what ran on each CPU, when groups were throttled, what their pools held.
+//!
+//! Groups are shown as processes, tasks as their threads. Between two tasks of a CPU there may be a gap that is shown
+//! as idle: the time of the context switch, which belongs to neither.
+use crate::perfetto::{PrevState, Thread, TraceWriter, IDLE};
+use plimsoll_sim::observer::{Move, Observer, Stop};
+use plimsoll_sim::{GroupId, TaskId};
+use std::io::{Result, Write};
+
+/// Numbers of a group's rows, from its number.
+fn group_track(group: usize) -> u64 {
+    100 + 10 * group as u64
+}
+const THROTTLED: u64 = 1;
+const THROTTLED_CPUS: u64 = 2;
+const POOL: u64 = 3;
+const HEADROOM: u64 = 1;
+const HEADROOM_BUDGET: u64 = 2;
+const HEADROOM_SIDE: u64 = 3;
+const HEADROOM_IDLE: u64 = 4;
+const MOVES: u64 = 5;
+
+/// A CPU's last task, while it is not known who comes next.
+#[derive(Clone, Copy)]
+struct Left {
+    task: TaskId,
+    state: PrevState,
+    at_ns: u64,
+}
+
+/// Writes a timeline while the simulation runs. An error of the output stops the writing and is given at the end.
+pub struct Timeline<W: Write> {
+    writer: TraceWriter<W>,
+    error: Option<std::io::Error>,
+    groups: Vec<String>,
+    names: Vec<String>,
+    /// Who runs on each CPU.
+    running: Vec<Option<TaskId>>,
+    left: Vec<Option<Left>>,
+    throttled_cpus: Vec<u32>,
+    moves: bool,
+    headroom: bool,
+}
+
+impl<W: Write> Timeline<W> {
+    /// `groups`: names in the order of their numbers, the root first.
+    pub fn new(out: W, nr_cpus: usize, groups: Vec<String>) -> Result<Self> {
+        let mut writer = TraceWriter::new(out, nr_cpus);
+        for (number, name) in groups.iter().enumerate() {
+            writer.process(process(number, name), &[])?;
+            let track = group_track(number);
+            writer.track(track, 0, &format!("group {name}"))?;
+            writer.track(track + THROTTLED, track, "throttled")?;
+            writer.counter_track(track + THROTTLED_CPUS, track, "throttled CPUs", "CPUs")?;
+            writer.counter_track(track + POOL, track, "pool", "us")?;
+        }
+        Ok(Timeline {
+            writer,
+            error: None,
+            throttled_cpus: vec![0; groups.len()],
+            groups,
+            names: Vec::new(),
+            running: vec![None; nr_cpus],
+            left: vec![None; nr_cpus],
+            moves: false,
+            headroom: false,
+        })
+    }
+
+    /// Closes what is open at `end_ns` and gives the output back.
+    pub fn finish(mut self, end_ns: u64) -> Result<W> {
+        for cpu in 0..self.left.len() {
+            match (self.left[cpu], self.running[cpu]) {
+                (Some(left), _) => self.switch(cpu, left.at_ns, Some(left.task), left.state, None),
+                (None, Some(task)) => self.switch(cpu, end_ns, Some(task), PrevState::Runnable, None),
+                (None, None) => {}
+            }
+        }
+        for group in 0..self.groups.len() {
+            if self.throttled_cpus[group] > 0 {
+                self.put(|writer| writer.slice_end(group_track(group) + THROTTLED, end_ns));
+            }
+        }
+        match self.error {
+            Some(error) => Err(error),
+            None => self.writer.finish(),
+        }
+    }
+
+    fn put(&mut self, write: impl FnOnce(&mut TraceWriter<W>) -> Result<()>) {
+        if self.error.is_none() {
+            self.error = write(&mut self.writer).err();
+        }
+    }
+
+    /// Above the processes; none is the idle thread's 0.
+    fn first_tid(&self) -> u32 {
+        self.groups.len() as u32 + 1
+    }
+
+    fn tid(&self, task: TaskId) -> u32 {
+        self.first_tid() + task.0
+    }
+
+    fn switch(
+        &mut self,
+        cpu: usize,
+        at_ns: u64,
+        prev: Option<TaskId>,
+        state: PrevState,
+        next: Option<TaskId>,
+    ) {
+        if self.error.is_some() {
+            return;
+        }
+        let (names, first) = (&self.names, self.first_tid());
+        let thread = |task: Option<TaskId>| match task {
+            Some(task) => Thread {
+                tid: first + task.0,
+                name: &names[task.0 as usize],
+            },
+            None => IDLE,
+        };
+        self.error = self
+            .writer
+            .switch(cpu, at_ns, thread(prev), state, thread(next))
+            .err();
+    }
+}
+
+fn process(group: usize, name: &str) -> Thread<'_> {
+    Thread {
+        tid: group as u32 + 1,
+        name,
+    }
+}
+
+impl<W: Write> Observer for Timeline<W> {
+    fn task(&mut self, _now_ns: u64, task: TaskId, name: &str, group: GroupId) {
+        let number = task.0 as usize;
+        if self.names.len() <= number {
+            self.names.resize(number + 1, String::new());
+        }
+        self.names[number] = name.to_string();
+        let (tid, group) = (self.tid(task), group.0 as usize);
+        if self.error.is_none() {
+            let thread = Thread { tid, name };
+            self.error = self
+                .writer
+                .process(process(group, &self.groups[group]), &[thread])
+                .err();
+        }
+    }
+
+    fn run(&mut self, now_ns: u64, cpu: u32, task: TaskId, _group: GroupId) {
+        let cpu = cpu as usize;
+        match self.left[cpu].take() {
+            Some(left) if left.at_ns == now_ns => {
+                self.switch(cpu, now_ns, Some(left.task), left.state, Some(task));
+            }
+            Some(left) => {
+                self.switch(cpu, left.at_ns, Some(left.task), left.state, None);
+                self.switch(cpu, now_ns, None, PrevState::Runnable, Some(task));
+            }
+            None => self.switch(cpu, now_ns, None, PrevState::Runnable, Some(task)),
+        }
+        self.running[cpu] = Some(task);
+    }
+
+    fn stop(&mut self, now_ns: u64, cpu: u32, task: TaskId, why: Stop) {
+        let cpu = cpu as usize;
+        let state = match why {
+            Stop::Blocked => PrevState::Sleeping,
+            Stop::Preempted | Stop::Throttled => PrevState::Runnable,
+            Stop::Exited => PrevState::Dead,
+        };
+        self.left[cpu] = Some(Left {
+            task,
+            state,
+            at_ns: now_ns,
+        });
+        self.running[cpu] = None;
+    }
+
+    fn wake(&mut self, now_ns: u64, task: TaskId, cpu: u32, waker_cpu: u32) {
+        if self.error.is_some() {
+            return;
+        }
+        // A timer or a task outside wakes from no CPU of ours.
+        let from = if (waker_cpu as usize) < self.running.len() {
+            waker_cpu
+        } else {
+            cpu
+        };
+        let woken = Thread {
+            tid: self.tid(task),
+            name: &self.names[task.0 as usize],
+        };
+        self.error = self
+            .writer
+            .waking(from as usize, now_ns, woken, cpu as usize)
+            .err();
+    }
+
+    fn migrate(&mut self, now_ns: u64, task: TaskId, from_cpu: u32, to_cpu: u32, why: Move) {
+        if !self.moves {
+            self.moves = true;
+            self.put(|writer| writer.track(MOVES, 0, "moves of waiting tasks"));
+        }
+        let why = match why {
+            Move::NewIdle => "new-idle",
+            Move::Periodic => "periodic",
+            Move::Steal => "steal",
+            Move::Pull => "lag",
+            Move::Forced => "forced",
+        };
+        let name = format!(
+            "{why}: {} from CPU {from_cpu} to {to_cpu}",
+            self.names[task.0 as usize]
+        );
+        self.put(|writer| writer.instant(MOVES, now_ns, &name));
+    }
+
+    fn throttle(&mut self, now_ns: u64, group: GroupId, _cpu: u32) {
+        let group = group.0 as usize;
+        self.throttled_cpus[group] += 1;
+        let (track, cpus) = (group_track(group), self.throttled_cpus[group]);
+        if cpus == 1 {
+            self.put(|writer| writer.slice_begin(track + THROTTLED, now_ns, "throttled"));
+        }
+        self.put(|writer| writer.counter(track + THROTTLED_CPUS, now_ns, cpus.into()));
+    }
+
+    fn unthrottle(&mut self, now_ns: u64, group: GroupId, _cpu: u32) {
+        let group = group.0 as usize;
+        self.throttled_cpus[group] = self.throttled_cpus[group].saturating_sub(1);
+        let (track, cpus) = (group_track(group), self.throttled_cpus[group]);
+        if cpus == 0 {
+            self.put(|writer| writer.slice_end(track + THROTTLED, now_ns));
+        }
+        self.put(|writer| writer.counter(track + THROTTLED_CPUS, now_ns, cpus.into()));
+    }
+
+    fn pool(&mut self, now_ns: u64, group: GroupId, runtime_ns: i64) {
+        let track = group_track(group.0 as usize) + POOL;
+        self.put(|writer| writer.counter(track, now_ns, runtime_ns / 1000));
+    }
+
+    fn headroom(&mut self, now_ns: u64, budget_ns: u64, side_used_ns: u64, idle_ns: u64) {
+        if !self.headroom {
+            self.headroom = true;
+            self.put(|writer| {
+                writer.track(HEADROOM, 0, "headroom")?;
+                writer.counter_track(HEADROOM_BUDGET, HEADROOM, "side budget of the next window", "us")?;
+                writer.counter_track(HEADROOM_SIDE, HEADROOM, "side used", "us")?;
+                writer.counter_track(HEADROOM_IDLE, HEADROOM, "idle", "us")
+            });
+        }
+        for (track, ns) in [
+            (HEADROOM_BUDGET, budget_ns),
+            (HEADROOM_SIDE, side_used_ns),
+            (HEADROOM_IDLE, idle_ns),
+        ] {
+            let us = i64::try_from(ns / 1000).unwrap_or(i64::MAX);
+            self.put(|writer| writer.counter(track, now_ns, us));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use quick_protobuf::BytesReader;
+    use std::fmt::Write as _;
+
+    /// Every field of a message, in order: numbers as such, bytes as text where they are, else as a nested message.
+    fn dump(bytes: &[u8], depth: usize, text: &mut String) -> quick_protobuf::Result<()> {
+        let mut reader = BytesReader::from_bytes(bytes);
+        while !reader.is_eof() {
+            let tag = reader.next_tag(bytes)?;
+            let (field, indent) = (tag >> 3, "  ".repeat(depth));
+            match tag & 7 {
+                0 => {
+                    writeln!(text, "{indent}{field}: {}", reader.read_uint64(bytes)? as i64).expect("memory")
+                }
+                2 => {
+                    let inner = reader.read_bytes(bytes)?;
+                    let printable = !inner.is_empty() && inner.iter().all(|byte| (32..127).contains(byte));
+                    let mut nested = String::new();
+                    if printable && (depth >= 2 || inner.len() < 2) {
+                        writeln!(text, "{indent}{field}: \"{}\"", String::from_utf8_lossy(inner))
+                            .expect("memory");
+                    } else if dump(inner, depth + 1, &mut nested).is_ok() {
+                        write!(text, "{indent}{field}:\n{nested}").expect("memory");
+                    } else {
+                        writeln!(text, "{indent}{field}: \"{}\"", String::from_utf8_lossy(inner))
+                            .expect("memory");
+                    }
+                }
+                other => panic!("wire type {other} is never written"),
+            }
+        }
+        Ok(())
+    }
+
+    /// One CPU: a task runs, is throttled, another follows at once, sleeps; the first runs again until the end.
+    #[test]
+    fn a_timeline_holds_switches_throttling_and_pools() {
+        let (root, web) = (GroupId::ROOT, GroupId(1));
+        let (a, b) = (TaskId(0), TaskId(1));
+        let mut timeline = Timeline::new(Vec::new(), 1, vec!["/".into(), "web".into()]).expect("memory");
+        timeline.task(0, a, "a", web);
+        timeline.task(0, b, "b", root);
+        timeline.pool(0, web, 20_000_000);
+        timeline.wake(100, a, 0, 0);
+        timeline.run(100, 0, a, web);
+        timeline.throttle(500, web, 0);
+        timeline.stop(500, 0, a, Stop::Throttled);
+        timeline.run(500, 0, b, root);
+        timeline.stop(600, 0, b, Stop::Blocked);
+        timeline.unthrottle(700, web, 0);
+        timeline.run(700, 0, a, web);
+        let bytes = timeline.finish(1000).expect("memory");
+        let mut text = String::new();
+        dump(&bytes, 0, &mut text).expect("protobuf");
+        expect![[r#"
+            1:
+              8: 0
+              2:
+                1:
+                  1: 1
+                  3: "/"
+              10: 1
+              13: 1
+            1:
+              60:
+                1: 100
+                2: "group /"
+              10: 1
+            1:
+              60:
+                1: 101
+                2: "throttled"
+                5: 100
+              10: 1
+            1:
+              60:
+                1: 102
+                2: "throttled CPUs"
+                5: 100
+                8:
+                  6: "CPUs"
+              10: 1
+            1:
+              60:
+                1: 103
+                2: "pool"
+                5: 100
+                8:
+                  6: "us"
+              10: 1
+            1:
+              8: 0
+              2:
+                1:
+                  1: 2
+                  3: "web"
+              10: 1
+            1:
+              60:
+                1: 110
+                2: "group web"
+              10: 1
+            1:
+              60:
+                1: 111
+                2: "throttled"
+                5: 110
+              10: 1
+            1:
+              60:
+                1: 112
+                2: "throttled CPUs"
+                5: 110
+                8:
+                  6: "CPUs"
+              10: 1
+            1:
+              60:
+                1: 113
+                2: "pool"
+                5: 110
+                8:
+                  6: "us"
+              10: 1
+            1:
+              8: 0
+              2:
+                1:
+                  1: 2
+                  3: "web"
+                2:
+                  1: 3
+                  2: "a"
+                  3: 2
+              10: 1
+            1:
+              8: 0
+              2:
+                1:
+                  1: 1
+                  3: "/"
+                2:
+                  1: 4
+                  2: "b"
+                  3: 1
+              10: 1
+            1:
+              8: 0
+              11:
+                9: 4
+                11: 113
+                30: 20000
+              10: 1
+            1:
+              8: 500
+              11:
+                9: 1
+                11: 111
+                23: "throttled"
+              10: 1
+            1:
+              8: 500
+              11:
+                9: 4
+                11: 112
+                30: 1
+              10: 1
+            1:
+              8: 700
+              11:
+                9: 2
+                11: 111
+              10: 1
+            1:
+              8: 700
+              11:
+                9: 4
+                11: 112
+                30: 0
+              10: 1
+            1:
+              1:
+                1: 0
+                2:
+                  1: 100
+                  2: 0
+                  20:
+                    1: "a"
+                    2: 3
+                    3: 120
+                    4: 1
+                    5: 0
+                2:
+                  1: 100
+                  2: 0
+                  4:
+                    1: "swapper"
+                    2: 0
+                    3: 120
+                    4: 0
+                    5: "a"
+                    6: 3
+                    7: 120
+                2:
+                  1: 500
+                  2: 3
+                  4:
+                    1: "a"
+                    2: 3
+                    3: 120
+                    4: 0
+                    5: "b"
+                    6: 4
+                    7: 120
+                2:
+                  1: 600
+                  2: 4
+                  4:
+                    1: "b"
+                    2: 4
+                    3: 120
+                    4: 1
+                    5: "swapper"
+                    6: 0
+                    7: 120
+                2:
+                  1: 700
+                  2: 0
+                  4:
+                    1: "swapper"
+                    2: 0
+                    3: 120
+                    4: 0
+                    5: "a"
+                    6: 3
+                    7: 120
+                2:
+                  1: 1000
+                  2: 3
+                  4:
+                    1: "a"
+                    2: 3
+                    3: 120
+                    4: 0
+                    5: "swapper"
+                    6: 0
+                    7: 120
+              10: 1
+        "#]]
+        .assert_eq(&text);
+    }
+
+    #[test]
+    fn an_error_of_the_output_is_given_at_the_end() {
+        /// A disk with room for the heading only.
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+                self.0 = self
+                    .0
+                    .checked_sub(bytes.len())
+                    .ok_or_else(|| std::io::Error::other("full"))?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> Result<()> {
+                Ok(())
+            }
+        }
+        let mut timeline = Timeline::new(Full(300), 1, vec!["/".into()]).expect("room for the heading");
+        for now_ns in 0..100 {
+            timeline.pool(now_ns, GroupId::ROOT, 1);
+        }
+        assert!(timeline.finish(1000).is_err());
+    }
+}
