@@ -502,6 +502,16 @@ pub struct ChannelSpec {
     pub wake_level: u32,
 }
 
+impl ChannelSpec {
+    /// Blocked senders are woken as soon as there is room.
+    pub const fn new(capacity: u32) -> Self {
+        Self {
+            capacity,
+            wake_level: capacity.saturating_sub(1),
+        }
+    }
+}
+
 /// Something that an administrator does at `at_ns`.
 #[derive(Clone, Debug)]
 pub struct Change {

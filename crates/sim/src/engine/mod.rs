@@ -1,25 +1,187 @@
 //! The machine at work.
+//!
+//! One event after the other, in order of time: a timer, or a CPU whose work ends, whose tick comes, that is
+//! interrupted. An engine moves tasks, time and memory; what is decided about them is asked of the policy.
+mod balance;
+mod bandwidth;
+mod changes;
+mod check;
+mod dispatch;
+mod events;
+mod headroom;
+mod lines;
+mod memory;
+mod report;
+mod runqueue;
 mod services;
+mod setup;
+mod state;
+mod steps;
+mod topo;
+mod wake;
 
 pub(crate) use services::Services;
 
-use crate::config::{Config, ConfigError};
+use crate::behaviour::Behaviour;
+use crate::config::{Change, Config, ConfigError, Costs, Policy};
+use crate::cpuset::CpuSet;
 use crate::observer::Observer;
-use crate::results::Results;
+use crate::results::{EventCounts, Results, RunDelay, Touches};
+use events::{Slots, Timer, Timers};
+use hdrhistogram::Histogram;
+use memory::Memory;
+use plimsoll_policy_sys as pl;
+use state::{Channel, Cpu, Task, NONE};
+use topo::{LlcState, Topo};
 
 /// A configuration that was found possible.
 pub struct Simulation {
-    _config: Config,
+    config: Config,
 }
 
 impl Simulation {
     /// Checks everything. Errors name what is wrong, its value and the allowed range.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
-        Ok(Self { _config: config })
+        setup::check(&config)?;
+        Ok(Self { config })
     }
 
-    /// Runs to the end.
-    pub fn run(self, _observer: Option<&mut dyn Observer>) -> Results {
-        unimplemented!("the engine lands next")
+    /// Runs to the end. Panics if a task's program never lets time pass, or, with `check`, if an invariant is
+    /// broken: both are mistakes in code, not in input.
+    pub fn run(self, observer: Option<&mut dyn Observer>) -> Results {
+        let mut engine = Engine::new(self.config, observer);
+        engine.run();
+        engine.report()
+    }
+}
+
+struct Engine<'o> {
+    now_ns: u64,
+    ended: bool,
+    topo: Topo,
+    costs: Costs,
+    policy: Policy,
+    tick_len_ns: u64,
+    tick_phase_ns: u64,
+    tick_stagger_ns: u64,
+    clock_start_ns: u64,
+    stop_when_done: bool,
+    check: bool,
+    changes: Vec<Change>,
+
+    slots: Slots,
+    timers: Timers,
+    cpus: Vec<Cpu>,
+    llcs: Vec<LlcState>,
+    nr_online: u32,
+    nr_busy: u32,
+    nr_overloaded: u32,
+    machine: pl::FairMachine,
+    /// The CPU whose task is between two steps; NONE: no one's.
+    stepping: u32,
+
+    tasks: Vec<Task>,
+    behaviours: Vec<Box<dyn Behaviour>>,
+    /// Tasks to start that wait for their time.
+    unfinished: u32,
+    channels: Vec<Channel>,
+    services: Services,
+
+    memory: Memory,
+    paths: Vec<String>,
+    phases_ns: Vec<u64>,
+    own_cpusets: Vec<Option<CpuSet>>,
+    /// With the ancestors', and only CPUs online; `None`: all that are.
+    cpusets: Vec<Option<CpuSet>>,
+    /// When the group's period timer is due; one that fires at another time was set again meanwhile.
+    period_at_ns: Vec<u64>,
+    is_side: Vec<bool>,
+    headroom: pl::Headroom,
+    headroom_marks: headroom::Marks,
+    released: Vec<u32>,
+
+    observer: Option<&'o mut dyn Observer>,
+    counts: EventCounts,
+    touches: Touches,
+    group_usage_ns: Vec<u64>,
+    group_delays: Vec<RunDelay>,
+    workload_usage_ns: Vec<u64>,
+    workload_delays: Vec<Histogram<u64>>,
+    workloads: Vec<String>,
+    latencies: Vec<(crate::config::WorkloadId, String)>,
+    counters: Vec<(crate::config::WorkloadId, String)>,
+    warm: report::WarmUp,
+}
+
+impl Engine<'_> {
+    fn run(&mut self) {
+        while !self.ended {
+            let (timer_ns, cpu_ns) = (self.timers.next_ns(), self.slots.earliest_ns());
+            if timer_ns <= cpu_ns {
+                let Some(entry) = self.timers.pop() else { break };
+                debug_assert!(entry.at_ns >= self.now_ns);
+                self.now_ns = entry.at_ns;
+                self.timer(entry.timer, entry.sequence);
+            } else {
+                debug_assert!(cpu_ns >= self.now_ns);
+                self.now_ns = cpu_ns;
+                self.cpu_event(self.slots.earliest_cpu());
+            }
+            if self.check {
+                self.check_invariants();
+            }
+        }
+    }
+
+    fn timer(&mut self, timer: Timer, sequence: u64) {
+        match timer {
+            Timer::Sleep { task } => self.sleep_over(task, sequence),
+            Timer::Start { task } => self.start_task(task),
+            Timer::External { task } => self.external_step(task),
+            Timer::Period { group } => self.period(group),
+            Timer::Slack { group } => self.slack(group),
+            Timer::Headroom => self.headroom_window(),
+            Timer::Change { index } => self.change(index),
+            Timer::WarmUp => self.warm_up(),
+            Timer::End => self.ended = true,
+        }
+    }
+
+    /// One thing that is due on a CPU; if there are more, the next event is this CPU's again.
+    fn cpu_event(&mut self, cpu: u32) {
+        let state = &self.cpus[cpu as usize];
+        let now_ns = self.now_ns;
+        if state.tick_ns == now_ns {
+            self.tick(cpu);
+        } else if state.resched_ns == now_ns {
+            self.reschedule(cpu);
+        } else if state.limit_ns == now_ns {
+            self.limit(cpu);
+        } else {
+            self.work_done(cpu);
+        }
+        self.update_slot(cpu);
+    }
+
+    #[inline]
+    fn update_slot(&mut self, cpu: u32) {
+        self.slots.set(cpu, self.cpus[cpu as usize].next_ns());
+    }
+
+    #[inline]
+    fn running(&self, cpu: u32) -> Option<u32> {
+        let task = self.cpus[cpu as usize].running;
+        (task != NONE).then_some(task)
+    }
+
+    /// Whether a task may run on a CPU.
+    #[inline]
+    fn allowed(&self, task: u32, cpu: u32) -> bool {
+        let task = &self.tasks[task as usize];
+        self.cpus[cpu as usize].online
+            && task.affinity.as_ref().is_none_or(|set| set.contains(cpu))
+            && self.cpusets[task.group as usize]
+                .as_ref()
+                .is_none_or(|set| set.contains(cpu))
     }
 }

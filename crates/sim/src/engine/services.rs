@@ -1,5 +1,5 @@
 //! What tasks may ask of the machine while they decide on their next step.
-use crate::config::{ChannelId, CounterId, LatencyId, TaskId, TaskSpec};
+use crate::config::{ChannelId, ChannelSpec, CounterId, LatencyId, TaskId, TaskSpec};
 use hdrhistogram::Histogram;
 use rand_pcg::Pcg64;
 
@@ -15,7 +15,7 @@ pub(crate) struct Services {
     pub spawned: Vec<TaskSpec>,
     pub nr_tasks: u32,
     /// Capacities of channels made and not yet taken over.
-    pub new_channels: Vec<u32>,
+    pub new_channels: Vec<ChannelSpec>,
     pub nr_channels: u32,
     seed: u64,
     names: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    pub fn new(seed: u64, nr_cpus: u32, nr_latencies: usize, nr_counters: usize) -> Self {
+    pub fn new(seed: u64, nr_cpus: u32, nr_latencies: usize, nr_counters: usize, nr_channels: u32) -> Self {
         Self {
             nr_cpus,
             recording: false,
@@ -32,7 +32,7 @@ impl Services {
             spawned: Vec::new(),
             nr_tasks: 0,
             new_channels: Vec::new(),
-            nr_channels: 0,
+            nr_channels,
             seed,
             names: Vec::new(),
             rngs: Vec::new(),
@@ -76,7 +76,7 @@ impl Services {
 
     pub fn add_channel(&mut self, capacity: u32) -> ChannelId {
         assert!(capacity >= 1, "a channel holds at least one value");
-        self.new_channels.push(capacity);
+        self.new_channels.push(ChannelSpec::new(capacity));
         self.nr_channels += 1;
         ChannelId(self.nr_channels - 1)
     }

@@ -1,0 +1,311 @@
+//! Tasks that move between queues: new-idle and periodic balance, stealing, pull on lag.
+use super::state::NONE;
+use super::topo::{bits_from, LEVELS};
+use super::Engine;
+use crate::config::TaskId;
+use crate::observer::Move;
+use plimsoll_policy_sys as pl;
+
+impl Engine<'_> {
+    /// A CPU has nothing to run: looks for something elsewhere. Returns the time that took.
+    pub(super) fn pull_when_dry(&mut self, cpu: u32) -> u64 {
+        // The kernel, too, keeps a word that says whether any CPU of the machine has work to spare.
+        if self.nr_overloaded == 0 {
+            return 0;
+        }
+        let mut spent_ns = 0;
+        let mut found = false;
+        if self.policy.newidle {
+            (found, spent_ns) = self.newidle(cpu);
+        }
+        if !found {
+            spent_ns += self.steal(cpu);
+        }
+        if spent_ns > 0 {
+            let stats = &mut self.cpus[cpu as usize].stats;
+            stats.searches += 1;
+            stats.find_ns += spent_ns;
+        }
+        spent_ns
+    }
+
+    /// Searches domain by domain. Returns whether something was found, and the time spent.
+    fn newidle(&mut self, cpu: u32) -> (bool, u64) {
+        let (mut spent_ns, mut span) = (0, 1);
+        if self.cpus[cpu as usize].steal.avg_idle_ns < self.costs.newidle_idle_ns {
+            return (false, 0);
+        }
+        for level in 0..LEVELS {
+            let wider = self.topo.span(cpu, level);
+            if wider == span {
+                continue;
+            }
+            let state = &mut self.cpus[cpu as usize];
+            let newidle = &mut state.newidle[level];
+            // SAFETY: plain structs.
+            unsafe {
+                if !pl::pl_newidle_worthwhile(newidle, state.steal.avg_idle_ns, spent_ns) {
+                    break;
+                }
+                let cost_ns =
+                    self.costs.newidle_level_ns + u64::from(wider - span) * self.costs.search_cpu_ns;
+                pl::pl_newidle_measured(newidle, cost_ns);
+                spent_ns += cost_ns;
+            }
+            span = wider;
+            let busiest = self.busiest(cpu, level);
+            if let Some(task) = busiest.and_then(|from| self.movable(from, cpu, true)) {
+                spent_ns += self.costs.move_task_ns;
+                self.cpus[cpu as usize].stats.newidle_pulls += 1;
+                self.move_task(task, cpu, Move::NewIdle);
+                return (true, spent_ns);
+            }
+        }
+        (false, spent_ns)
+    }
+
+    /// The overloaded CPU with the longest queue in the domain of a level; the nearest of equals.
+    fn busiest(&self, cpu: u32, level: usize) -> Option<u32> {
+        let own = self.topo.llc(cpu);
+        let mut best = (0, None);
+        let mut look = |candidate: u32| {
+            let state = &self.cpus[candidate as usize];
+            if candidate != cpu && state.fair.nr_queued > best.0 && !state.queue.is_empty() {
+                best = (state.fair.nr_queued, Some(candidate));
+            }
+        };
+        if level == 0 {
+            self.topo.siblings[cpu as usize].iter().for_each(|&s| look(s));
+            return best.1.filter(|_| best.0 >= 2);
+        }
+        self.overloaded(own, self.topo.in_llc[cpu as usize], &mut look);
+        if level >= 2 {
+            for &llc in &self.topo.socket_llcs[own as usize] {
+                self.overloaded(llc, 0, &mut look);
+            }
+        }
+        if level >= 3 {
+            for &llc in &self.topo.remote_llcs[own as usize] {
+                self.overloaded(llc, 0, &mut look);
+            }
+        }
+        best.1
+    }
+
+    /// Calls `look` for the overloaded CPUs of a cache, from one of its numbers on. Returns how many were passed.
+    fn overloaded(&self, llc: u32, from: u32, look: &mut impl FnMut(u32)) {
+        let mask = &self.llcs[llc as usize].overloaded;
+        let cpus = &self.topo.llcs[llc as usize];
+        let mut left = mask.elements;
+        // SAFETY: the mask's chunks live as long as the engine.
+        let mut element = unsafe { pl::pl_sparsemask_next(mask, from, &mut left) };
+        while element != pl::SPARSEMASK_NONE {
+            look(cpus[element as usize]);
+            element = unsafe { pl::pl_sparsemask_next(mask, element + 1, &mut left) };
+        }
+    }
+
+    /// The first task, in order of next to run, that may go from one CPU's queue to another's. `cold`: only those
+    /// that have not run for a while, whose cache contents are not worth keeping.
+    fn movable(&self, from: u32, to: u32, cold: bool) -> Option<u32> {
+        self.cpus[from as usize].queue.iter().find(|&task| {
+            let entry = &self.tasks[task as usize];
+            if cold && self.now_ns - entry.last_ran_ns < self.costs.migration_hot_ns {
+                return false;
+            }
+            let throttled = self.throttled_by(entry.group, from).is_some();
+            // SAFETY: plain values.
+            unsafe { pl::pl_steal_may_take(false, self.allowed(task, to), throttled) }
+        })
+    }
+
+    /// Takes a task from an overloaded CPU of the cache, if that is worthwhile. Returns the time spent.
+    fn steal(&mut self, cpu: u32) -> u64 {
+        let state = &self.cpus[cpu as usize];
+        // SAFETY: plain structs.
+        if !unsafe { pl::pl_steal_worthwhile(&state.steal, self.topo.nr_nodes, &self.policy.steal) } {
+            return 0;
+        }
+        let llc = self.topo.llc(cpu) as usize;
+        let mask = &self.llcs[llc].overloaded;
+        let own = self.topo.in_llc[cpu as usize];
+        let siblings = &self.topo.siblings[cpu as usize];
+        let mut looked = siblings.len() as u32;
+        // SAFETY: the mask's chunks live as long as the engine.
+        let mut found = siblings
+            .iter()
+            .filter(|&&s| unsafe { pl::pl_sparsemask_test(mask, self.topo.in_llc[s as usize]) })
+            .find_map(|&s| self.movable(s, cpu, false));
+        if found.is_none() {
+            let mut left = mask.elements;
+            let mut element = unsafe { pl::pl_sparsemask_next(mask, own + 1, &mut left) };
+            while element != pl::SPARSEMASK_NONE {
+                let victim = self.topo.llcs[llc][element as usize];
+                found = self.movable(victim, cpu, false);
+                if found.is_some() {
+                    break;
+                }
+                element = unsafe { pl::pl_sparsemask_next(mask, element + 1, &mut left) };
+            }
+            // A chunk of eight is one line: that is what the search costs.
+            looked += (mask.elements - left).div_ceil(8);
+        }
+        let mut spent_ns = u64::from(looked) * self.costs.search_cpu_ns;
+        self.cpus[cpu as usize].steal.nr_searches += 1;
+        if let Some(task) = found {
+            spent_ns += self.costs.move_task_ns;
+            self.cpus[cpu as usize].steal.nr_steals += 1;
+            self.cpus[cpu as usize].stats.steals += 1;
+            self.move_task(task, cpu, Move::Steal);
+        }
+        spent_ns
+    }
+
+    /// A CPU that ends its slice looks at the head of one other queue.
+    pub(super) fn pull_on_lag(&mut self, cpu: u32) {
+        if self.policy.core.fair.pull_ns == 0 || self.nr_overloaded == 0 {
+            return;
+        }
+        let n = self.cpus.len() as u32;
+        let other = (self.cpus[cpu as usize].look_at + 1) % n;
+        self.cpus[cpu as usize].look_at = other;
+        if other == cpu {
+            return;
+        }
+        let Some(task) = self.cpus[other as usize].queue.head() else {
+            return;
+        };
+        self.charge(cpu, false);
+        let entry = &self.tasks[task as usize];
+        let state = &self.cpus[cpu as usize];
+        let mut own = self.running(cpu).map(|t| self.tasks[t as usize].policy.vruntime);
+        if let Some(head) = state.queue.head_vruntime() {
+            own = Some(own.map_or(head, |v| {
+                if (head.wrapping_sub(v) as i64) < 0 {
+                    head
+                } else {
+                    v
+                }
+            }));
+        }
+        // SAFETY: plain structs.
+        let pull = unsafe {
+            pl::pl_fair_should_pull(
+                &state.fair,
+                own.is_some(),
+                own.unwrap_or(0),
+                &self.cpus[other as usize].fair,
+                entry.policy.vruntime,
+                &self.policy.core.fair,
+            ) && pl::pl_steal_may_take(
+                false,
+                self.allowed(task, cpu),
+                self.throttled_by(entry.group, other).is_some(),
+            )
+        };
+        if pull && self.throttled_by(entry.group, cpu).is_none() {
+            self.overhead(cpu, self.costs.move_task_ns);
+            self.cpus[cpu as usize].stats.lag_pulls += 1;
+            self.move_task(task, cpu, Move::Pull);
+        }
+    }
+
+    /// Periodic balance, and work for idle CPUs, which have no ticks of their own.
+    pub(super) fn balance_at_tick(&mut self, cpu: u32) {
+        if self.nr_overloaded == 0 {
+            return;
+        }
+        if !self.cpus[cpu as usize].queue.is_empty() {
+            self.push_to_idle(cpu);
+        }
+        let mut span = 1;
+        for level in 1..LEVELS {
+            let wider = self.topo.span(cpu, level);
+            if wider == span {
+                continue;
+            }
+            span = wider;
+            let state = &mut self.cpus[cpu as usize];
+            if self.now_ns < state.next_balance_ns[level] {
+                continue;
+            }
+            // The kernel's interval: as many ms as the domain has CPUs, 16 times that on a busy CPU.
+            state.next_balance_ns[level] = self.now_ns + u64::from(span.min(64)) * 16_000_000;
+            self.overhead(
+                cpu,
+                self.costs.periodic_level_ns + u64::from(span) * self.costs.search_cpu_ns,
+            );
+            let Some(busiest) = self.busiest(cpu, level) else {
+                continue;
+            };
+            let queued = |cpu: u32| self.cpus[cpu as usize].fair.nr_queued;
+            // SAFETY: plain values.
+            let n = unsafe { pl::pl_balance_to_move(queued(busiest), queued(cpu)) };
+            for _ in 0..n {
+                let Some(task) = self.movable(busiest, cpu, false) else {
+                    break;
+                };
+                self.overhead(cpu, self.costs.move_task_ns);
+                self.cpus[cpu as usize].stats.periodic_pulls += 1;
+                self.move_task(task, cpu, Move::Periodic);
+            }
+        }
+    }
+
+    /// The kernel kicks an idle CPU from the tick of a busy one with tasks waiting: the idle one then balances.
+    fn push_to_idle(&mut self, cpu: u32) {
+        let own = self.topo.llc(cpu);
+        let socket = &self.topo.socket_llcs[own as usize];
+        let remote = &self.topo.remote_llcs[own as usize];
+        let mut pair = None;
+        'llcs: for llc in std::iter::once(&own).chain(socket).chain(remote) {
+            let cpus = &self.topo.llcs[*llc as usize];
+            let from = if *llc == own {
+                self.topo.in_llc[cpu as usize]
+            } else {
+                0
+            };
+            for bit in bits_from(&self.llcs[*llc as usize].idle, from, cpus.len() as u32) {
+                let to = cpus[bit as usize];
+                if let Some(task) = self.movable(cpu, to, false) {
+                    pair = Some((task, to));
+                    break 'llcs;
+                }
+                // The first idle one of each cache stands for the others: affinities seldom differ.
+                if self.cpus[cpu as usize].queue.len() > 4 {
+                    break;
+                }
+            }
+        }
+        if let Some((task, to)) = pair {
+            self.overhead(cpu, self.costs.ipi_send_ns);
+            self.cpus[to as usize].stats.periodic_pulls += 1;
+            self.dequeue(task);
+            self.observe_move(task, cpu, to, Move::Periodic);
+            self.activate(task, to, cpu);
+        }
+    }
+
+    /// A waiting task goes to the queue of `to`, which pays for it.
+    fn move_task(&mut self, task: u32, to: u32, why: Move) {
+        let from = self.tasks[task as usize].policy.cpu;
+        self.dequeue(task);
+        self.observe_move(task, from, to, why);
+        self.enqueue(task, to, to);
+    }
+
+    pub(super) fn observe_move(&mut self, task: u32, from: u32, to: u32, why: Move) {
+        if let Some(observer) = self.observer.as_deref_mut() {
+            observer.migrate(self.now_ns, TaskId(task), from, to, why);
+        }
+    }
+
+    /// What writing the mask of overloaded CPUs costs a CPU: its chunk's line is shared with seven others.
+    pub(super) fn mask_written(&mut self, _cpu: u32) -> u64 {
+        self.touches.mask_writes += 1;
+        let cost_ns = self.costs.line.llc_ns;
+        self.touches.mask_ns += cost_ns;
+        debug_assert!(_cpu != NONE);
+        cost_ns
+    }
+}

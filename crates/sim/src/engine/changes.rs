@@ -1,0 +1,192 @@
+//! What an administrator does while the machine runs.
+use super::state::{State, NONE};
+use super::Engine;
+use crate::config::ChangeKind;
+use crate::cpuset::CpuSet;
+use crate::observer::{Move, Stop};
+use plimsoll_policy_sys as pl;
+
+impl Engine<'_> {
+    pub(super) fn change(&mut self, index: u32) {
+        match self.changes[index as usize].what.clone() {
+            ChangeKind::Limits { group, limits } => self.set_limits(group.0, &limits),
+            ChangeKind::CpuWeight { group, cpu_weight } => {
+                // SAFETY: the group is alive and not borrowed. Shares follow at their next refresh.
+                unsafe { (*self.memory.group(group.0)).weight = pl::pl_weight_of_cpu_weight(cpu_weight) };
+            }
+            ChangeKind::GroupIdle { group, idle } => self.with_tasks_out(
+                |_| true,
+                |engine| {
+                    // SAFETY: as above.
+                    unsafe { (*engine.memory.group(group.0)).idle = u32::from(idle) };
+                    for task in 0..engine.tasks.len() as u32 {
+                        engine.set_class(task);
+                    }
+                },
+            ),
+            ChangeKind::Headroom { group, percent } => {
+                // SAFETY: as above.
+                unsafe { (*self.memory.group(group.0)).headroom_percent = percent };
+                self.link_side();
+            }
+            ChangeKind::Cpuset { group, cpuset } => {
+                self.own_cpusets[group.0 as usize] = cpuset;
+                self.cpus_changed();
+            }
+            ChangeKind::Affinity { task, affinity } => {
+                self.tasks[task.0 as usize].affinity = affinity.map(Box::new);
+                self.cpus_changed();
+            }
+            ChangeKind::Nice { task, nice } => self.with_tasks_out(
+                |number| number == task.0,
+                |engine| {
+                    engine.tasks[task.0 as usize].nice = nice;
+                    engine.set_class(task.0);
+                },
+            ),
+            ChangeKind::MoveTask { task, group } => self.with_tasks_out(
+                |number| number == task.0,
+                |engine| {
+                    engine.tasks[task.0 as usize].group = group.0;
+                    engine.tasks[task.0 as usize].policy.group = engine.memory.group(group.0);
+                    engine
+                        .memory
+                        .touch(group.0, engine.tasks[task.0 as usize].policy.cpu);
+                    engine.set_class(task.0);
+                },
+            ),
+            ChangeKind::CpuOffline { cpu } => {
+                if self.cpus[cpu as usize].online && self.nr_online > 1 {
+                    self.set_online(cpu, false);
+                }
+            }
+            ChangeKind::CpuOnline { cpu } => {
+                if !self.cpus[cpu as usize].online {
+                    self.set_online(cpu, true);
+                }
+            }
+        }
+    }
+
+    /// A task's weight and class, from its nice value and its groups'.
+    pub(super) fn set_class(&mut self, task: u32) {
+        let mut level = Some(self.tasks[task as usize].group);
+        let mut idle = self.tasks[task as usize].idle_class;
+        while let Some(number) = level {
+            // SAFETY: the group is alive and not borrowed.
+            let group = unsafe { *self.memory.group(number) };
+            idle |= group.idle != 0;
+            level = self.memory.number(group.parent);
+        }
+        let entry = &mut self.tasks[task as usize];
+        entry.policy.idle = u32::from(idle);
+        // SAFETY: plain values.
+        entry.policy.weight = unsafe { pl::pl_weight_of_nice(entry.nice) };
+    }
+
+    /// Takes the runnable tasks that `which` names out of their queues, lets `change` do what may not be done under
+    /// them, and puts them back.
+    pub(super) fn with_tasks_out(&mut self, which: impl Fn(u32) -> bool, change: impl FnOnce(&mut Self)) {
+        let mut out = Vec::new();
+        let mut stopped = Vec::new();
+        for task in 0..self.tasks.len() as u32 {
+            let entry = &self.tasks[task as usize];
+            let cpu = entry.policy.cpu;
+            match entry.state {
+                State::Running if which(task) => {
+                    self.take_off(cpu, Stop::Preempted);
+                    self.tasks[task as usize].runnable_ns = self.now_ns;
+                    self.uncount(task, cpu);
+                    self.no_longer_runnable(task, cpu);
+                    stopped.push(cpu);
+                    out.push(task);
+                }
+                State::Queued | State::Parked if which(task) => {
+                    self.dequeue(task);
+                    out.push(task);
+                }
+                _ => {}
+            }
+        }
+        change(self);
+        for task in out {
+            let previous = self.tasks[task as usize].policy.cpu;
+            let cpu = if self.allowed(task, previous) {
+                previous
+            } else {
+                self.select_any(task)
+            };
+            if cpu != previous {
+                self.observe_move(task, previous, cpu, Move::Forced);
+            }
+            self.activate(task, cpu, NONE);
+        }
+        for cpu in stopped {
+            let state = &self.cpus[cpu as usize];
+            if state.running == NONE && !state.idle {
+                self.schedule(cpu, 0);
+            }
+        }
+    }
+
+    fn set_online(&mut self, cpu: u32, online: bool) {
+        self.charge(cpu, false);
+        let state = &mut self.cpus[cpu as usize];
+        if !online && state.idle {
+            state.idle_total_ns += self.now_ns.saturating_sub(state.idle_from_ns);
+        }
+        state.online = online;
+        state.idle_from_ns = self.now_ns;
+        self.nr_online = if online {
+            self.nr_online + 1
+        } else {
+            self.nr_online - 1
+        };
+        self.show_idle(cpu);
+        self.cpus_changed();
+        // What is still throttled there holds nothing any more: its turn in the ring comes and goes.
+    }
+
+    /// Affinities, cpusets or CPUs changed: everything that is where it may not be moves.
+    pub(super) fn cpus_changed(&mut self) {
+        self.resolve_cpusets();
+        for task in 0..self.tasks.len() as u32 {
+            let entry = &self.tasks[task as usize];
+            let group_set = self.cpusets[entry.group as usize].as_ref();
+            let usable = |set: &CpuSet| {
+                set.iter().any(|cpu| {
+                    self.cpus.get(cpu as usize).is_some_and(|c| c.online)
+                        && group_set.is_none_or(|group| group.contains(cpu))
+                })
+            };
+            // As the kernel does: an affinity that leaves no CPU is forgotten.
+            if entry.affinity.as_deref().is_some_and(|set| !usable(set)) {
+                self.tasks[task as usize].affinity = None;
+            }
+        }
+        let misplaced: Vec<bool> = (0..self.tasks.len() as u32)
+            .map(|task| !self.allowed(task, self.tasks[task as usize].policy.cpu))
+            .collect();
+        self.with_tasks_out(|task| misplaced[task as usize], |_| {});
+    }
+
+    /// Cpusets with their ancestors' and the CPUs online; one that leaves none is its parent's.
+    pub(super) fn resolve_cpusets(&mut self) {
+        for group in 0..self.memory.side() {
+            // SAFETY: the group is alive and not borrowed; parents have lower numbers.
+            let parent = self.memory.number(unsafe { (*self.memory.group(group)).parent });
+            let above = parent.and_then(|parent| self.cpusets[parent as usize].clone());
+            let own = self.own_cpusets[group as usize].clone();
+            let resolved = match (own, &above) {
+                (Some(own), Some(above)) => Some(own.intersection(above)),
+                (Some(own), None) => Some(own),
+                (None, _) => None,
+            };
+            let usable = |set: &CpuSet| {
+                set.iter()
+                    .any(|cpu| self.cpus.get(cpu as usize).is_some_and(|c| c.online))
+            };
+            self.cpusets[group as usize] = resolved.filter(usable).or(above);
+        }
+    }
+}

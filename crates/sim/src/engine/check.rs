@@ -1,0 +1,106 @@
+//! Invariants, checked at every event where `check` asks for it. A broken one panics: it is a mistake in code.
+use super::state::{State, NONE};
+use super::Engine;
+use plimsoll_policy_sys as pl;
+
+impl Engine<'_> {
+    pub(super) fn check_invariants(&self) {
+        let n = self.cpus.len();
+        let mut queued = vec![0u32; n];
+        let mut weights = vec![0u64; n];
+        for (number, task) in self.tasks.iter().enumerate() {
+            let cpu = task.policy.cpu as usize;
+            match task.state {
+                State::Running => assert_eq!(
+                    self.cpus[cpu].running, number as u32,
+                    "task {number} thinks it runs"
+                ),
+                State::Parked => assert!(
+                    self.parked_rightly(number as u32),
+                    "task {number} is parked for nothing at {} ns",
+                    self.now_ns
+                ),
+                _ => {}
+            }
+            let counts = matches!(task.state, State::Running | State::Queued);
+            assert_eq!(
+                counts,
+                task.policy.counted != 0,
+                "task {number} is {:?}",
+                task.state
+            );
+            if counts {
+                queued[cpu] += 1;
+                weights[cpu] += task.policy.effective;
+                assert!(
+                    self.cpus[cpu].online,
+                    "task {number} is on CPU {cpu}, which is off"
+                );
+                assert!(
+                    self.allowed(number as u32, cpu as u32),
+                    "task {number} is on CPU {cpu}, which it may not use"
+                );
+            }
+        }
+        for (cpu, state) in self.cpus.iter().enumerate() {
+            assert_eq!(state.fair.nr_queued, queued[cpu], "CPU {cpu}: tasks queued");
+            assert_eq!(state.fair.weight_sum, weights[cpu], "CPU {cpu}: sum of weights");
+            let running = usize::from(state.running != NONE);
+            assert_eq!(
+                state.queue.len() + running,
+                queued[cpu] as usize,
+                "CPU {cpu}: queue and count differ"
+            );
+            assert!(
+                !state.idle || queued[cpu] == 0,
+                "CPU {cpu} idles at {} ns with {} tasks",
+                self.now_ns,
+                queued[cpu]
+            );
+            assert!(state.idle != (state.running != NONE), "CPU {cpu} is in between");
+            let llc = &self.llcs[self.topo.llc(cpu as u32) as usize];
+            let element = self.topo.in_llc[cpu];
+            // SAFETY: the mask's chunks live as long as the engine.
+            let overloaded = unsafe { pl::pl_sparsemask_test(&llc.overloaded, element) };
+            assert_eq!(overloaded, queued[cpu] >= 2, "CPU {cpu}: overloaded or not");
+        }
+        for group in 0..self.memory.nr_groups as u32 {
+            self.check_pool(group);
+        }
+    }
+
+    fn parked_rightly(&self, task: u32) -> bool {
+        let entry = &self.tasks[task as usize];
+        // SAFETY: in bounds; nothing is borrowed.
+        let balance = unsafe { *self.memory.balance(entry.parked_by, entry.policy.cpu) };
+        balance.throttled != 0
+    }
+
+    fn check_pool(&self, group: u32) {
+        // SAFETY: alive and not borrowed.
+        let pool = unsafe { *self.memory.pool(group) };
+        if pool.generation == 0 {
+            return;
+        }
+        let path = self.paths.get(group as usize).map_or("side", |p| p.as_str());
+        assert!(
+            pool.runtime_ns >= 0,
+            "group {path}: pool is {} ns",
+            pool.runtime_ns
+        );
+        let throttled: Vec<u32> = (0..self.cpus.len() as u32)
+            .filter(|&cpu| unsafe { (*self.memory.balance(group, cpu)).throttled != 0 })
+            .collect();
+        let in_ring = pool.tail.wrapping_sub(pool.head);
+        assert_eq!(
+            throttled.len() as u32,
+            in_ring,
+            "group {path}: throttled balances and those in the ring differ at {} ns",
+            self.now_ns
+        );
+        assert!(
+            in_ring == 0 || pool.quota_ns == pl::UNLIMITED || pool.timer_active != 0,
+            "group {path}: throttled, and no period timer will end it"
+        );
+    }
+}

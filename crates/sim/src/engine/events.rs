@@ -1,0 +1,203 @@
+//! What happens next: one slot per CPU in a tournament tree, everything else in a heap of timers.
+//!
+//! A CPU's own next event (end of work, tick, interrupt, end of a slice) changes with nearly every event, so it is
+//! not queued and cancelled but overwritten: a path of log2(CPUs) comparisons. At one time timers come first, in the
+//! order they were set, then CPUs in the order of their numbers: a total order, so runs are reproducible.
+
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// The earliest of n times, each overwritten at will.
+pub(super) struct Slots {
+    /// times[leaves..] are the CPUs' times, times[i] = min of its two children; times[1] is the earliest.
+    times: Vec<u64>,
+    leaves: usize,
+}
+
+impl Slots {
+    pub fn new(n: usize) -> Self {
+        let leaves = n.next_power_of_two().max(2);
+        Self {
+            times: vec![NEVER; 2 * leaves],
+            leaves,
+        }
+    }
+
+    #[inline]
+    pub fn set(&mut self, cpu: u32, time_ns: u64) {
+        let mut i = self.leaves + cpu as usize;
+        self.times[i] = time_ns;
+        while i > 1 {
+            let earliest = self.times[i].min(self.times[i ^ 1]);
+            i >>= 1;
+            if self.times[i] == earliest {
+                return;
+            }
+            self.times[i] = earliest;
+        }
+    }
+
+    #[inline]
+    pub fn earliest_ns(&self) -> u64 {
+        self.times[1]
+    }
+
+    /// The lowest-numbered CPU whose time is the earliest.
+    #[inline]
+    pub fn earliest_cpu(&self) -> u32 {
+        let time_ns = self.times[1];
+        let mut i = 1;
+        while i < self.leaves {
+            i *= 2;
+            i += usize::from(self.times[i] != time_ns);
+        }
+        (i - self.leaves) as u32
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// A sleeper's, valid while the task's `timer` is this sequence number.
+    Sleep {
+        task: u32,
+    },
+    /// A task comes into being.
+    Start {
+        task: u32,
+    },
+    /// An external task's step is complete.
+    External {
+        task: u32,
+    },
+    Period {
+        group: u32,
+    },
+    Slack {
+        group: u32,
+    },
+    Headroom,
+    Change {
+        index: u32,
+    },
+    WarmUp,
+    End,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub at_ns: u64,
+    pub sequence: u64,
+    pub timer: Timer,
+}
+
+impl Entry {
+    #[inline]
+    fn before(&self, other: &Self) -> bool {
+        (self.at_ns, self.sequence) < (other.at_ns, other.sequence)
+    }
+}
+
+/// A heap with four children per node: half the depth of a binary one, and the four lie side by side.
+pub(super) struct Timers {
+    heap: Vec<Entry>,
+    sequence: u64,
+}
+
+impl Timers {
+    pub fn new() -> Self {
+        Self {
+            heap: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    #[inline]
+    pub fn next_ns(&self) -> u64 {
+        self.heap.first().map_or(NEVER, |entry| entry.at_ns)
+    }
+
+    /// Returns the entry's sequence number, unique in the run and above 0.
+    pub fn push(&mut self, at_ns: u64, timer: Timer) -> u64 {
+        self.sequence += 1;
+        let entry = Entry {
+            at_ns,
+            sequence: self.sequence,
+            timer,
+        };
+        let mut i = self.heap.len();
+        self.heap.push(entry);
+        while i > 0 {
+            let parent = (i - 1) / 4;
+            if !entry.before(&self.heap[parent]) {
+                break;
+            }
+            self.heap[i] = self.heap[parent];
+            i = parent;
+        }
+        self.heap[i] = entry;
+        self.sequence
+    }
+
+    pub fn pop(&mut self) -> Option<Entry> {
+        let first = *self.heap.first()?;
+        let last = self.heap.pop()?;
+        let n = self.heap.len();
+        if n == 0 {
+            return Some(first);
+        }
+        let mut i = 0;
+        loop {
+            let child = 4 * i + 1;
+            if child >= n {
+                break;
+            }
+            let mut least = child;
+            for other in child + 1..(child + 4).min(n) {
+                if self.heap[other].before(&self.heap[least]) {
+                    least = other;
+                }
+            }
+            if !self.heap[least].before(&last) {
+                break;
+            }
+            self.heap[i] = self.heap[least];
+            i = least;
+        }
+        self.heap[i] = last;
+        Some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_come_in_order_of_time_then_of_setting() {
+        let mut timers = Timers::new();
+        let mut x = 1u64;
+        for i in 0..1000 {
+            x = x
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            timers.push(x >> 60, Timer::Period { group: i });
+        }
+        let mut last = (0, 0);
+        while let Some(entry) = timers.pop() {
+            assert!((entry.at_ns, entry.sequence) > last);
+            last = (entry.at_ns, entry.sequence);
+        }
+    }
+
+    #[test]
+    fn slots_give_the_lowest_cpu_of_the_earliest_time() {
+        let mut slots = Slots::new(5);
+        slots.set(4, 10);
+        slots.set(2, 10);
+        slots.set(3, 11);
+        assert_eq!((slots.earliest_ns(), slots.earliest_cpu()), (10, 2));
+        slots.set(2, NEVER);
+        assert_eq!((slots.earliest_ns(), slots.earliest_cpu()), (10, 4));
+        slots.set(4, 12);
+        assert_eq!((slots.earliest_ns(), slots.earliest_cpu()), (11, 3));
+    }
+}

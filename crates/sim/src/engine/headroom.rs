@@ -1,0 +1,142 @@
+//! Measures what headroom.h wants to know, once a window, and links groups to the side.
+use super::bandwidth::policy_limits;
+use super::events::Timer;
+use super::Engine;
+use plimsoll_policy_sys as pl;
+
+/// What was so when the present window began.
+#[derive(Default)]
+pub(super) struct Marks {
+    pub began_ns: u64,
+    pub idle_ns: u64,
+    /// Run time of the side in this window.
+    pub side_used_ns: u64,
+    /// Since the warm-up.
+    pub side_total_ns: u64,
+    pub idle_total_ns: u64,
+    pub windows: u64,
+    /// A window's timer is set.
+    pub active: bool,
+}
+
+impl Engine<'_> {
+    /// Idle time of all CPUs online, until now.
+    pub(super) fn machine_idle_ns(&self) -> u64 {
+        let idle = |cpu: &super::state::Cpu| {
+            cpu.idle_total_ns
+                + if cpu.idle && cpu.online {
+                    self.now_ns.saturating_sub(cpu.idle_from_ns)
+                } else {
+                    0
+                }
+        };
+        self.cpus.iter().map(idle).sum()
+    }
+
+    /// Groups' headroom changed: says who is side now, with no task runnable where that changes.
+    pub(super) fn link_side(&mut self) {
+        self.headroom.percent = 0;
+        let side = self.memory.side();
+        // SAFETY: groups are alive; parents have lower numbers than their children.
+        unsafe {
+            for group in 0..side {
+                pl::pl_headroom_clear(self.memory.group(group));
+            }
+            for group in 0..side {
+                pl::pl_headroom_mark(&mut self.headroom, self.memory.group(group));
+            }
+        }
+        let changes: Vec<bool> = (0..side)
+            .map(|group| unsafe { pl::pl_headroom_side_changes(&self.headroom, self.memory.group(group)) })
+            .collect();
+        // Levels count their children, so all below a change comes out as well; that is every task of the machine
+        // at worst, and a change of headroom is rare.
+        let any = changes.iter().any(|&change| change);
+        self.with_tasks_out(
+            |_| any,
+            |engine| {
+                for group in 0..side {
+                    // SAFETY: as above.
+                    unsafe {
+                        let pointer = engine.memory.group(group);
+                        pl::pl_headroom_link(&engine.headroom, pointer, engine.memory.group(side));
+                        engine.is_side[group as usize] = pl::pl_headroom_is_side(&engine.headroom, pointer);
+                    }
+                }
+            },
+        );
+        if self.headroom.percent > 0 && !self.headroom_marks.active {
+            self.headroom_marks.active = true;
+            self.begin_window();
+        }
+    }
+
+    fn begin_window(&mut self) {
+        self.headroom_marks.began_ns = self.now_ns;
+        self.headroom_marks.idle_ns = self.machine_idle_ns();
+        self.headroom_marks.side_used_ns = 0;
+        self.timers
+            .push(self.now_ns + self.policy.headroom.window_ns, Timer::Headroom);
+    }
+
+    pub(super) fn headroom_window(&mut self) {
+        self.counts.timers += 1;
+        for cpu in 0..self.cpus.len() as u32 {
+            self.charge(cpu, false);
+        }
+        let side = self.memory.side();
+        let used_ns = self.headroom_marks.side_used_ns;
+        let idle_ns = self.machine_idle_ns() - self.headroom_marks.idle_ns;
+        let window_ns = self.now_ns - self.headroom_marks.began_ns;
+        // SAFETY: the side group is alive and not borrowed.
+        let (flags, limited) = unsafe {
+            let was_limited = pl::pl_bw_limited(self.memory.pool(side));
+            let flags = pl::pl_headroom_window(
+                &mut self.headroom,
+                self.memory.group(side),
+                used_ns,
+                idle_ns,
+                window_ns,
+                self.nr_online,
+                self.now_ns,
+                &self.policy.headroom,
+                &self.policy.core.side,
+            );
+            (flags, (was_limited, pl::pl_bw_limited(self.memory.pool(side))))
+        };
+        self.arm(flags, side);
+        if limited == (true, false) {
+            self.release_all(side);
+        }
+        if limited.0 != limited.1 {
+            for cpu in 0..self.cpus.len() as u32 {
+                self.set_limit(cpu);
+            }
+        }
+        if self.services.recording {
+            self.headroom_marks.side_total_ns += used_ns;
+            self.headroom_marks.idle_total_ns += idle_ns;
+            self.headroom_marks.windows += 1;
+        }
+        if let Some(observer) = self.observer.as_deref_mut() {
+            observer.headroom(self.now_ns, self.headroom.budget_ns, used_ns, idle_ns);
+        }
+        if self.headroom.percent > 0 {
+            self.begin_window();
+        } else {
+            self.headroom_marks.active = false;
+        }
+    }
+
+    /// The side group begins without a limit; its first window sets one.
+    pub(super) fn begin_side(&mut self) {
+        let limits = policy_limits(&crate::config::Limits::UNLIMITED);
+        let side = self.memory.side();
+        // SAFETY: the side group is alive and not borrowed.
+        unsafe {
+            (*self.memory.group(side)).is_side = 1;
+            pl::pl_bw_set(self.memory.pool(side), &limits, 0, 0, &self.policy.core.side);
+            pl::pl_group_link(self.memory.group(side));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! From the engine's books to results.
+use super::Engine;
+use crate::results::{
+    CounterResult, CpuResult, CpuStat, GroupResult, HeadroomResult, LatencyResult, Results, RunDelay,
+    Touches, WorkloadResult,
+};
+use plimsoll_policy_sys as pl;
+
+/// Books as they stood when the warm-up ended.
+#[derive(Default)]
+pub(super) struct WarmUp {
+    ended_ns: u64,
+    stats: Vec<CpuStat>,
+    cpus: Vec<(CpuResult, u64)>,
+}
+
+impl Engine<'_> {
+    /// The warm-up is over: everything counted so far is left out of the results.
+    pub(super) fn warm_up(&mut self) {
+        for cpu in 0..self.cpus.len() as u32 {
+            self.charge(cpu, false);
+        }
+        self.services.recording = true;
+        self.warm.ended_ns = self.now_ns;
+        self.warm.stats = (0..self.memory.side())
+            .map(|group| self.cpu_stat(group))
+            .collect();
+        self.warm.cpus = (0..self.cpus.len())
+            .map(|cpu| (self.cpus[cpu].stats, self.cpu_idle_ns(cpu)))
+            .collect();
+        self.group_usage_ns.fill(0);
+        self.group_delays.fill(RunDelay::default());
+        self.workload_usage_ns.fill(0);
+        self.workload_delays.iter_mut().for_each(|h| h.reset());
+        self.touches = Touches::default();
+        self.services.latencies.iter_mut().for_each(|h| h.reset());
+        self.services.counters.fill(0);
+        self.headroom_marks.side_total_ns = 0;
+        self.headroom_marks.idle_total_ns = 0;
+        self.headroom_marks.windows = 0;
+    }
+
+    fn cpu_idle_ns(&self, cpu: usize) -> u64 {
+        let cpu = &self.cpus[cpu];
+        let now_ns = if cpu.idle && cpu.online {
+            self.now_ns.saturating_sub(cpu.idle_from_ns)
+        } else {
+            0
+        };
+        cpu.idle_total_ns + now_ns
+    }
+
+    fn cpu_stat(&self, group: u32) -> CpuStat {
+        // SAFETY: the pool is alive and not borrowed.
+        let pool = unsafe { *self.memory.pool(group) };
+        CpuStat {
+            nr_periods: pool.nr_periods,
+            nr_throttled: pool.nr_throttled,
+            throttled_ns: pool.throttled_ns as u64,
+            current_bw_ns: if pool.quota_ns == pl::UNLIMITED {
+                0
+            } else {
+                pool.runtime_ns.max(0) as u64
+            },
+            nr_bursts: pool.nr_bursts,
+            burst_ns: pool.burst_ns_used,
+        }
+    }
+
+    pub(super) fn report(mut self) -> Results {
+        for cpu in 0..self.cpus.len() as u32 {
+            self.charge(cpu, false);
+        }
+        let measured_ns = self.now_ns - self.warm.ended_ns;
+        let groups = self.report_groups();
+        let cpus = (0..self.cpus.len())
+            .map(|cpu| {
+                let (before, idle_before_ns) = self.warm.cpus[cpu];
+                let now = self.cpus[cpu].stats;
+                let idle_ns = (self.cpu_idle_ns(cpu) - idle_before_ns).min(measured_ns);
+                CpuResult {
+                    busy_ns: measured_ns - idle_ns,
+                    idle_ns,
+                    task_ns: now.task_ns - before.task_ns,
+                    schedules: now.schedules - before.schedules,
+                    idles: now.idles - before.idles,
+                    wakeups: now.wakeups - before.wakeups,
+                    steals: now.steals - before.steals,
+                    newidle_pulls: now.newidle_pulls - before.newidle_pulls,
+                    periodic_pulls: now.periodic_pulls - before.periodic_pulls,
+                    lag_pulls: now.lag_pulls - before.lag_pulls,
+                    searches: now.searches - before.searches,
+                    find_ns: now.find_ns - before.find_ns,
+                }
+            })
+            .collect();
+        let marks = &self.headroom_marks;
+        let headroom = marks.active.then_some(HeadroomResult {
+            windows: marks.windows,
+            side_used_ns: marks.side_total_ns,
+            idle_ns: marks.idle_total_ns,
+            budget_ns: self.headroom.budget_ns,
+        });
+        Results {
+            end_ns: self.now_ns,
+            measured_ns,
+            all_exited: self.unfinished == 0,
+            events: self.counts,
+            groups,
+            cpus,
+            touches: self.touches,
+            headroom,
+            workloads: self.report_workloads(),
+        }
+    }
+
+    fn report_groups(&self) -> Vec<GroupResult> {
+        let n = self.memory.side() as usize;
+        let mut usage_ns = self.group_usage_ns[..n].to_vec();
+        for group in (1..n).rev() {
+            // SAFETY: the group is alive and not borrowed; parents have lower numbers.
+            let parent = unsafe { (*self.memory.group(group as u32)).parent };
+            if let Some(parent) = self.memory.number(parent) {
+                usage_ns[parent as usize] += usage_ns[group];
+            }
+        }
+        (0..n)
+            .map(|group| {
+                let (before, now) = (self.warm.stats[group], self.cpu_stat(group as u32));
+                // SAFETY: as above. A pool that never had a limit was never refilled.
+                let limited = unsafe { (*self.memory.pool(group as u32)).generation > 0 };
+                GroupResult {
+                    path: self.paths[group].clone(),
+                    usage_ns: usage_ns[group],
+                    stat: limited.then_some(CpuStat {
+                        nr_periods: now.nr_periods - before.nr_periods,
+                        nr_throttled: now.nr_throttled - before.nr_throttled,
+                        throttled_ns: now.throttled_ns - before.throttled_ns,
+                        current_bw_ns: now.current_bw_ns,
+                        nr_bursts: now.nr_bursts - before.nr_bursts,
+                        burst_ns: now.burst_ns - before.burst_ns,
+                    }),
+                    run_delay: self.group_delays[group],
+                }
+            })
+            .collect()
+    }
+
+    fn report_workloads(self) -> Vec<WorkloadResult> {
+        let mut results: Vec<WorkloadResult> = self
+            .workloads
+            .into_iter()
+            .zip(self.workload_delays)
+            .zip(self.workload_usage_ns)
+            .map(|((name, run_delay), usage_ns)| WorkloadResult {
+                name,
+                usage_ns,
+                run_delay,
+                latencies: Vec::new(),
+                counters: Vec::new(),
+            })
+            .collect();
+        for ((workload, name), histogram) in self.latencies.into_iter().zip(self.services.latencies) {
+            let result = LatencyResult { name, histogram };
+            results[workload.0 as usize].latencies.push(result);
+        }
+        for ((workload, name), value) in self.counters.into_iter().zip(self.services.counters) {
+            results[workload.0 as usize]
+                .counters
+                .push(CounterResult { name, value });
+        }
+        results
+    }
+}

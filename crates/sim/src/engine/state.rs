@@ -1,0 +1,184 @@
+//! What the engine keeps about a CPU, a task, a channel.
+use super::events::NEVER;
+use super::runqueue::RunQueue;
+use super::topo::LEVELS;
+use crate::config::{ChannelSpec, WorkloadId};
+use crate::cpuset::CpuSet;
+use crate::results::CpuResult;
+use plimsoll_policy_sys as pl;
+use std::collections::VecDeque;
+
+/// No task, no CPU, no order number.
+pub(super) const NONE: u32 = u32::MAX;
+
+pub(super) struct Cpu {
+    // What it does now.
+    pub running: u32,
+    /// Neither running nor about to pick.
+    pub idle: bool,
+    pub online: bool,
+    /// Run time is charged up to here; ahead of now while the CPU is still on its way to the task.
+    pub exec_ns: u64,
+    /// The running task's work: what was left, as of when, and when it will be done.
+    pub work_ns: u64,
+    pub work_from_ns: u64,
+    pub work_end_ns: u64,
+    pub speed_percent: u32,
+
+    // When it looks up from it.
+    pub tick_ns: u64,
+    pub resched_ns: u64,
+    /// End of the slice or of the run time, where a timer enforces them.
+    pub limit_ns: u64,
+    pub slice_end_ns: u64,
+
+    pub fair: pl::FairCpu,
+    pub queue: RunQueue,
+    pub steal: pl::Steal,
+    pub newidle: [pl::Newidle; LEVELS],
+    pub next_balance_ns: [u64; LEVELS],
+    /// Whose head is looked at next for a pull on lag.
+    pub look_at: u32,
+    /// The task that ran last, and the address space that is loaded.
+    pub last: u32,
+    pub address_space: u32,
+
+    /// While idle: since when (ahead of now while it is still searching).
+    pub idle_from_ns: u64,
+    pub idle_total_ns: u64,
+    pub stats: CpuResult,
+}
+
+impl Cpu {
+    pub fn new(cpu: u32) -> Self {
+        let mut fair: pl::FairCpu = pl::zeroed();
+        fair.cpu = cpu;
+        let mut steal: pl::Steal = pl::zeroed();
+        // As the kernel begins: idle for long, so that the first searches are made.
+        steal.avg_idle_ns = 1_000_000;
+        Self {
+            running: NONE,
+            idle: true,
+            online: true,
+            exec_ns: 0,
+            work_ns: 0,
+            work_from_ns: 0,
+            work_end_ns: NEVER,
+            speed_percent: 100,
+            tick_ns: NEVER,
+            resched_ns: NEVER,
+            limit_ns: NEVER,
+            slice_end_ns: 0,
+            fair,
+            queue: RunQueue::default(),
+            steal,
+            newidle: [pl::zeroed(); LEVELS],
+            next_balance_ns: [0; LEVELS],
+            look_at: cpu,
+            last: NONE,
+            address_space: 0,
+            idle_from_ns: 0,
+            idle_total_ns: 0,
+            stats: CpuResult::default(),
+        }
+    }
+
+    #[inline]
+    pub fn next_ns(&self) -> u64 {
+        self.work_end_ns
+            .min(self.tick_ns)
+            .min(self.resched_ns.min(self.limit_ns))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not started yet.
+    New,
+    Running,
+    /// In its CPU's queue.
+    Queued,
+    /// Runnable, but a level of its group is throttled on its CPU.
+    Parked,
+    /// Sleeps or waits for a channel.
+    Blocked,
+    Exited,
+}
+
+/// What takes effect when the present work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    /// The next step is to be asked for.
+    Next,
+    Sleep {
+        at_ns: u64,
+    },
+    Send {
+        channel: u32,
+        value: u64,
+    },
+    Receive {
+        channel: u32,
+        until_ns: u64,
+    },
+    Yield,
+    Exit,
+}
+
+pub(super) struct Task {
+    pub policy: pl::Task,
+    pub group: u32,
+    pub state: State,
+    pub pending: Pending,
+    /// Order number in its CPU's queue.
+    pub order: u32,
+    /// Work left of the present step, at full speed.
+    pub work_ns: u64,
+    /// What the kernel did on its behalf after a step: done before the next one.
+    pub debt_ns: u64,
+    pub received: Option<u64>,
+    /// Run time so far.
+    pub cpu_ns: u64,
+    pub runnable_ns: u64,
+    pub last_ran_ns: u64,
+    pub last_cpu: u32,
+    /// Sequence number of the timer that may wake it; 0: none.
+    pub timer: u64,
+    /// The channel it waits for; NONE: none.
+    pub waits_for: u32,
+    /// The group whose throttling parked it, and its neighbours there.
+    pub parked_by: u32,
+    pub parked_next: u32,
+    pub parked_previous: u32,
+    pub workload: WorkloadId,
+    pub address_space: u32,
+    pub nice: i32,
+    pub idle_class: bool,
+    pub external: bool,
+    pub affinity: Option<Box<CpuSet>>,
+    /// Steps in a row that took no time: a program that never lets time pass is a mistake of its author.
+    pub instant_steps: u32,
+}
+
+pub(super) struct Channel {
+    pub capacity: u32,
+    pub wake_level: u32,
+    pub values: VecDeque<u64>,
+    pub senders: VecDeque<(u32, u64)>,
+    pub receivers: VecDeque<u32>,
+    /// The CPU that used it last.
+    pub cpu: u32,
+}
+
+impl Channel {
+    pub fn new(spec: ChannelSpec) -> Self {
+        Self {
+            capacity: spec.capacity,
+            wake_level: spec.wake_level.min(spec.capacity - 1),
+            values: VecDeque::new(),
+            senders: VecDeque::new(),
+            receivers: VecDeque::new(),
+            cpu: NONE,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Tasks' programs: one step after the other, and the channels between them.
+use super::dispatch::stretch;
+use super::events::{Timer, NEVER};
+use super::state::{Channel, Pending, State, NONE};
+use super::Engine;
+use crate::behaviour::{Context, Step};
+use crate::config::TaskId;
+
+/// More steps than this without time passing are an endless loop.
+const INSTANT_STEPS_MAX: u32 = 1_000_000;
+
+impl Engine<'_> {
+    /// The running task's work is done: what it was for takes effect, and the next step begins.
+    pub(super) fn work_done(&mut self, cpu: u32) {
+        let task = self.cpus[cpu as usize].running;
+        self.stepping = cpu;
+        loop {
+            let pending = std::mem::replace(&mut self.tasks[task as usize].pending, Pending::Next);
+            match pending {
+                Pending::Next => {}
+                Pending::Sleep { at_ns } => {
+                    if at_ns > self.now_ns {
+                        self.tasks[task as usize].timer = self.timers.push(at_ns, Timer::Sleep { task });
+                        return self.stop_stepping(cpu, State::Blocked);
+                    }
+                }
+                Pending::Send { channel, value } => {
+                    if !self.send(task, channel, value, cpu) {
+                        return self.stop_stepping(cpu, State::Blocked);
+                    }
+                }
+                Pending::Receive { channel, until_ns } => {
+                    if !self.receive(task, channel, until_ns, cpu) {
+                        return self.stop_stepping(cpu, State::Blocked);
+                    }
+                }
+                Pending::Yield => {
+                    self.stepping = NONE;
+                    let state = &mut self.cpus[cpu as usize];
+                    state.work_ns = 0;
+                    state.work_from_ns = self.now_ns;
+                    state.work_end_ns = NEVER;
+                    return self.give_way(cpu);
+                }
+                Pending::Exit => return self.stop_stepping(cpu, State::Exited),
+            }
+            let cpu_ns = self.tasks[task as usize].cpu_ns
+                + self.now_ns.saturating_sub(self.cpus[cpu as usize].exec_ns);
+            let step = self.ask(task, cpu, cpu_ns);
+            let (mut work_ns, pending) = self.costs_of(step);
+            let entry = &mut self.tasks[task as usize];
+            work_ns = work_ns.saturating_add(std::mem::take(&mut entry.debt_ns));
+            entry.pending = pending;
+            if work_ns == 0 {
+                entry.instant_steps += 1;
+                assert!(
+                    entry.instant_steps < INSTANT_STEPS_MAX,
+                    "task {task} ({}) takes steps without end at {} ns",
+                    self.services.name(TaskId(task)),
+                    self.now_ns
+                );
+                continue;
+            }
+            entry.instant_steps = 0;
+            self.stepping = NONE;
+            let state = &mut self.cpus[cpu as usize];
+            state.work_ns = work_ns;
+            state.work_from_ns = self.now_ns;
+            state.work_end_ns = self.now_ns.saturating_add(stretch(work_ns, state.speed_percent));
+            return;
+        }
+    }
+
+    fn stop_stepping(&mut self, cpu: u32, state: State) {
+        self.stepping = NONE;
+        // What waking others cost is not the sleeper's to pay when it wakes up: it delays who runs next.
+        let task = self.cpus[cpu as usize].running;
+        if state == State::Exited {
+            self.exited();
+        }
+        self.cpus[cpu as usize].work_ns = 0;
+        self.cpus[cpu as usize].work_from_ns = self.now_ns;
+        let debt_ns = std::mem::take(&mut self.tasks[task as usize].debt_ns);
+        self.block(cpu, state);
+        self.overhead(cpu, debt_ns);
+    }
+
+    /// Asks a task's program for its next step.
+    fn ask(&mut self, task: u32, cpu: u32, cpu_ns: u64) -> Step {
+        let received = self.tasks[task as usize].received.take();
+        let mut context = Context {
+            services: &mut self.services,
+            task: TaskId(task),
+            now_ns: self.now_ns,
+            cpu_ns,
+            cpu,
+            received,
+        };
+        let step = self.behaviours[task as usize].next(&mut context);
+        if !self.services.new_channels.is_empty() {
+            for spec in std::mem::take(&mut self.services.new_channels) {
+                self.channels.push(Channel::new(spec));
+            }
+        }
+        if !self.services.spawned.is_empty() {
+            for spec in std::mem::take(&mut self.services.spawned) {
+                self.add_task(spec, cpu);
+            }
+        }
+        step
+    }
+
+    /// CPU time that a step takes, and what happens after it.
+    fn costs_of(&self, step: Step) -> (u64, Pending) {
+        let syscall_ns = self.costs.syscall_ns;
+        match step {
+            Step::Compute { ns } => (ns, Pending::Next),
+            Step::SleepUntil { at_ns } => (syscall_ns, Pending::Sleep { at_ns }),
+            Step::Send { channel, value } => (
+                syscall_ns + self.costs.channel_ns,
+                Pending::Send {
+                    channel: channel.0,
+                    value,
+                },
+            ),
+            Step::Receive { channel } => (
+                syscall_ns + self.costs.channel_ns,
+                Pending::Receive {
+                    channel: channel.0,
+                    until_ns: NEVER,
+                },
+            ),
+            Step::ReceiveUntil { channel, at_ns } => (
+                syscall_ns + self.costs.channel_ns,
+                Pending::Receive {
+                    channel: channel.0,
+                    until_ns: at_ns,
+                },
+            ),
+            // Never free, or two tasks that yield to each other would stop time.
+            Step::Yield => (syscall_ns.max(1), Pending::Yield),
+            Step::Exit => (syscall_ns, Pending::Exit),
+        }
+    }
+
+    /// The running task goes behind the next one.
+    fn give_way(&mut self, cpu: u32) {
+        self.charge(cpu, false);
+        let state = &self.cpus[cpu as usize];
+        let running = &mut self.tasks[state.running as usize].policy;
+        if let Some(head) = state.queue.head_vruntime() {
+            if (running.vruntime.wrapping_sub(head) as i64) < 0 {
+                running.vruntime = head;
+            }
+        }
+        // Nothing is left to do of this step: the next one begins as soon as the task runs again.
+        self.cpus[cpu as usize].work_end_ns = self.now_ns;
+        self.resched(cpu, 0);
+    }
+
+    /// The line that a channel's ends share, fetched by a CPU.
+    fn channel_line(&mut self, channel: u32, cpu: u32) {
+        let last = std::mem::replace(&mut self.channels[channel as usize].cpu, cpu);
+        if last != cpu && last != NONE {
+            let cost_ns = self.topo.cost(&self.costs.line, last, cpu);
+            self.overhead(cpu, cost_ns);
+        }
+    }
+
+    /// false: the channel is full, and the task waits with its value.
+    fn send(&mut self, task: u32, channel: u32, value: u64, cpu: u32) -> bool {
+        if cpu != NONE {
+            self.channel_line(channel, cpu);
+        }
+        let state = &mut self.channels[channel as usize];
+        if let Some(receiver) = state.receivers.pop_front() {
+            self.tasks[receiver as usize].received = Some(value);
+            self.tasks[receiver as usize].waits_for = NONE;
+            self.tasks[receiver as usize].timer = 0;
+            self.wake(receiver, cpu, true);
+            return true;
+        }
+        if state.values.len() < state.capacity as usize {
+            state.values.push_back(value);
+            return true;
+        }
+        state.senders.push_back((task, value));
+        self.tasks[task as usize].waits_for = channel;
+        false
+    }
+
+    /// false: the channel is empty, and the task waits.
+    fn receive(&mut self, task: u32, channel: u32, until_ns: u64, cpu: u32) -> bool {
+        if cpu != NONE {
+            self.channel_line(channel, cpu);
+        }
+        let state = &mut self.channels[channel as usize];
+        let Some(value) = state.values.pop_front() else {
+            if until_ns <= self.now_ns {
+                return true;
+            }
+            state.receivers.push_back(task);
+            self.tasks[task as usize].waits_for = channel;
+            if until_ns != NEVER {
+                self.tasks[task as usize].timer = self.timers.push(until_ns, Timer::Sleep { task });
+            }
+            return false;
+        };
+        self.tasks[task as usize].received = Some(value);
+        if state.values.len() <= state.wake_level as usize && !state.senders.is_empty() {
+            self.wake_senders(channel, cpu);
+        }
+        true
+    }
+
+    /// Blocked senders' values go into the channel as far as there is room.
+    fn wake_senders(&mut self, channel: u32, cpu: u32) {
+        loop {
+            let state = &mut self.channels[channel as usize];
+            if state.values.len() >= state.capacity as usize {
+                return;
+            }
+            let Some((sender, value)) = state.senders.pop_front() else {
+                return;
+            };
+            state.values.push_back(value);
+            self.tasks[sender as usize].waits_for = NONE;
+            self.wake(sender, cpu, false);
+        }
+    }
+
+    /// A sleeper's timer fired.
+    pub(super) fn sleep_over(&mut self, task: u32, sequence: u64) {
+        let entry = &mut self.tasks[task as usize];
+        if entry.timer != sequence {
+            return;
+        }
+        entry.timer = 0;
+        self.counts.timers += 1;
+        let channel = std::mem::replace(&mut entry.waits_for, NONE);
+        let (cpu, external) = (entry.policy.cpu, entry.external);
+        if channel != NONE {
+            self.channels[channel as usize].receivers.retain(|&t| t != task);
+        }
+        if external {
+            self.external_step(task);
+            return;
+        }
+        // The timer was set on the CPU where the task went to sleep, and interrupts that one.
+        let waker = if self.cpus[cpu as usize].online { cpu } else { NONE };
+        if waker != NONE {
+            self.overhead(waker, self.costs.timer_ns);
+        }
+        self.wake(task, waker, false);
+    }
+
+    /// An external task goes on: its steps take time, and none of our CPUs.
+    pub(super) fn external_step(&mut self, task: u32) {
+        self.tasks[task as usize].instant_steps = 0;
+        loop {
+            let pending = std::mem::replace(&mut self.tasks[task as usize].pending, Pending::Next);
+            let blocked = match pending {
+                Pending::Send { channel, value } => !self.send(task, channel, value, NONE),
+                Pending::Receive { channel, until_ns } => !self.receive(task, channel, until_ns, NONE),
+                _ => false,
+            };
+            if blocked {
+                return;
+            }
+            let step = self.ask(task, 0, 0);
+            let now_ns = self.now_ns;
+            let entry = &mut self.tasks[task as usize];
+            match step {
+                Step::Compute { ns } => {
+                    self.timers
+                        .push(now_ns.saturating_add(ns), Timer::External { task });
+                    return;
+                }
+                Step::SleepUntil { at_ns } => {
+                    self.timers.push(at_ns.max(now_ns), Timer::External { task });
+                    return;
+                }
+                Step::Exit => {
+                    entry.state = State::Exited;
+                    self.exited();
+                    return;
+                }
+                step => {
+                    let (_, pending) = self.costs_of(step);
+                    let entry = &mut self.tasks[task as usize];
+                    entry.pending = pending;
+                    entry.instant_steps += 1;
+                    if entry.instant_steps >= INSTANT_STEPS_MAX {
+                        panic!("external task {task} takes steps without end at {now_ns} ns");
+                    }
+                }
+            }
+        }
+    }
+
+    fn exited(&mut self) {
+        self.unfinished -= 1;
+        if self.unfinished == 0 && self.stop_when_done {
+            self.ended = true;
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A task becomes runnable: where it goes, and whether it runs at once.
+use super::state::{State, NONE};
+use super::topo::bits_from;
+use super::Engine;
+use crate::config::TaskId;
+use plimsoll_policy_sys as pl;
+
+impl Engine<'_> {
+    /// Wakes a task. `waker`: the CPU that does it, NONE: nobody's. `sync`: the waker is about to wait itself.
+    pub(super) fn wake(&mut self, task: u32, waker: u32, sync: bool) {
+        if self.tasks[task as usize].external {
+            let timer = super::events::Timer::External { task };
+            self.timers.push(self.now_ns, timer);
+            return;
+        }
+        self.counts.wakeups += 1;
+        let (cpu, looked) = self.select(task, waker, sync);
+        if waker != NONE {
+            self.cpus[waker as usize].stats.wakeups += 1;
+            self.overhead(
+                waker,
+                self.costs.wakeup_ns + u64::from(looked) * self.costs.search_cpu_ns,
+            );
+        }
+        if let Some(observer) = self.observer.as_deref_mut() {
+            observer.wake(self.now_ns, TaskId(task), cpu, waker);
+        }
+        self.tasks[task as usize].runnable_ns = self.now_ns;
+        self.activate(task, cpu, waker);
+    }
+
+    /// Makes a task runnable on a CPU and lets it run if it is its turn.
+    pub(super) fn activate(&mut self, task: u32, cpu: u32, from: u32) {
+        if !self.enqueue(task, cpu, from) {
+            return;
+        }
+        if self.cpus[cpu as usize].idle {
+            if from != NONE && from != cpu {
+                self.overhead(from, self.costs.ipi_send_ns);
+            }
+            self.kick(cpu, from);
+        } else {
+            self.preempt_for(task, cpu, from);
+        }
+    }
+
+    /// Counts a task as runnable on a CPU, and puts it into the queue; false: it was parked instead. What that costs is
+    /// `payer`'s.
+    pub(super) fn enqueue(&mut self, task: u32, cpu: u32, payer: u32) -> bool {
+        self.charge(cpu, false);
+        let entry = &mut self.tasks[task as usize];
+        let (group, from) = (entry.group, entry.policy.cpu);
+        self.memory.touch(group, cpu);
+        let mut touch: pl::Touch = pl::zeroed();
+        // SAFETY: the group and its queues are alive and not borrowed.
+        let flags = unsafe {
+            pl::pl_task_runnable(&mut entry.policy, cpu, self.now_ns, &mut touch, &self.policy.core)
+        };
+        if from != cpu {
+            let (a, b) = (&self.cpus[from as usize].fair, &self.cpus[cpu as usize].fair);
+            // SAFETY: plain structs.
+            entry.policy.vruntime = unsafe { pl::pl_fair_move(entry.policy.vruntime, a, b) };
+        }
+        if flags != 0 {
+            self.arm(flags, group);
+            if flags & pl::BW_THROTTLED != 0 {
+                self.observe_throttled(group, cpu);
+            }
+        }
+        if payer != NONE && touch.load_reads + touch.load_writes + touch.pool_locks > 0 {
+            let mut cost_ns = self.pay_load(group, payer, &touch);
+            if touch.pool_locks > 0 {
+                cost_ns += self.pay_pool(group, payer, touch.pool_locks);
+            }
+            self.overhead(payer, cost_ns);
+        }
+        if let Some(level) = self.throttled_by(group, cpu) {
+            self.park(task, cpu, level);
+            return false;
+        }
+        self.place(task, cpu);
+        let cost_ns = self.count(task, cpu);
+        self.overhead(payer, cost_ns);
+        self.insert(task, cpu);
+        true
+    }
+
+    /// Gives a task its vruntime on its CPU's timeline.
+    pub(super) fn place(&mut self, task: u32, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        // SAFETY: plain structs.
+        unsafe {
+            if state.running != NONE && state.queue.is_empty() {
+                // Alone until now: the queue's clock is the running task's.
+                let running = self.tasks[state.running as usize].policy.vruntime;
+                pl::pl_fair_picked(
+                    &mut self.machine,
+                    &mut state.fair,
+                    running,
+                    &self.policy.core.fair,
+                );
+            }
+            let entry = &mut self.tasks[task as usize].policy;
+            entry.vruntime = pl::pl_fair_place(
+                &state.fair,
+                entry.vruntime,
+                entry.effective,
+                &self.policy.core.fair,
+            );
+        }
+    }
+
+    /// Both keep the queue's count, and the overloaded CPUs' mask. They return what writing that costs.
+    pub(super) fn count(&mut self, task: u32, cpu: u32) -> u64 {
+        let state = &mut self.cpus[cpu as usize];
+        // SAFETY: plain structs.
+        let before = unsafe { pl::pl_task_count(&mut self.tasks[task as usize].policy, &mut state.fair) };
+        self.count_changed(cpu, before, before + 1)
+    }
+
+    pub(super) fn uncount(&mut self, task: u32, cpu: u32) -> u64 {
+        let state = &mut self.cpus[cpu as usize];
+        // SAFETY: plain structs.
+        let before = unsafe { pl::pl_task_uncount(&mut self.tasks[task as usize].policy, &mut state.fair) };
+        self.count_changed(cpu, before, before - 1)
+    }
+
+    #[inline]
+    fn count_changed(&mut self, cpu: u32, before: u32, after: u32) -> u64 {
+        let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
+        let element = self.topo.in_llc[cpu as usize];
+        // SAFETY: the mask's chunks live as long as the engine.
+        if !unsafe { pl::pl_steal_count_changed(&mut llc.overloaded, element, before, after) } {
+            return 0;
+        }
+        if after > before {
+            self.nr_overloaded += 1;
+        } else {
+            self.nr_overloaded -= 1;
+        }
+        self.mask_written(cpu)
+    }
+
+    /// A waiting task is no longer one.
+    pub(super) fn dequeue(&mut self, task: u32) {
+        let entry = &self.tasks[task as usize];
+        let cpu = entry.policy.cpu;
+        match entry.state {
+            State::Queued => {
+                let (vruntime, order) = (entry.policy.vruntime, entry.order);
+                self.cpus[cpu as usize].queue.remove(task, vruntime, order);
+                self.uncount(task, cpu);
+            }
+            State::Parked => self.unpark(task),
+            state => unreachable!("task {task} is {state:?} and does not wait"),
+        }
+        self.no_longer_runnable(task, cpu);
+    }
+
+    pub(super) fn no_longer_runnable(&mut self, task: u32, cpu: u32) {
+        let entry = &mut self.tasks[task as usize];
+        let group = entry.group;
+        let mut touch: pl::Touch = pl::zeroed();
+        // SAFETY: the group and its queues are alive and not borrowed.
+        let flags =
+            unsafe { pl::pl_task_blocked(&mut entry.policy, self.now_ns, &mut touch, &self.policy.core) };
+        self.arm(flags, group);
+        // Paid by whoever runs next here: the CPU is between two tasks.
+        let cost_ns = self.pay_load(group, cpu, &touch) + self.pay_pool(group, cpu, touch.pool_locks);
+        self.overhead(cpu, cost_ns);
+    }
+
+    /// Whether the running task gives way to one that has just been queued.
+    pub(super) fn preempt_for(&mut self, task: u32, cpu: u32, from: u32) {
+        let Some(running) = self.running(cpu) else { return };
+        let woken = &self.tasks[task as usize].policy;
+        let current = &self.tasks[running as usize].policy;
+        // SAFETY: plain values.
+        let preempts = unsafe {
+            pl::pl_fair_preempts(
+                woken.vruntime,
+                woken.effective,
+                woken.idle != 0,
+                current.vruntime,
+                current.idle != 0,
+                &self.policy.core.fair,
+            )
+        };
+        if !preempts {
+            self.set_limit(cpu);
+            return;
+        }
+        let mut after_ns = 0;
+        if from != NONE && from != cpu {
+            after_ns = self.topo.cost(&self.costs.ipi, from, cpu);
+            self.overhead(from, self.costs.ipi_send_ns);
+        }
+        self.resched(cpu, after_ns);
+    }
+
+    /// Where a waking task goes, and how many CPUs were looked at.
+    fn select(&self, task: u32, waker: u32, sync: bool) -> (u32, u32) {
+        let previous = self.tasks[task as usize].policy.cpu;
+        if !self.allowed(task, previous) {
+            return (self.select_any(task), 1);
+        }
+        if !self.policy.wake_idle {
+            return (previous, 0);
+        }
+        let idle = |cpu: u32| self.cpus[cpu as usize].idle;
+        let mut target = previous;
+        if self.policy.wake_affine && waker != NONE && waker != previous && self.allowed(task, waker) {
+            let queued = |cpu: u32| self.cpus[cpu as usize].fair.nr_queued;
+            if !idle(previous) && (sync && queued(waker) == 1 || queued(waker) < queued(previous)) {
+                target = waker;
+            }
+        }
+        if idle(target) {
+            return (target, 1);
+        }
+        let llc = self.topo.llc(target);
+        if idle(previous) && self.topo.llc(previous) == llc {
+            return (previous, 2);
+        }
+        let state = &self.llcs[llc as usize];
+        let size = self.topo.llcs[llc as usize].len() as u32;
+        let most = if self.policy.wake_search_cpus == 0 {
+            size
+        } else {
+            self.policy.wake_search_cpus.min(size)
+        };
+        let from = self.topo.in_llc[target as usize];
+        let passed = |bit: u32| (bit + size - from) % size + 1;
+        let masks = [&state.idle_cores, &state.idle];
+        for mask in &masks[usize::from(!self.topo.smt)..] {
+            for bit in bits_from(mask, from, size) {
+                let cpu = self.topo.llcs[llc as usize][bit as usize];
+                if passed(bit) > most {
+                    break;
+                }
+                if self.allowed(task, cpu) {
+                    return (cpu, passed(bit));
+                }
+            }
+        }
+        (target, most)
+    }
+
+    /// The least busy CPU that a task may use: for new tasks, and those whose CPU is forbidden.
+    pub(super) fn select_any(&self, task: u32) -> u32 {
+        let near = self.tasks[task as usize].policy.cpu;
+        let n = self.cpus.len() as u32;
+        let mut best = (u32::MAX, near);
+        for step in 0..n {
+            let cpu = (near + step) % n;
+            if !self.allowed(task, cpu) {
+                continue;
+            }
+            let siblings = &self.topo.siblings[cpu as usize];
+            let busy_siblings = siblings.iter().filter(|&&s| !self.cpus[s as usize].idle).count() as u32;
+            // An idle core before an idle thread before a short queue.
+            let load = self.cpus[cpu as usize].fair.nr_queued * 1024
+                + u32::from(!self.cpus[cpu as usize].idle) * 512
+                + busy_siblings;
+            if load < best.0 {
+                best = (load, cpu);
+            }
+        }
+        best.1
+    }
+}

@@ -1,0 +1,61 @@
+//! Limits on a simulated machine, against what they are defined to do and what real kernels did.
+use plimsoll_sim::{
+    Config, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology,
+};
+
+const MS: u64 = 1_000_000;
+
+fn spinners(n: u32, nr_cpus: u32, limits: Limits, duration_ns: u64, enforce: Enforce) -> Config {
+    let mut config = Config::new(Machine::new(Topology::flat(nr_cpus)), duration_ns);
+    config.policy.enforce = enforce;
+    let mut group = GroupSpec::new("/limited", GroupId::ROOT);
+    group.limits = limits;
+    let group = config.add_group(group);
+    let workload = config.add_workload("spin");
+    for i in 0..n {
+        let spin = |_: &mut plimsoll_sim::Context| Step::Compute { ns: u64::MAX };
+        config.add_task(TaskSpec::new(group, workload, format!("spin{i}"), spin));
+    }
+    config.check = true;
+    config
+}
+
+fn usage_ms(config: Config) -> f64 {
+    let results = Simulation::new(config).unwrap().run(None);
+    results.groups[1].usage_ns as f64 / 1e6
+}
+
+#[test]
+fn one_spinner_uses_its_quota_when_a_timer_enforces_it() {
+    let limits = Limits::quota(20 * MS, 100 * MS);
+    let used = usage_ms(spinners(1, 4, limits, 2000 * MS, Enforce::Timer));
+    assert!((used - 400.0).abs() < 0.5, "{used} ms");
+}
+
+#[test]
+fn four_spinners_share_one_quota() {
+    let limits = Limits::quota(20 * MS, 100 * MS);
+    let used = usage_ms(spinners(4, 4, limits, 2000 * MS, Enforce::Timer));
+    assert!((used - 400.0).abs() < 4.5, "{used} ms");
+}
+
+#[test]
+fn throttling_noticed_on_ticks_runs_52_then_48_ms() {
+    // Real kernels at 250 Hz: a 50 ms quota runs 52, then 48 ms.
+    // A virtual machine's CPU comes back from idle at once; stopping at a tick takes the interrupt's time.
+    let limits = Limits::quota(50 * MS, 100 * MS);
+    let used_by = |duration_ns| {
+        let mut config = spinners(1, 1, limits, duration_ns, Enforce::Tick);
+        config.machine.costs.idle_states.clear();
+        usage_ms(config)
+    };
+    let (after_one, after_two) = (used_by(99 * MS), used_by(199 * MS));
+    assert!((after_one - 52.0).abs() < 0.1, "{after_one} ms");
+    assert!((after_two - 100.0).abs() < 0.1, "{after_two} ms");
+}
+
+#[test]
+fn a_group_without_limit_uses_the_machine() {
+    let used = usage_ms(spinners(8, 4, Limits::UNLIMITED, 1000 * MS, Enforce::Tick));
+    assert!(used > 3990.0, "{used} ms");
+}
