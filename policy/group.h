@@ -339,7 +339,9 @@ PL_FN u64 pl_group_budget(const struct pl_group PL_MEM *group, u32 cpu, u64 max_
 	u64 budget_ns = max_ns;
 
 	for (level = pl_charged_first(group); level && PL_LOOP; level = pl_charged_next(group, level))
-		budget_ns = pl_min(budget_ns, pl_bw_budget(&level->pool.balances[cpu]));
+		/* The side group is on the way before its first window has set a limit. */
+		if (pl_bw_limited(&level->pool))
+			budget_ns = pl_min(budget_ns, pl_bw_budget(&level->pool.balances[cpu]));
 	return budget_ns;
 }
 
