@@ -55,6 +55,24 @@ impl Simulation {
     }
 }
 
+/// Notices when events follow each other without end and time stands still: a mistake in the engine.
+#[derive(Default)]
+struct Stuck {
+    now_ns: u64,
+    events: u32,
+}
+
+impl Stuck {
+    #[inline]
+    fn at(&mut self, now_ns: u64) {
+        if now_ns != self.now_ns {
+            *self = Self { now_ns, events: 0 };
+        }
+        self.events += 1;
+        assert!(self.events < 50_000_000, "time stands still at {now_ns} ns");
+    }
+}
+
 struct Engine<'o> {
     now_ns: u64,
     ended: bool,
@@ -115,7 +133,9 @@ struct Engine<'o> {
 
 impl Engine<'_> {
     fn run(&mut self) {
+        let mut stuck = Stuck::default();
         while !self.ended {
+            stuck.at(self.now_ns);
             let (timer_ns, cpu_ns) = (self.timers.next_ns(), self.slots.earliest_ns());
             if timer_ns <= cpu_ns {
                 let Some(entry) = self.timers.pop() else { break };
