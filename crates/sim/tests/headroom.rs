@@ -14,15 +14,14 @@ fn steady(load: u64) -> (f64, f64, f64) {
     let side = config.add_group(side);
     let workload = config.add_workload("w");
     for i in 0..nr_cpus {
-        let mut busy = false;
-        let duty = move |ctx: &mut Context| {
+        let (mut busy, mut release_ns) = (false, 0);
+        let duty = move |_: &mut Context| {
             busy = !busy;
             if busy {
+                release_ns += 2_000_000;
                 Step::Compute { ns: load * 20_000 }
             } else {
-                Step::SleepUntil {
-                    at_ns: (ctx.now_ns() / 2_000_000 + 1) * 2_000_000,
-                }
+                Step::SleepUntil { at_ns: release_ns }
             }
         };
         config.add_task(TaskSpec::new(main, workload, format!("main{i}"), duty));
