@@ -1,0 +1,20 @@
+//! The published tables again, in the simulator: what was published, what is simulated, and how far apart they are.
+//!
+//! `published` reads the figures, `index` says which scenario makes which row, `run` simulates, `outcome` holds each row
+//! against its published figure, `summary` adds them up into the targets. Printing is the command line's.
+pub mod fit;
+pub mod html;
+pub mod index;
+pub mod measure;
+pub mod outcome;
+pub mod published;
+pub mod run;
+mod stats;
+pub mod summary;
+mod training;
+
+pub use index::Index;
+pub use outcome::{Outcome, Verdict};
+pub use published::Row;
+pub use stats::Spread;
+pub use summary::{Summary, Target};

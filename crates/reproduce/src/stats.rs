@@ -1,0 +1,35 @@
+//! Mean and spread over seeds.
+
+/// Over the runs of one row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Spread {
+    pub mean: f64,
+    /// Standard deviation of one run.
+    pub stdev: f64,
+}
+
+impl Spread {
+    /// Of at least one value; summed in the order given, so that the bytes do not depend on threads.
+    pub fn of(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let square = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
+        let stdev = if values.len() < 2 {
+            0.0
+        } else {
+            (square / (n - 1.0)).sqrt()
+        };
+        Spread { mean, stdev }
+    }
+}
+
+/// The middle of the values; None if there are none.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
