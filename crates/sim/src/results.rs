@@ -28,6 +28,8 @@ pub struct EventCounts {
     pub ticks: u64,
     /// Period, slack, enforcement, headroom and sleep timers that fired.
     pub timers: u64,
+    /// Tasks that began to run on another CPU than the last time. Not an event of its own: not in the total.
+    pub migrations: u64,
 }
 
 impl EventCounts {
@@ -113,8 +115,10 @@ pub struct CpuResult {
     pub newidle_pulls: u64,
     pub periodic_pulls: u64,
     pub lag_pulls: u64,
-    /// Searches for something to take when running dry, and the time they took.
+    /// Searches for something to take when running dry.
     pub searches: u64,
+    /// Time spent searching when running dry, looking for an idle CPU for a woken task, and keeping the mask of
+    /// overloaded CPUs: what the published series counts as finding.
     pub find_ns: u64,
 }
 
@@ -157,6 +161,8 @@ pub struct Touches {
     pub mask_writes: u64,
     /// CPU time spent fetching such lines and waiting for them.
     pub load_ns: u64,
+    /// Of it, by CPUs that only read: those that compute a queue's share (update_cfs_group).
+    pub load_read_ns: u64,
     pub pool_ns: u64,
     pub mask_ns: u64,
 }

@@ -6,6 +6,7 @@
 //! there is room for a page.
 use crate::place::Place;
 use plimsoll_sim::{Behaviour, ChannelId, Config, Context, CounterId, Step, WorkloadId};
+use rand::Rng;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -36,6 +37,9 @@ pub struct Hackbench {
     /// Messages that one socket or pipe holds. Default: by `channel`, for messages of 100 bytes.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub buffer_messages: Option<u32>,
+    /// Tasks begin at random times within this, in microseconds: they are forked one after the other. Default 0.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub begin_us: f64,
     /// Senders that found it full are woken when it is filled to no more than this share, in percent. Default: by
     /// `channel`.
     #[schemars(range(min = 0, max = 99))]
@@ -71,6 +75,7 @@ impl Default for Hackbench {
             send_us: 0.0,
             receive_us: 0.0,
             buffer_messages: None,
+            begin_us: 0.0,
             wake_percent: None,
         }
     }
@@ -127,6 +132,7 @@ impl Hackbench {
                     turn: 0,
                     left,
                     work_ns: (self.send_us * 1e3) as u64,
+                    begin_ns: (self.begin_us * 1e3) as u64,
                     worked: false,
                 };
                 let mut task = place.task(workload, "sender", number, sender);
@@ -150,11 +156,19 @@ struct Sender {
     turn: usize,
     left: u64,
     work_ns: u64,
+    /// Still to be forked, within this time.
+    begin_ns: u64,
     worked: bool,
 }
 
 impl Behaviour for Sender {
-    fn next(&mut self, _: &mut Context) -> Step {
+    fn next(&mut self, ctx: &mut Context) -> Step {
+        if self.begin_ns > 0 {
+            let within_ns = std::mem::take(&mut self.begin_ns);
+            return Step::SleepUntil {
+                at_ns: ctx.now_ns() + ctx.rng().random_range(0..=within_ns),
+            };
+        }
         if self.left == 0 {
             return Step::Exit;
         }

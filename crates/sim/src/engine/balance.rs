@@ -1,5 +1,4 @@
 //! Tasks that move between queues: new-idle and periodic balance, stealing, pull on lag.
-use super::state::NONE;
 use super::topo::{bits_from, LEVELS};
 use super::Engine;
 use crate::config::TaskId;
@@ -301,11 +300,11 @@ impl Engine<'_> {
     }
 
     /// What writing the mask of overloaded CPUs costs a CPU: its chunk's line is shared with seven others.
-    pub(super) fn mask_written(&mut self, _cpu: u32) -> u64 {
+    pub(super) fn mask_written(&mut self, cpu: u32) -> u64 {
         self.touches.mask_writes += 1;
         let cost_ns = self.costs.line.llc_ns;
         self.touches.mask_ns += cost_ns;
-        debug_assert!(_cpu != NONE);
+        self.cpus[cpu as usize].stats.find_ns += cost_ns;
         cost_ns
     }
 }

@@ -295,7 +295,9 @@ impl Engine<'_> {
                 writes -= 1;
                 reads = reads.saturating_sub(1);
             } else {
-                cost_ns += line.read(cpu, seen, self.now_ns + cost_ns, &self.topo, &self.costs);
+                let read_ns = line.read(cpu, seen, self.now_ns + cost_ns, &self.topo, &self.costs);
+                self.touches.load_read_ns += read_ns;
+                cost_ns += read_ns;
                 reads -= 1;
             }
             // SAFETY: the group is alive and not borrowed.

@@ -288,6 +288,7 @@ impl Engine<'_> {
             }
         }
         if task.last_cpu != cpu && task.last_cpu != NONE {
+            self.counts.migrations += 1;
             if now_ns - task.last_ran_ns < self.costs.migration_hot_ns {
                 work_ns = work_ns.saturating_add(self.topo.cost(&self.costs.migration, task.last_cpu, cpu));
             }

@@ -16,11 +16,12 @@ impl Engine<'_> {
         self.counts.wakeups += 1;
         let (cpu, looked) = self.select(task, waker, sync);
         if waker != NONE {
-            self.cpus[waker as usize].stats.wakeups += 1;
-            self.overhead(
-                waker,
-                self.costs.wakeup_ns + u64::from(looked) * self.costs.search_cpu_ns,
-            );
+            // The published share of time spent finding counts the search for an idle CPU, too.
+            let search_ns = u64::from(looked) * self.costs.search_cpu_ns;
+            let stats = &mut self.cpus[waker as usize].stats;
+            stats.wakeups += 1;
+            stats.find_ns += search_ns;
+            self.overhead(waker, self.costs.wakeup_ns + search_ns);
         }
         if let Some(observer) = self.observer.as_deref_mut() {
             observer.wake(self.now_ns, TaskId(task), cpu, waker);
