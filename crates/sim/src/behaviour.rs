@@ -28,6 +28,9 @@ pub enum Step {
         channel: ChannelId,
         at_ns: u64,
     },
+    /// Reads the task's own CPU clock: the kernel charges its group for that, and may throttle it, without waiting for
+    /// a tick.
+    ReadClock,
     /// Lets others run first.
     Yield,
     Exit,

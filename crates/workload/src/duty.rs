@@ -44,8 +44,8 @@ pub struct Duty {
     /// CPU time that a thread uses between its birth and that sleep, in microseconds. Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub birth_work_us: f64,
-    /// A thread looks every so often, in microseconds of its CPU time, whether its work is done: it does up to that much
-    /// more. Default 0.
+    /// A duty thread looks at its own CPU clock every so often, in microseconds of CPU time; it does up to that much more
+    /// than its work, and the kernel charges its group at every look. 0: it knows. Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub check_us: f64,
     /// Length of the window in which work is released, in milliseconds. Default: until the scenario ends.
@@ -104,6 +104,8 @@ impl Duty {
                     interval_ns: ns(self.interval_us),
                     work_ns: ns(self.work_us),
                     check_ns: (self.check_us * 1e3) as u64,
+                    begun_ns: None,
+                    looking: false,
                     end_ns,
                     state: State::Sleeping,
                     latency,
@@ -161,6 +163,9 @@ struct Releases {
     interval_ns: u64,
     work_ns: u64,
     check_ns: u64,
+    /// The thread's clock as this burst began.
+    begun_ns: Option<u64>,
+    looking: bool,
     end_ns: u64,
     state: State,
     latency: LatencyId,
@@ -182,16 +187,25 @@ impl Behaviour for Releases {
                     self.next(ctx)
                 }
             }
-            State::Working => {
+            State::Working if self.check_ns == 0 => {
                 self.state = State::Done;
-                let more_ns = if self.check_ns > 0 {
-                    ctx.rng().random_range(0..=self.check_ns)
-                } else {
-                    0
-                };
-                Step::Compute {
-                    ns: self.work_ns + more_ns,
+                Step::Compute { ns: self.work_ns }
+            }
+            State::Working => {
+                // As the program does it: a piece of work, then a look at the thread's own clock.
+                self.looking = !self.looking;
+                if self.looking {
+                    return Step::ReadClock;
                 }
+                let begun_ns = *self.begun_ns.get_or_insert(ctx.cpu_time_ns());
+                if ctx.cpu_time_ns() - begun_ns < self.work_ns {
+                    // Between a half and one and a half of it: interrupts and neighbours see to that.
+                    let ns = ctx.rng().random_range(self.check_ns / 2..=self.check_ns * 3 / 2);
+                    return Step::Compute { ns: ns.max(1) };
+                }
+                self.begun_ns = None;
+                self.state = State::Done;
+                self.next(ctx)
             }
             State::Done => {
                 ctx.record(self.latency, now_ns - self.release_ns);

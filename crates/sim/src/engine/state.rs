@@ -121,6 +121,7 @@ pub(super) enum Pending {
         channel: u32,
         until_ns: u64,
     },
+    ReadClock,
     Yield,
     Exit,
 }

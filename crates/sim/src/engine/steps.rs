@@ -34,6 +34,7 @@ impl Engine<'_> {
                         return self.stop_stepping(cpu, State::Blocked);
                     }
                 }
+                Pending::ReadClock => self.charge(cpu, true),
                 Pending::Yield => {
                     self.stepping = NONE;
                     let state = &mut self.cpus[cpu as usize];
@@ -137,6 +138,7 @@ impl Engine<'_> {
                     until_ns: at_ns,
                 },
             ),
+            Step::ReadClock => (syscall_ns, Pending::ReadClock),
             // Never free, or two tasks that yield to each other would stop time.
             Step::Yield => (syscall_ns.max(1), Pending::Yield),
             Step::Exit => (syscall_ns, Pending::Exit),
