@@ -29,7 +29,9 @@ pub struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Simulate(cmd::simulate::Args),
+    Calibrate(cmd::calibrate::Args),
     Record(cmd::record::Args),
+    Reproduce(cmd::reproduce::Args),
     Schema(cmd::schema::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
@@ -40,7 +42,9 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Simulate(args) => cmd::simulate::run(&args),
+        Command::Calibrate(args) => cmd::calibrate::run(&args),
         Command::Record(args) => cmd::record::run(&args),
+        Command::Reproduce(args) => cmd::reproduce::run(&args),
         Command::Schema(args) => cmd::schema::run(&args),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),

@@ -61,14 +61,21 @@ pub struct Table {
 
 /// How far off a figure may be.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tolerance {
+    pub unit: ToleranceUnit,
+    pub most: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Tolerance {
+pub enum ToleranceUnit {
     /// Percentage points between the changes.
-    Points(f64),
+    Points,
     /// Percent of the published value.
-    Percent(f64),
-    /// In the unit of the value.
-    Absolute(f64),
+    Percent,
+    /// The unit of the value.
+    Absolute,
 }
 
 /// Something that holds in every run of a table, in no row of it.
@@ -141,7 +148,6 @@ pub enum Compare {
     Values,
 }
 
-
 impl Index {
     /// Reads an index and holds it against the published rows: every row has a case and a measure, or a reason.
     pub fn read(name: &str, text: &str, rows: &[Row]) -> Result<Self, Problems> {
@@ -174,9 +180,10 @@ impl Index {
             .find(|table| table.name == row.table)
             .ok_or("no such table in the index")?;
         let has = |keys: &[String]| keys.iter().all(|key| row.keys().any(|have| have == key));
-        let skip = table.skip.iter().find(|skip| {
-            has(&skip.keys) && (skip.metrics.is_empty() || skip.metrics.contains(&row.metric))
-        });
+        let skip = table
+            .skip
+            .iter()
+            .find(|skip| has(&skip.keys) && (skip.metrics.is_empty() || skip.metrics.contains(&row.metric)));
         if let Some(skip) = skip {
             return Ok(Plan::Skip(&skip.reason));
         }
@@ -223,14 +230,21 @@ impl Recipe<'_> {
     }
 
     pub fn tolerance(&self) -> Tolerance {
-        self.table.tolerance.unwrap_or(match self.class() {
-            Class::Hackbench | Class::Tbench => Tolerance::Points(5.0),
-            _ => Tolerance::Points(10.0),
+        self.table.tolerance.unwrap_or(Tolerance {
+            unit: ToleranceUnit::Points,
+            most: match self.class() {
+                Class::Hackbench | Class::Tbench => 5.0,
+                _ => 10.0,
+            },
         })
     }
 
     pub fn nearest(&self) -> Option<&str> {
-        self.case.nearest.as_ref().or(self.table.nearest.as_ref()).map(String::as_str)
+        self.case
+            .nearest
+            .as_ref()
+            .or(self.table.nearest.as_ref())
+            .map(String::as_str)
     }
 
     /// The scenario without (false) or with (true) the change.

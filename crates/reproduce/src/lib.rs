@@ -11,7 +11,6 @@ pub mod published;
 pub mod run;
 mod stats;
 pub mod summary;
-mod training;
 
 pub use index::Index;
 pub use outcome::{Outcome, Verdict};

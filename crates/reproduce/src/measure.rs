@@ -37,6 +37,8 @@ pub enum What {
     Busy,
     /// Busy time of one run of a task, in milliseconds: busy / (schedules - idles).
     Slice,
+    /// How far schedules - idles are from wake-ups, in percent of these.
+    Identity,
     /// For the work of the case, on one CPU: calls of the scheduler, those that found nothing, wake-ups, steals.
     Schedules,
     Idles,
@@ -97,6 +99,11 @@ impl Measure {
                 let runs = sum(|cpu| cpu.schedules) - sum(|cpu| cpu.idles);
                 busy() / runs.max(1.0) / 1e6
             }
+            What::Identity => {
+                let wakeups = sum(|cpu| cpu.wakeups);
+                let runs = sum(|cpu| cpu.schedules) - sum(|cpu| cpu.idles);
+                (runs - wakeups) / wakeups.max(1.0) * 100.0
+            }
             What::Schedules => scaled(sum(|cpu| cpu.schedules))?,
             What::Idles => scaled(sum(|cpu| cpu.idles))?,
             What::Wakeups => scaled(sum(|cpu| cpu.wakeups))?,
@@ -105,10 +112,14 @@ impl Measure {
             What::WakeupsPerS => sum(|cpu| cpu.wakeups) / seconds,
             What::MigrationsPerS => results.events.migrations as f64 / (results.end_ns as f64 / 1e9),
             What::LoadRead => results.touches.load_read_ns as f64 / busy() * 100.0,
-            What::LoadWrite => results.touches.load_write_ns as f64 / busy() * 100.0,
+            What::LoadWrite => {
+                (results.touches.load_ns - results.touches.load_read_ns) as f64 / busy() * 100.0
+            }
             What::LoadBoth => results.touches.load_ns as f64 / busy() * 100.0,
             What::UsageOfOne => self.workload(results)?.usage_ns as f64 / results.measured_ns as f64 * 100.0,
-            What::Usage => self.workload(results)?.usage_ns as f64 / results.measured_ns as f64 * 100.0 / nr_cpus,
+            What::Usage => {
+                self.workload(results)?.usage_ns as f64 / results.measured_ns as f64 * 100.0 / nr_cpus
+            }
             What::Idle => sum(|cpu| cpu.idle_ns) / (busy() + sum(|cpu| cpu.idle_ns)) * 100.0,
             What::Throttled => results
                 .groups
@@ -119,7 +130,10 @@ impl Measure {
         })
     }
 
-    fn workload<'a>(&self, results: &'a Results) -> Result<&'a plimsoll_sim::results::WorkloadResult, String> {
+    fn workload<'a>(
+        &self,
+        results: &'a Results,
+    ) -> Result<&'a plimsoll_sim::results::WorkloadResult, String> {
         let name = self.workload.as_deref().unwrap_or("main");
         results
             .workloads

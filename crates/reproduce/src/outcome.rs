@@ -1,5 +1,5 @@
 //! One row held against its published figure.
-use crate::index::{Class, Compare, Plan, Tolerance};
+use crate::index::{Class, Compare, Plan, Tolerance, ToleranceUnit};
 use crate::published::Row;
 use crate::run::Measured;
 use crate::stats::Spread;
@@ -124,9 +124,9 @@ impl Outcome {
         let error = |published: Option<f64>, simulated: Option<Spread>| {
             let (published, simulated) = (published?, simulated?.mean);
             let off = (simulated - published).abs();
-            Some(match tolerance {
-                Tolerance::Percent(_) if off == 0.0 => 0.0,
-                Tolerance::Percent(_) => off / published.abs() * 100.0,
+            Some(match tolerance.unit {
+                ToleranceUnit::Percent if off == 0.0 => 0.0,
+                ToleranceUnit::Percent => off / published.abs() * 100.0,
                 _ => off,
             })
         };
@@ -136,19 +136,22 @@ impl Outcome {
         ];
         let worst = errors.into_iter().flatten().reduce(f64::max);
         self.error = worst;
-        let allowed = match tolerance {
-            Tolerance::Points(most) | Tolerance::Percent(most) | Tolerance::Absolute(most) => most,
-        };
+        // Where the source states no change, its two figures do.
+        if let (None, Some(base), Some(new)) = (self.published_change_percent, row.base, row.new) {
+            if base != 0.0 {
+                self.published_change_percent = Some((new / base - 1.0) * 100.0);
+            }
+        }
         self.verdict = match (worst, self.same_direction()) {
-            (Some(worst), _) if worst <= allowed => Verdict::Within,
+            (Some(worst), _) if worst <= tolerance.most => Verdict::Within,
             (_, Some(true)) => Verdict::RightDirection,
             _ => Verdict::Wrong,
         };
     }
 
     fn judge_change(&mut self, tolerance: Tolerance) {
-        let (Tolerance::Points(most) | Tolerance::Percent(most) | Tolerance::Absolute(most)) = tolerance;
-        let (Some(published), Some(simulated)) = (self.published_change_percent, self.simulated_change_percent)
+        let (Some(published), Some(simulated)) =
+            (self.published_change_percent, self.simulated_change_percent)
         else {
             self.verdict = Verdict::Wrong;
             return;
@@ -161,7 +164,7 @@ impl Outcome {
         } else {
             self.published_noise_percent
         };
-        let within = error <= most.max(noise);
+        let within = error <= tolerance.most.max(noise);
         self.verdict = match self.same_direction() {
             // Close to a published change and on the other side of nothing is still wrong.
             Some(false) if self.directed => Verdict::Wrong,

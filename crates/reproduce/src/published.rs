@@ -237,6 +237,9 @@ mod tests {
     fn a_bad_figure_is_reported_with_its_line() {
         let text = EMBEDDED.replace(",13779,±3.1%,", ",13779,some,");
         let error = read("x.csv", &text).unwrap_err().to_string();
-        assert!(error.starts_with("x.csv:1") && error.contains("\"some\""), "{error}");
+        assert!(
+            error.starts_with("x.csv:1") && error.contains("\"some\""),
+            "{error}"
+        );
     }
 }

@@ -164,13 +164,16 @@ impl Measured {
         debug_assert!(std::ptr::eq(table, recipe.table));
         let variant = recipe.variant(check.changed);
         let values = self.look_up(&variant, &check.measure, recipe.case.work);
-        values.unwrap_or(&[f64::NAN]).iter().fold(0.0, |most: f64, value| {
-            if value.is_nan() {
-                f64::NAN
-            } else {
-                most.max(value.abs())
-            }
-        })
+        values
+            .unwrap_or(&[f64::NAN])
+            .iter()
+            .fold(0.0, |most: f64, value| {
+                if value.is_nan() {
+                    f64::NAN
+                } else {
+                    most.max(value.abs())
+                }
+            })
     }
 
     fn look_up(&self, variant: &Variant, measure: &Measure, work: Option<f64>) -> Option<&[f64]> {

@@ -66,9 +66,15 @@ fn direction(outcomes: &[Outcome]) -> Option<Target> {
     if rows.is_empty() {
         return None;
     }
-    let right = rows.iter().filter(|one| one.same_direction() == Some(true)).count();
+    let right = rows
+        .iter()
+        .filter(|one| one.same_direction() == Some(true))
+        .count();
     let outside = rows.iter().filter(|one| !one.training);
-    let right_outside = outside.clone().filter(|one| one.same_direction() == Some(true)).count();
+    let right_outside = outside
+        .clone()
+        .filter(|one| one.same_direction() == Some(true))
+        .count();
     let percent = right as f64 * 100.0 / rows.len() as f64;
     Some(Target {
         name: "direction".to_string(),
@@ -89,9 +95,16 @@ fn size(outcomes: &[Outcome], class: Class, most: f64, name: &str) -> Option<Tar
             && !one.training
             && !one.by_value
             && one.published_change_percent.is_some()
-            && !one.remark.as_deref().is_some_and(|remark| remark.contains("copying slip") || remark.contains("not a point"))
+            && !one
+                .remark
+                .as_deref()
+                .is_some_and(|remark| remark.contains("copying slip") || remark.contains("not a point"))
     };
-    let errors: Vec<f64> = outcomes.iter().filter(counts).filter_map(|one| one.error).collect();
+    let errors: Vec<f64> = outcomes
+        .iter()
+        .filter(counts)
+        .filter_map(|one| one.error)
+        .collect();
     let n = errors.len();
     let middle = median(errors)?;
     Some(Target {
@@ -114,7 +127,10 @@ fn headroom(outcomes: &[Outcome]) -> Option<Target> {
     let percent = within as f64 * 100.0 / cells.len() as f64;
     Some(Target {
         name: "headroom latencies".to_string(),
-        result: format!("{percent:.0}% ({within} of {} cells outside the training set)", cells.len()),
+        result: format!(
+            "{percent:.0}% ({within} of {} cells outside the training set)",
+            cells.len()
+        ),
         wanted: "80% of cells within 0.1 of the normalised value".to_string(),
         met: percent >= 80.0,
     })

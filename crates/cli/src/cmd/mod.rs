@@ -1,7 +1,9 @@
 //! One file for each subcommand: its flags and what it does.
+pub mod calibrate;
 pub mod completions;
 pub mod man;
 pub mod record;
+pub mod reproduce;
 pub mod schema;
 pub mod simulate;
 pub mod validate;

@@ -1,0 +1,228 @@
+//! `plimsoll reproduce`: the published tables again, published against simulated.
+use crate::exit::{Failure, Outcome as End, Result};
+use crate::table::Table;
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_reproduce::run::Work;
+use plimsoll_reproduce::{html, index, published, Index, Outcome, Row, Spread, Summary, Verdict};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Simulate the published tables and print published against simulated
+///
+/// Baseline and change run on the same simulated machine, with one switch flipped. Machine models are fitted to a stated
+/// training set only (plimsoll calibrate); every other row is a prediction. Exit code 1 when a target is missed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only this table, such as 001-x6-1x10, or all tables whose name begins so. Default: all
+    table: Option<String>,
+    /// Seeds for each row
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Published figures, in the form of ../shared/published/results.csv. Default: those in scenarios/published
+    #[arg(long, value_name = "FILE")]
+    published: Option<PathBuf>,
+    /// Directory with tables.toml and the scenarios
+    #[arg(long, value_name = "DIR", default_value = "scenarios/published")]
+    scenarios: PathBuf,
+    /// Change a value in every scenario, as in duration_ms=50; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// Write the results as JSON; "-" writes them to the standard output instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page of plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write every row as a table in Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+/// The published rows and the index of scenarios.
+pub fn inputs(published: Option<&Path>, scenarios: &Path) -> std::result::Result<(Vec<Row>, Index), Failure> {
+    let (name, text) = match published {
+        Some(path) => (path.display().to_string(), read(path)?),
+        None => (
+            "scenarios/published/results.csv".to_string(),
+            published::EMBEDDED.to_string(),
+        ),
+    };
+    let rows = published::read(&name, &text)?;
+    let path = scenarios.join("tables.toml");
+    let index = Index::read(&path.display().to_string(), &read(&path)?, &rows)?;
+    Ok((rows, index))
+}
+
+fn read(path: &Path) -> std::result::Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| Failure::file("read it", path, &error))
+}
+
+pub fn run(args: &Args) -> Result {
+    let (all, index) = inputs(args.published.as_deref(), &args.scenarios)?;
+    let wanted = args.table.as_deref().unwrap_or("");
+    let rows: Vec<&Row> = all.iter().filter(|row| row.table.starts_with(wanted)).collect();
+    if rows.is_empty() {
+        let known: Vec<&str> = index.table.iter().map(|table| table.name.as_str()).collect();
+        return Err(Failure::Input(format!(
+            "no table \"{wanted}\"; known: {}",
+            known.join(", ")
+        )));
+    }
+    let work = Work::plan(&index, &rows, &args.scenarios, &args.settings, args.seeds)?;
+    let progress = ProgressBar::new(work.runs()).with_style(
+        ProgressStyle::with_template("{pos}/{len} runs {wide_bar} {elapsed} of about {duration}  {msg}")
+            .unwrap_or(ProgressStyle::default_bar()),
+    );
+    let measured = work.run(|scenario| {
+        progress.set_message(scenario.to_string());
+        progress.inc(1);
+    })?;
+    progress.finish_and_clear();
+    let outcomes: Vec<Outcome> = rows
+        .iter()
+        .map(|row| Outcome::of(row, &index, &measured))
+        .collect();
+    let summary = Summary::of(&outcomes, &rows, &index, &measured);
+    let about: Vec<(String, String)> = index
+        .table
+        .iter()
+        .map(|table| (table.name.clone(), table.about.clone()))
+        .collect();
+    if let Some(path) = &args.html {
+        write(path, &html::page(&outcomes, &summary, &about, args.seeds))?;
+    }
+    if let Some(path) = &args.markdown {
+        write(path, &markdown(&outcomes, &about, args.seeds))?;
+    }
+    let json = || {
+        let value =
+            serde_json::json!({ "format": 1, "seeds": args.seeds, "rows": outcomes, "summary": summary });
+        format!("{value:#}\n")
+    };
+    match &args.json {
+        Some(path) if path.as_os_str() == "-" => print!("{}", json()),
+        Some(path) => {
+            write(path, &json())?;
+            print_all(&outcomes, &summary, &about);
+        }
+        None => print_all(&outcomes, &summary, &about),
+    }
+    Ok(if summary.met() { End::Done } else { End::Missed })
+}
+
+fn write(path: &Path, text: &str) -> std::result::Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| Failure::file("write it", path, &error))
+}
+
+fn print_all(outcomes: &[Outcome], summary: &Summary, about: &[(String, String)]) {
+    let mut out = String::new();
+    for (name, about) in about {
+        let rows: Vec<&Outcome> = outcomes.iter().filter(|one| one.table == *name).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "{name}: {about}");
+        let mut table = Table::new(&["row", "metric", "published", "simulated", "error", "verdict"]);
+        for one in &rows {
+            table.row(cells(one));
+        }
+        let _ = writeln!(out, "{table}");
+    }
+    let mut table = Table::new(&["target", "result", "wanted", ""]);
+    for target in &summary.targets {
+        let word = if target.met { "met" } else { "MISSED" };
+        table.row(vec![
+            target.name.clone(),
+            target.result.clone(),
+            target.wanted.clone(),
+            word.to_string(),
+        ]);
+    }
+    let _ = writeln!(
+        out,
+        "{} rows: {} within tolerance, {} right direction, {} wrong, {} not simulated\n\n{table}",
+        summary.rows, summary.within, summary.right_direction, summary.wrong, summary.not_simulated
+    );
+    // A closed pipe ends the printing, not the command.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), out.as_bytes());
+}
+
+fn cells(one: &Outcome) -> Vec<String> {
+    let first = one.parameters.split(';').next().unwrap_or("").trim();
+    let mut row = one.workload.clone();
+    if !first.is_empty() && !row.contains(first) {
+        row = format!("{row}, {first}");
+    }
+    if row.chars().count() > 60 {
+        row = row.chars().take(59).collect::<String>() + "…";
+    }
+    let published = match (one.by_value, one.published_change_percent) {
+        (false, Some(change)) => format!("{change:+.1}%"),
+        (_, _) if one.published_new.is_empty() => one.published_base.clone(),
+        (_, _) if one.published_base.is_empty() => one.published_new.clone(),
+        _ => format!("{} -> {}", one.published_base, one.published_new),
+    };
+    let values = || -> String {
+        let sides = [one.simulated_base, one.simulated_new];
+        sides
+            .iter()
+            .flatten()
+            .map(|spread| figure(spread.mean))
+            .collect::<Vec<_>>()
+            .join(" -> ")
+    };
+    let simulated = match (one.by_value, one.simulated_change_percent) {
+        (false, Some(Spread { mean, stdev })) => format!("{mean:+.1}% ±{stdev:.1}"),
+        _ => values(),
+    };
+    let mut verdict = one.verdict.words().to_string();
+    if one.training {
+        verdict += " (training)";
+    }
+    if let (Verdict::NotSimulated, Some(reason)) = (one.verdict, &one.remark) {
+        verdict = format!("not simulated: {reason}");
+    }
+    let error = one.error.map_or(String::new(), |error| format!("{error:.1}"));
+    vec![row, one.metric.clone(), published, simulated, error, verdict]
+}
+
+fn figure(value: f64) -> String {
+    match value.abs() {
+        a if a >= 1000.0 => format!("{value:.0}"),
+        a if a >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn markdown(outcomes: &[Outcome], about: &[(String, String)], seeds: u64) -> String {
+    let mut out = format!(
+        "# Every published row, and what is simulated\n\nMade by `plimsoll reproduce --seeds {seeds} --markdown FILE`; \
+         [reproduction.md](reproduction.md) says what it means. Simulated: mean ± standard deviation over {seeds} seeds.\n"
+    );
+    for (name, about) in about {
+        let rows: Vec<&Outcome> = outcomes.iter().filter(|one| one.table == *name).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "\n## {name}\n\n{about}.\n\n| row | metric | published | simulated | error | verdict |\n|---|---|---|---|---|---|");
+        for one in rows {
+            let mut cells = cells(one);
+            if let (Some(remark), true) = (&one.remark, one.verdict != Verdict::NotSimulated) {
+                cells[5] += &format!("; {remark}");
+            }
+            let _ = writeln!(
+                out,
+                "| {} |",
+                cells
+                    .iter()
+                    .map(|cell| cell.replace('|', "/"))
+                    .collect::<Vec<_>>()
+                    .join(" | ")
+            );
+        }
+    }
+    out
+}
+
+// The embedded index is what the repository's own scenarios go by; a missing directory is reported by name.
+const _: &str = index::EMBEDDED;

@@ -1,0 +1,272 @@
+//! Fits a machine's costs to the training set, and nothing else.
+//!
+//! One parameter after the other is tried over its grid while the others stay, twice around. The grid and the order are
+//! fixed and the simulator is deterministic, so the same repository gives the same machine file.
+use crate::index::{Index, Plan, Variant};
+use crate::measure::Measure;
+use crate::published::Row;
+use plimsoll_scenario::{Problems, Scenario};
+use plimsoll_sim::{Costs, Simulation};
+use rayon::prelude::*;
+use std::path::Path;
+
+/// A cost that is fitted.
+pub struct Parameter {
+    /// Key in the machine file's `[costs]`.
+    pub key: &'static str,
+    pub low: u64,
+    pub high: u64,
+    pub step: u64,
+    set: fn(&mut Costs, u64),
+    get: fn(&Costs) -> u64,
+}
+
+/// A machine, what of it is fitted, and to which rows.
+pub struct Fit {
+    pub machine: &'static str,
+    /// Machines of the same processor family: they take over the values.
+    pub family: &'static [&'static str],
+    pub parameters: &'static [Parameter],
+    /// Table, metrics (none: all), and whether the figures with the change are fitted as well.
+    pub rows: &'static [(&'static str, &'static [&'static str], bool)],
+    /// In words, for the machine file.
+    pub source: &'static str,
+}
+
+const SMT: Parameter = Parameter {
+    key: "smt_percent",
+    low: 60,
+    high: 100,
+    step: 5,
+    set: |costs, value| costs.smt_percent = value as u32,
+    get: |costs| u64::from(costs.smt_percent),
+};
+
+/// Everything that is fitted: the stated training set.
+pub const FITS: &[Fit] = &[
+    Fit {
+        machine: "x6-2-1x10",
+        family: &["x6-2-1x22", "x6-2-2x10", "x6-2-2x14", "x6-2-2x22", "x5-2-2x18"],
+        parameters: &[
+            Parameter {
+                key: "channel_ns",
+                low: 900,
+                high: 1500,
+                step: 50,
+                set: |costs, value| costs.channel_ns = value,
+                get: |costs| costs.channel_ns,
+            },
+            SMT,
+        ],
+        rows: &[("001-schedstat", &["time", "%busy", "sched", "idle", "wake"], true)],
+        source: "the 20-CPU X6-2 hackbench schedstat table",
+    },
+    Fit {
+        machine: "spr-2x56",
+        family: &["icl-2x32"],
+        parameters: &[
+            Parameter {
+                key: "channel_ns",
+                low: 200,
+                high: 1400,
+                step: 100,
+                set: |costs, value| costs.channel_ns = value,
+                get: |costs| costs.channel_ns,
+            },
+            SMT,
+        ],
+        rows: &[("002-udprr-spr", &[], false), ("002-hackbench-spr", &[], false)],
+        source: "the columns without the change of the UDP_RR and the hackbench table of the 224-CPU machine",
+    },
+];
+
+/// What became of a parameter.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Fitted {
+    pub machine: String,
+    pub key: String,
+    pub before: u64,
+    pub after: u64,
+    /// Root mean square of the relative errors over the training figures, in percent.
+    pub error_before_percent: f64,
+    pub error_after_percent: f64,
+}
+
+struct Point {
+    scenario: Scenario,
+    measure: Measure,
+    work: Option<f64>,
+    published: f64,
+}
+
+/// Fits one machine. `step` is called before each set of runs with how many there will be in all.
+pub fn fit(
+    fit: &Fit,
+    index: &Index,
+    rows: &[Row],
+    dir: &Path,
+    step: impl Fn(u64),
+) -> Result<Vec<Fitted>, Problems> {
+    let points = points(fit, index, rows, dir)?;
+    let mut values: Vec<u64> = match points.first() {
+        Some(point) => fit
+            .parameters
+            .iter()
+            .map(|parameter| (parameter.get)(&point.scenario.machine.costs))
+            .collect(),
+        None => return Ok(Vec::new()),
+    };
+    let before = values.clone();
+    let grid = |parameter: &Parameter| (parameter.high - parameter.low) / parameter.step + 1;
+    let total = 2 + 2 * fit.parameters.iter().map(grid).sum::<u64>();
+    step(total);
+    let error_before_percent = error(fit, &points, &before)?;
+    for _ in 0..2 {
+        for (i, parameter) in fit.parameters.iter().enumerate() {
+            let mut best = (f64::INFINITY, values[i]);
+            let mut value = parameter.low;
+            while value <= parameter.high {
+                step(total);
+                values[i] = value;
+                let error = error(fit, &points, &values)?;
+                if error < best.0 {
+                    best = (error, value);
+                }
+                value += parameter.step;
+            }
+            values[i] = best.1;
+        }
+    }
+    step(total);
+    let error_after_percent = error(fit, &points, &values)?;
+    let fitted = fit.parameters.iter().enumerate().map(|(i, parameter)| Fitted {
+        machine: fit.machine.to_string(),
+        key: parameter.key.to_string(),
+        before: before[i],
+        after: values[i],
+        error_before_percent,
+        error_after_percent,
+    });
+    Ok(fitted.collect())
+}
+
+fn points(fit: &Fit, index: &Index, rows: &[Row], dir: &Path) -> Result<Vec<Point>, Problems> {
+    let mut points = Vec::new();
+    for row in rows {
+        let Some((_, metrics, both)) = fit.rows.iter().find(|(table, _, _)| *table == row.table) else {
+            continue;
+        };
+        let Ok(Plan::Run(recipe)) = index.plan(row) else {
+            continue;
+        };
+        if !metrics.is_empty() && !metrics.contains(&row.metric.as_str()) {
+            continue;
+        }
+        let sides = [(false, row.base), (true, row.new.filter(|_| *both))];
+        for (changed, published) in sides {
+            let Some(published) = published.filter(|value| *value != 0.0) else {
+                continue;
+            };
+            let variant: Variant = recipe.variant(changed);
+            let mut measure = recipe.measure.clone();
+            // Transactions per second of one client, where the source says so.
+            if row.unit.contains("per c") {
+                let clients = clients(&variant);
+                measure.factor = Some(measure.factor.unwrap_or(1.0) / clients);
+            }
+            points.push(Point {
+                scenario: variant.load(dir, &[])?,
+                measure,
+                work: recipe.case.work,
+                published,
+            });
+        }
+    }
+    Ok(points)
+}
+
+/// Pairs of a variant.
+fn clients(variant: &Variant) -> f64 {
+    variant
+        .settings
+        .iter()
+        .find_map(|setting| setting.strip_prefix("workload.main.pairs=")?.parse().ok())
+        .unwrap_or(1.0)
+}
+
+/// Root mean square of the relative errors, in percent. Figures of one scenario come from one run.
+fn error(fit: &Fit, points: &[Point], values: &[u64]) -> Result<f64, Problems> {
+    let mut groups: Vec<Vec<&Point>> = Vec::new();
+    for point in points {
+        let same = |group: &&mut Vec<&Point>| {
+            group[0].scenario.name == point.scenario.name
+                && group[0].scenario.settings == point.scenario.settings
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(point),
+            None => groups.push(vec![point]),
+        }
+    }
+    let squares: Vec<Result<(f64, usize), Problems>> = groups
+        .par_iter()
+        .with_max_len(1)
+        .map(|group| {
+            let scenario = &group[0].scenario;
+            let problem = |message: String| Problems::one(scenario.name.clone(), message);
+            let mut config = scenario.config();
+            for (parameter, value) in fit.parameters.iter().zip(values) {
+                (parameter.set)(&mut config.machine.costs, *value);
+            }
+            let results = Simulation::new(config)
+                .map_err(|error| problem(error.to_string()))?
+                .run(None);
+            let mut sum = 0.0;
+            for point in group {
+                let value = point.measure.take(&results, point.work).map_err(problem)?;
+                sum += (value / point.published - 1.0).powi(2);
+            }
+            Ok((sum, group.len()))
+        })
+        .collect();
+    let (mut sum, mut n) = (0.0, 0);
+    for square in squares {
+        let (square, count) = square?;
+        sum += square;
+        n += count;
+    }
+    Ok((sum / n.max(1) as f64).sqrt() * 100.0)
+}
+
+/// A machine file with a cost changed. None: the file has no such line.
+pub fn rewrite(text: &str, key: &str, value: u64, source: &str) -> Option<String> {
+    let prefix = format!("{key} = ");
+    let mut found = false;
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| {
+            if line.starts_with(&prefix) {
+                found = true;
+                format!("{key} = {{ value = {value}, source = \"{source}\" }}")
+            } else {
+                line.to_string()
+            }
+        })
+        .collect();
+    found.then(|| lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rewrite;
+
+    #[test]
+    fn a_fitted_cost_replaces_its_line_and_no_other() {
+        let text = "a = 1\nchannel_ns = { value = 1, source = \"x\" }\nb = 2\n";
+        let after = rewrite(text, "channel_ns", 7, "fitted").unwrap();
+        assert_eq!(
+            after,
+            "a = 1\nchannel_ns = { value = 7, source = \"fitted\" }\nb = 2\n"
+        );
+        assert_eq!(rewrite(text, "smt_percent", 7, "fitted"), None);
+    }
+}
