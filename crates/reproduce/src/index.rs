@@ -224,7 +224,14 @@ pub struct Recipe<'a> {
     pub training: bool,
 }
 
-impl Recipe<'_> {
+impl<'a> Recipe<'a> {
+    /// The case that a row's values are relative to.
+    pub fn relative(&self) -> Option<Recipe<'a>> {
+        let keys = self.measure.relative_to.as_ref()?;
+        let case = self.table.case.iter().find(|case| case.keys == *keys)?;
+        Some(Recipe { case, ..*self })
+    }
+
     pub fn class(&self) -> Class {
         self.case.class.unwrap_or(self.table.class)
     }

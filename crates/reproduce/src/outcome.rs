@@ -106,10 +106,13 @@ impl Outcome {
         outcome.simulated_new = new.as_deref().map(Spread::of);
         if let (Some(base), Some(new)) = (&base, &new) {
             let time = row.metric == "time";
-            let change = |(b, n): (&f64, &f64)| if time { b / n - 1.0 } else { n / b - 1.0 } * 100.0;
-            let changes: Vec<f64> = base.iter().zip(new).map(change).collect();
-            if changes.iter().all(|change| change.is_finite()) {
-                outcome.simulated_change_percent = Some(Spread::of(&changes));
+            let change = |b: f64, n: f64| if time { b / n - 1.0 } else { n / b - 1.0 } * 100.0;
+            let changes: Vec<f64> = base.iter().zip(new).map(|(b, n)| change(*b, *n)).collect();
+            // As in the sources: the change of the means. Its spread is that of single runs.
+            let mean = change(Spread::of(base).mean, Spread::of(new).mean);
+            if mean.is_finite() && changes.iter().all(|change| change.is_finite()) {
+                let stdev = Spread::of(&changes).stdev;
+                outcome.simulated_change_percent = Some(Spread { mean, stdev });
             }
         }
         if outcome.by_value {

@@ -59,7 +59,7 @@ impl Work {
                     want(recipe.variant(changed), recipe.measure, recipe.case.work);
                 }
             }
-            if let Some(other) = relative(&recipe) {
+            if let Some(other) = recipe.relative() {
                 want(other.variant(false), recipe.measure, recipe.case.work);
             }
             for check in &recipe.table.check {
@@ -138,13 +138,6 @@ fn side_wanted(row: &Row, recipe: &Recipe, changed: bool) -> bool {
     }
 }
 
-/// The case that a row's values are relative to.
-fn relative<'a>(recipe: &Recipe<'a>) -> Option<Recipe<'a>> {
-    let keys = recipe.measure.relative_to.as_ref()?;
-    let case = recipe.table.case.iter().find(|case| case.keys == *keys)?;
-    Some(Recipe { case, ..*recipe })
-}
-
 impl Measured {
     /// One value for each seed; None: this side of the row was not published.
     pub fn values(&self, row: &Row, recipe: &Recipe, changed: bool) -> Option<Vec<f64>> {
@@ -152,7 +145,7 @@ impl Measured {
             return None;
         }
         let values = self.look_up(&recipe.variant(changed), recipe.measure, recipe.case.work)?;
-        let Some(other) = relative(recipe) else {
+        let Some(other) = recipe.relative() else {
             return Some(values.to_vec());
         };
         let ones = self.look_up(&other.variant(false), recipe.measure, recipe.case.work)?;
