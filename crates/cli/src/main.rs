@@ -28,6 +28,7 @@ pub struct Cli {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Demo(cmd::demo::Args),
     Simulate(cmd::simulate::Args),
     Record(cmd::record::Args),
     Schema(cmd::schema::Args),
@@ -39,6 +40,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Demo(args) => cmd::demo::run(&args),
         Command::Simulate(args) => cmd::simulate::run(&args),
         Command::Record(args) => cmd::record::run(&args),
         Command::Schema(args) => cmd::schema::run(&args),

@@ -1,5 +1,6 @@
 //! One file for each subcommand: its flags and what it does.
 pub mod completions;
+pub mod demo;
 pub mod man;
 pub mod record;
 pub mod schema;
