@@ -125,7 +125,7 @@ fn lines(slices: Pair, steal: Pair, load: Pair, headroom: Pair) -> Table {
         2,
     );
     line("steal", "hackbench, 1 group on 20 CPUs", "messages per s", both(steal, rate), 0);
-    line("load", "UDP_RR, 224 pairs on 224 CPUs", "transactions per s", both(load, rate), 0);
+    line("load", "request and response, 224 pairs on 224 CPUs", "transactions per s", both(load, rate), 0);
     line(
         "headroom",
         "web server beside an encoder, 40 CPUs",
