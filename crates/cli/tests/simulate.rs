@@ -15,7 +15,11 @@ fn plimsoll(args: &[&str]) -> Output {
 
 fn stdout(args: &[&str]) -> String {
     let output = plimsoll(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -67,8 +71,14 @@ fn a_seed_changes_what_is_random_and_an_observer_changes_nothing() {
     let path = temporary("observed.pftrace");
     let trace = path.to_str().expect("a path of ours");
     let plain = stdout(&["simulate", "busy.toml", "--json", "-"]);
-    assert_eq!(plain, stdout(&["simulate", "busy.toml", "--json", "-", "--trace", trace]));
-    assert_ne!(plain, stdout(&["simulate", "busy.toml", "--json", "-", "--seed", "8"]));
+    assert_eq!(
+        plain,
+        stdout(&["simulate", "busy.toml", "--json", "-", "--trace", trace])
+    );
+    assert_ne!(
+        plain,
+        stdout(&["simulate", "busy.toml", "--json", "-", "--seed", "8"])
+    );
 }
 
 #[test]
@@ -83,18 +93,74 @@ fn two_runs_write_two_timelines() {
 
 #[test]
 fn what_cannot_be_run_is_refused_with_exit_code_2() {
-    refused(&["simulate", "limits.toml", "--set", "group.web.quota_us=7"], expect![]);
-    refused(&["simulate", "limits.toml", "--seed", "-1"], expect![]);
-    refused(&["simulate", "limits.toml", "--duration-ms", "0"], expect![]);
-    refused(&["simulate", "limits.toml", "--json", "no/such/dir/x.json"], expect![]);
-    refused(&["simulate", "limits.toml", "--trace", "no/such/dir/x.pftrace"], expect![]);
-    refused(&["simulate", "bad.toml"], expect![]);
-    refused(&["simulate", "limits.toml", "--sed", "3"], expect![]);
+    refused(
+        &["simulate", "limits.toml", "--set", "group.web.quota_us=7"],
+        expect![[r#"
+            error: --set group.web.quota_us=7: group.web.quota_us: 7: allowed 1000 .. 17592186044415, or "max"
+        "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--seed", "-1"],
+        expect![[r#"
+        error: unexpected argument '-1' found
+
+          tip: to pass '-1' as a value, use '-- -1'
+
+        Usage: plimsoll simulate [OPTIONS] <SCENARIO>
+
+        For more information, try '--help'.
+    "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--duration-ms", "0"],
+        expect![[r#"
+        error: --set duration_ms=0: duration_ms: 0: allowed 1 .. 86400000
+    "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--json", "no/such/dir/x.json"],
+        expect![[r#"
+            error: no/such/dir/x.json: cannot write the results: No such file or directory (os error 2)
+        "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--trace", "no/such/dir/x.pftrace"],
+        expect![[r#"
+            error: no/such/dir/x.pftrace: cannot write the timeline: No such file or directory (os error 2)
+        "#]],
+    );
+    refused(
+        &["simulate", "bad.toml"],
+        expect![[r#"
+        error: bad.toml:3:15: duration_ms: 0: allowed 1 .. 86400000
+        error: bad.toml:4:1: warmup: unknown key; did you mean warmup_ms?
+        error: bad.toml:7:12: group.web.quota_us: "20ms": allowed an integer, or "max"
+        error: bad.toml:8:12: group.web.burst_us: -1: allowed 0 or more
+        error: bad.toml:11:8: workload.server.kind: "servr": did you mean "server"? allowed: schbench, hackbench, fibtest, duty, clients_db, request_response, stream, server, batch, spinners
+    "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--sed", "3"],
+        expect![[r#"
+        error: unexpected argument '--sed' found
+
+          tip: a similar argument exists: '--seed'
+
+        Usage: plimsoll simulate --seed <NUMBER> <SCENARIO>
+
+        For more information, try '--help'.
+    "#]],
+    );
 }
 
 #[test]
 fn a_scenario_that_is_not_there_names_the_examples() {
-    refused(&["simulate", "limit.toml"], expect![]);
+    refused(
+        &["simulate", "limit.toml"],
+        expect![[r#"
+        error: limit.toml: cannot read it: No such file or directory (os error 2); examples that need no file: burst, headroom, load, slices, steal
+    "#]],
+    );
 }
 
 #[test]
@@ -102,6 +168,9 @@ fn the_manual_and_the_completions_are_made_from_the_flags() {
     let dir = temporary("man");
     stdout(&["man", dir.to_str().expect("a path of ours")]);
     let page = std::fs::read_to_string(dir.join("plimsoll-simulate.1")).expect("the page");
-    assert!(page.contains("per\\-cpu") && page.contains("group.web.burst_us=0"), "{page}");
+    assert!(
+        page.contains("per\\-cpu") && page.contains("group.web.burst_us=0"),
+        "{page}"
+    );
     assert!(stdout(&["completions", "bash"]).contains("--per-cpu"));
 }

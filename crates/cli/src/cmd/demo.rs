@@ -27,11 +27,26 @@ struct Show {
 }
 
 const SHOWS: [Show; 5] = [
-    Show { scenario: "burst", without: &["group.bench.burst_us=0"] },
-    Show { scenario: "slices", without: &["switches.expire=true"] },
-    Show { scenario: "steal", without: &["switches.steal=false"] },
-    Show { scenario: "load", without: &["switches.load_publish_us=0", "switches.load_refresh_us=0"] },
-    Show { scenario: "headroom", without: &["group.web.headroom_percent=0"] },
+    Show {
+        scenario: "burst",
+        without: &["group.bench.burst_us=0"],
+    },
+    Show {
+        scenario: "slices",
+        without: &["switches.expire=true"],
+    },
+    Show {
+        scenario: "steal",
+        without: &["switches.steal=false"],
+    },
+    Show {
+        scenario: "load",
+        without: &["switches.load_publish_us=0", "switches.load_refresh_us=0"],
+    },
+    Show {
+        scenario: "headroom",
+        without: &["group.web.headroom_percent=0"],
+    },
 ];
 
 pub fn run(args: &Args) -> Result {
@@ -41,7 +56,12 @@ pub fn run(args: &Args) -> Result {
         let load = |label: &str, settings: &[&str]| -> std::result::Result<Job, Failure> {
             let settings: Vec<String> = settings.iter().map(|setting| setting.to_string()).collect();
             let scenario = Scenario::load(Path::new(show.scenario), &settings)?;
-            Ok(Job { label: format!("{} {label}", show.scenario), scenario, trace: None, check: false })
+            Ok(Job {
+                label: format!("{} {label}", show.scenario),
+                scenario,
+                trace: None,
+                check: false,
+            })
         };
         jobs.push(load("without", show.without)?);
         jobs.push(load("with", &[])?);
@@ -52,13 +72,19 @@ pub fn run(args: &Args) -> Result {
             print!("{}", report.json());
             return Ok(Outcome::Done);
         }
-        std::fs::write(path, report.json()).map_err(|error| Failure::file("write the results", path, &error))?;
+        std::fs::write(path, report.json())
+            .map_err(|error| Failure::file("write the results", path, &error))?;
     }
-    let [burst, slices, steal, load, headroom] = [0, 2, 4, 6, 8].map(|at| (&report.runs[at], &report.runs[at + 1]));
+    let [burst, slices, steal, load, headroom] =
+        [0, 2, 4, 6, 8].map(|at| (&report.runs[at], &report.runs[at + 1]));
     print!("{}", burst_table(burst.0, burst.1));
     println!("\nThe other four, without and with:\n");
     print!("{}", lines(slices, steal, load, headroom));
-    let simulated_s: f64 = report.runs.iter().map(|run| (run.warmup_ns + run.measured_ns) as f64 / 1e9).sum();
+    let simulated_s: f64 = report
+        .runs
+        .iter()
+        .map(|run| (run.warmup_ns + run.measured_ns) as f64 / 1e9)
+        .sum();
     let events: u64 = report.runs.iter().map(|run| run.events).sum();
     println!(
         "\n{simulated_s:.0} s of machine time, {:.1} million scheduling events, simulated in {:.1} s.",
@@ -93,12 +119,27 @@ fn burst_table(without: &Run, with: &Run) -> String {
     for (name, of) in quantiles {
         row(name, of(&a) as f64 / 1e3, of(&b) as f64 / 1e3, 1);
     }
-    row("requests per s", without.workloads[0].counters[0].per_s, with.workloads[0].counters[0].per_s, 2);
-    row("used, CPUs", without.groups[1].used_cpus, with.groups[1].used_cpus, 3);
+    row(
+        "requests per s",
+        without.workloads[0].counters[0].per_s,
+        with.workloads[0].counters[0].per_s,
+        2,
+    );
+    row(
+        "used, CPUs",
+        without.groups[1].used_cpus,
+        with.groups[1].used_cpus,
+        3,
+    );
     if let (Some(a), Some(b)) = (stat(without), stat(with)) {
         row("nr_periods", a.nr_periods as f64, b.nr_periods as f64, 0);
         row("nr_throttled", a.nr_throttled as f64, b.nr_throttled as f64, 0);
-        row("throttled, ms", a.throttled_ns as f64 / 1e6, b.throttled_ns as f64 / 1e6, 1);
+        row(
+            "throttled, ms",
+            a.throttled_ns as f64 / 1e6,
+            b.throttled_ns as f64 / 1e6,
+            1,
+        );
         row("nr_bursts", a.nr_bursts as f64, b.nr_bursts as f64, 0);
     }
     let title = "Burst: schbench, 30 threads at 500 requests of 10 ms a second, limit 700 ms per 100 ms";
@@ -113,7 +154,12 @@ fn lines(slices: Pair, steal: Pair, load: Pair, headroom: Pair) -> Table {
     let mut line = |system: &str, workload: &str, figure: &str, (a, b): (f64, f64), decimals: usize| {
         let (a, b) = (Value::Number(a, decimals), Value::Number(b, decimals));
         let cells = [system, workload, figure].map(str::to_string);
-        table.row(cells.into_iter().chain([a.shown(), b.shown(), print::change(a, b)]).collect());
+        table.row(
+            cells
+                .into_iter()
+                .chain([a.shown(), b.shown(), print::change(a, b)])
+                .collect(),
+        );
     };
     let both = |pair: Pair, of: fn(&Run) -> f64| (of(pair.0), of(pair.1));
     let rate = |run: &Run| run.workloads[0].counters[0].per_s;
@@ -124,13 +170,27 @@ fn lines(slices: Pair, steal: Pair, load: Pair, headroom: Pair) -> Table {
         both(slices, |run| run.workloads[0].counters[0].per_s / 1e3),
         2,
     );
-    line("steal", "hackbench, 1 group on 20 CPUs", "messages per s", both(steal, rate), 0);
-    line("load", "request and response, 224 pairs on 224 CPUs", "transactions per s", both(load, rate), 0);
+    line(
+        "steal",
+        "hackbench, 1 group on 20 CPUs",
+        "messages per s",
+        both(steal, rate),
+        0,
+    );
+    line(
+        "load",
+        "request and response, 224 pairs on 224 CPUs",
+        "transactions per s",
+        both(load, rate),
+        0,
+    );
     line(
         "headroom",
         "web server beside an encoder, 40 CPUs",
         "mean latency, ms",
-        both(headroom, |run| run.workloads[0].latencies[0].distribution.mean_ns / 1e6),
+        both(headroom, |run| {
+            run.workloads[0].latencies[0].distribution.mean_ns / 1e6
+        }),
         2,
     );
     table
