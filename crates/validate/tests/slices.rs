@@ -19,14 +19,14 @@ fn usage_ms(results: &Results) -> f64 {
 #[test]
 fn expiry_costs_more_than_20_times_on_80_cpus() {
     let fast = |results: &Results| results.workloads[0].counters[0].value as f64;
-    let (old, new) = (run("fibtest.toml", true), run("fibtest.toml", false));
+    let (old, new) = (run("slices.toml", true), run("slices.toml", false));
     let times = fast(&new) / fast(&old);
     assert!(times > 20.0, "{times:.1} times");
 }
 
 #[test]
 fn without_expiry_the_quota_is_used_within_2_percent_on_80_cpus() {
-    let results = run("fibtest.toml", false);
+    let results = run("slices.toml", false);
     let quota_ms = results.measured_ns as f64 / 1e8 * 10.0;
     let off = (usage_ms(&results) / quota_ms - 1.0) * 100.0;
     assert!(off.abs() <= 2.0, "{off:+.2}%");
