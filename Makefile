@@ -7,10 +7,16 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-live static fmt lint clean
+.PHONY: help demo setup build test test-live static fmt lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## what each of the five systems does to a workload you recognise, in minutes, set-up included
+	@scripts/setup.sh --build
+	cargo build --release --locked -p plimsoll
+	@echo
+	@target/release/plimsoll demo
 
 setup: ## install what the build and the tests need (Debian, as root)
 	@scripts/setup.sh

@@ -26,12 +26,22 @@ packages=(
 
 case "${1:-}" in
 "") ;;
+--build) # what `make demo` needs: no guest, no formatter
+	kept=()
+	for package in "${packages[@]}"; do
+		case $package in
+		qemu-system-x86 | busybox-static | xz-utils | zstd | clang-format-19) ;;
+		*) kept+=("$package") ;;
+		esac
+	done
+	packages=("${kept[@]}")
+	;;
 --list)
 	printf '%s\n' "${packages[@]}"
 	exit 0
 	;;
 *)
-	echo "setup.sh: unknown argument '$1'; allowed: none, or --list to print the packages" >&2
+	echo "setup.sh: unknown argument '$1'; allowed: none, --build for what the build alone needs, --list to print the packages" >&2
 	exit 2
 	;;
 esac

@@ -26,6 +26,7 @@ part() {
 part policy scripts/test-policy.sh
 part lint make --no-print-directory lint
 part workspace cargo test --quiet --locked --workspace
+part same-bytes scripts/same-bytes.sh
 
 printf '\n'
 for name in "${failures[@]}"; do

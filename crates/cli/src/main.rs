@@ -28,6 +28,7 @@ pub struct Cli {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Demo(cmd::demo::Args),
     Simulate(cmd::simulate::Args),
     Calibrate(cmd::calibrate::Args),
     Record(cmd::record::Args),
@@ -41,6 +42,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Demo(args) => cmd::demo::run(&args),
         Command::Simulate(args) => cmd::simulate::run(&args),
         Command::Calibrate(args) => cmd::calibrate::run(&args),
         Command::Record(args) => cmd::record::run(&args),

@@ -142,7 +142,7 @@ fn rows(a: Option<&Section>, b: Option<&Section>, subject: &str) -> Vec<Vec<Stri
 }
 
 /// By how much a figure changed, in percent of what it was.
-fn change(a: Value, b: Value) -> String {
+pub fn change(a: Value, b: Value) -> String {
     match (a, b) {
         (Value::Number(a, _), Value::Number(b, _)) if a == b => "=".to_string(),
         (Value::Number(a, _), Value::Number(b, _)) if a != 0.0 => {

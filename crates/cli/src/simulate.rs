@@ -5,6 +5,7 @@ use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::{Results, Simulation};
+use rayon::prelude::*;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -21,23 +22,22 @@ pub struct Job {
     pub check: bool,
 }
 
-/// Runs all jobs, each on a thread of its own; runs come back in the order of the jobs. Simulations share nothing, so
-/// the results do not depend on who is faster.
+/// Runs all jobs, as many at once as there are CPUs; runs come back in the order of the jobs. Simulations share nothing,
+/// so the results do not depend on who is faster.
 pub fn run_all(jobs: &[Job]) -> Result<Vec<Run>, Failure> {
-    let progress = ProgressBar::new_spinner();
-    progress
-        .set_style(ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("a constant template"));
-    let labels: Vec<&str> = jobs.iter().map(|job| job.label.as_str()).collect();
-    progress.set_message(format!("simulating {}", labels.join(" and ")));
+    let progress = ProgressBar::new(jobs.len() as u64);
+    let style = ProgressStyle::with_template("{spinner} simulating {pos}/{len} {elapsed} {msg}");
+    progress.set_style(style.expect("a constant template"));
     progress.enable_steady_tick(Duration::from_millis(100));
-    let runs = std::thread::scope(|scope| {
-        let threads: Vec<_> = jobs.iter().map(|job| scope.spawn(move || run(job))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
-            Ok(run) => run,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().map(join).collect()
-    });
+    let runs = jobs
+        .par_iter()
+        .map(|job| {
+            progress.set_message(job.label.clone());
+            let run = run(job);
+            progress.inc(1);
+            run
+        })
+        .collect();
     progress.finish_and_clear();
     runs
 }

@@ -43,8 +43,10 @@ pub struct Timeline<W: Write> {
 }
 
 impl<W: Write> Timeline<W> {
-    /// `groups`: names in the order of their numbers, the root first.
-    pub fn new(out: W, nr_cpus: usize, groups: Vec<String>) -> Result<Self> {
+    /// `groups`: names in the order of their numbers, the root first. Behind them comes the side group of headroom, which
+    /// the simulator has in any case.
+    pub fn new(out: W, nr_cpus: usize, mut groups: Vec<String>) -> Result<Self> {
+        groups.push("headroom's side".to_string());
         let mut writer = TraceWriter::new(out, nr_cpus);
         for (number, name) in groups.iter().enumerate() {
             writer.process(process(number, name), &[])?;
@@ -398,10 +400,44 @@ mod tests {
               8: 0
               2:
                 1:
+                  1: 3
+                  3: "headroom's side"
+              10: 1
+            1:
+              60:
+                1: 120
+                2: "group headroom's side"
+              10: 1
+            1:
+              60:
+                1: 121
+                2: "throttled"
+                5: 120
+              10: 1
+            1:
+              60:
+                1: 122
+                2: "throttled CPUs"
+                5: 120
+                8:
+                  6: "CPUs"
+              10: 1
+            1:
+              60:
+                1: 123
+                2: "pool"
+                5: 120
+                8:
+                  6: "us"
+              10: 1
+            1:
+              8: 0
+              2:
+                1:
                   1: 2
                   3: "web"
                 2:
-                  1: 3
+                  1: 4
                   2: "a"
                   3: 2
               10: 1
@@ -412,7 +448,7 @@ mod tests {
                   1: 1
                   3: "/"
                 2:
-                  1: 4
+                  1: 5
                   2: "b"
                   3: 1
               10: 1
@@ -458,7 +494,7 @@ mod tests {
                   2: 0
                   20:
                     1: "a"
-                    2: 3
+                    2: 4
                     3: 120
                     4: 1
                     5: 0
@@ -471,25 +507,25 @@ mod tests {
                     3: 120
                     4: 0
                     5: "a"
-                    6: 3
-                    7: 120
-                2:
-                  1: 500
-                  2: 3
-                  4:
-                    1: "a"
-                    2: 3
-                    3: 120
-                    4: 0
-                    5: "b"
                     6: 4
                     7: 120
                 2:
-                  1: 600
+                  1: 500
                   2: 4
                   4:
-                    1: "b"
+                    1: "a"
                     2: 4
+                    3: 120
+                    4: 0
+                    5: "b"
+                    6: 5
+                    7: 120
+                2:
+                  1: 600
+                  2: 5
+                  4:
+                    1: "b"
+                    2: 5
                     3: 120
                     4: 1
                     5: "swapper"
@@ -504,14 +540,14 @@ mod tests {
                     3: 120
                     4: 0
                     5: "a"
-                    6: 3
+                    6: 4
                     7: 120
                 2:
                   1: 1000
-                  2: 3
+                  2: 4
                   4:
                     1: "a"
-                    2: 3
+                    2: 4
                     3: 120
                     4: 0
                     5: "swapper"

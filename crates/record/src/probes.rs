@@ -39,6 +39,14 @@ pub struct Cost {
     pub runs: u64,
 }
 
+/// What the kernel says about one program.
+struct ProgramInfo {
+    run_time_ns: u64,
+    runs: u64,
+    /// Times that it was not run because it was running on this CPU already.
+    misses: u64,
+}
+
 fn unsupported(missing: impl std::fmt::Display) -> RecordError {
     RecordError::Unsupported {
         what: "recording with BPF",
@@ -181,8 +189,21 @@ impl<'obj> Probes<'obj> {
     /// Ends the measurement and returns what the programs cost; `None` if the kernel did not measure.
     pub fn cost(&mut self) -> Option<Cost> {
         self.statistics.take()?;
-        let mut cost = Cost::default();
-        for prog in self.skel.object().progs() {
+        let programs = self.programs()?;
+        Some(Cost {
+            run_time_ns: programs.iter().map(|p| p.run_time_ns).sum(),
+            runs: programs.iter().map(|p| p.runs).sum(),
+        })
+    }
+
+    /// Events that the kernel did not give to a program, because it was running already.
+    pub fn missed(&self) -> u64 {
+        self.programs()
+            .map_or(0, |programs| programs.iter().map(|p| p.misses).sum())
+    }
+
+    fn programs(&self) -> Option<Vec<ProgramInfo>> {
+        let info = |prog: libbpf_rs::Program| {
             let mut info = libbpf_sys::bpf_prog_info::default();
             let mut length = std::mem::size_of_val(&info) as u32;
             // SAFETY: `info` is as long as `length` says, and all zeros asks for no arrays.
@@ -193,13 +214,13 @@ impl<'obj> Probes<'obj> {
                     &mut length,
                 )
             };
-            if failed != 0 {
-                return None;
-            }
-            cost.run_time_ns += info.run_time_ns;
-            cost.runs += info.run_cnt;
-        }
-        Some(cost)
+            (failed == 0).then_some(ProgramInfo {
+                run_time_ns: info.run_time_ns,
+                runs: info.run_cnt,
+                misses: info.recursion_misses,
+            })
+        };
+        self.skel.object().progs().map(info).collect()
     }
 
     /// The batches that were not full when recording ended, as bytes, by CPU.

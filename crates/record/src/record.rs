@@ -3,7 +3,7 @@ use crate::cgroup::Hierarchy;
 use crate::error::RecordError;
 use crate::machine;
 use crate::names::Names;
-use crate::probes::{Probes, Settings};
+use crate::probes::{Cost, Probes, Settings};
 use crate::spool::Spool;
 use crate::wire::{self, Batch, Record};
 use plimsoll_trace::{
@@ -18,6 +18,10 @@ use std::time::Duration;
 /// How often the ring buffer is emptied. 16 MiB hold 30,000 batches' worth of 16-byte events, 1 million
 /// events: enough for 10 million events a second between two rounds.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Measuring a BPF program makes each of its runs about a third longer (docs/record.md), so it is done in the first tenth
+/// of the recording only, for at least this long.
+const MEASURE_MIN: Duration = Duration::from_millis(200);
 
 pub struct Options {
     /// Record only this group and those below it: a path below the cpu controller's hierarchy.
@@ -41,9 +45,14 @@ pub struct Report {
     pub groups: u64,
     pub lost: u64,
     pub file_bytes: u64,
-    /// Time in the BPF programs while recording; `None` if the kernel does not measure it.
+    /// Time in the BPF programs while recording: measured for `measured_ns`, the rest in proportion to the events.
+    /// `None` if the kernel does not measure it.
     pub bpf_ns: Option<u64>,
+    /// Runs of BPF programs while they were measured, and what one took.
     pub bpf_runs: u64,
+    pub bpf_run_ns: u64,
+    /// How long they were measured.
+    pub measured_ns: u64,
     /// CPU time of this process while recording.
     pub reader_ns: u64,
     /// CPU time to sort and encode the trace, after recording ended.
@@ -100,6 +109,7 @@ pub fn record(
         names: Names::new(&hierarchy),
         start_ns: 0,
         error: None,
+        events: 0,
     });
     let drain = probes.drain_into(|bytes| sink.borrow_mut().take(bytes))?;
 
@@ -110,8 +120,14 @@ pub fn record(
     sink.borrow_mut().start_ns = start_ns;
     visit(&cpus);
     let length_ns = options.duration.as_nanos() as i64;
+    let mut measured: Option<Measured> = None;
     loop {
-        let left_ns = start_ns + length_ns - clock_ns(libc::CLOCK_MONOTONIC);
+        let now_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        if measured.is_none() && now_ns - start_ns >= (length_ns / 10).max(MEASURE_MIN.as_nanos() as i64) {
+            drain.run()?;
+            measured = Some(Measured::now(&mut probes, &sink, now_ns - start_ns)?);
+        }
+        let left_ns = start_ns + length_ns - now_ns;
         progress((1.0 - left_ns as f64 / length_ns as f64).clamp(0.0, 1.0));
         if left_ns <= 0 || stopped() {
             break;
@@ -122,7 +138,13 @@ pub fn record(
     visit(&cpus);
     let end_ns = clock_ns(libc::CLOCK_MONOTONIC);
     let reader_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - cpu_start_ns) as u64;
-    let cost = probes.cost();
+    let measured = match measured {
+        Some(measured) => measured,
+        None => {
+            drain.run()?;
+            Measured::now(&mut probes, &sink, end_ns - start_ns)?
+        }
+    };
     probes.detach();
     drain.run()?;
     for (cpu, bytes) in probes.unsent_batches()? {
@@ -135,17 +157,22 @@ pub fn record(
         mut spool,
         names,
         error,
+        events,
         ..
     } = sink.into_inner();
     if let Some(source) = error {
         return Err(spool_failed(dir, source).into());
     }
-    if probes.singles_lost() > 0 {
+    // Rare records that found the ring full, and events that the kernel withheld.
+    for lost in [probes.singles_lost(), probes.missed()]
+        .into_iter()
+        .filter(|&lost| lost > 0)
+    {
         spool.losses.push(Loss {
             cpu: None,
             from_ns: start_ns,
             to_ns: end_ns,
-            count: Some(probes.singles_lost()),
+            count: Some(lost),
         });
     }
     machine.hz = probes.hz().or(machine.hz);
@@ -158,8 +185,7 @@ pub fn record(
     };
     let mut report = finished.write(options, writer, &hierarchy, spool, names)?;
     report.cpus = cpus.len() as u32;
-    report.bpf_ns = cost.map(|c| c.run_time_ns);
-    report.bpf_runs = cost.map_or(0, |c| c.runs);
+    measured.put_into(&mut report, events);
     report.reader_ns = reader_ns;
     report.encode_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - encode_start_ns) as u64;
     Ok(report)
@@ -172,12 +198,49 @@ struct Sink {
     start_ns: i64,
     /// The first failure to write; the rest is dropped, and the recording reported as failed.
     error: Option<io::Error>,
+    /// Events in batches so far.
+    events: u64,
+}
+
+/// What the BPF programs cost in the first part of the recording.
+struct Measured {
+    cost: Option<Cost>,
+    events: u64,
+    ns: u64,
+}
+
+impl Measured {
+    /// Ends the measurement. The ring buffer has just been emptied.
+    fn now(probes: &mut Probes, sink: &RefCell<Sink>, ns: i64) -> Result<Measured, RecordError> {
+        let cost = probes.cost();
+        let unsent: usize = probes
+            .unsent_batches()?
+            .iter()
+            .filter_map(|(_, bytes)| Some(Batch::parse(bytes)?.events.len() / wire::EVENT))
+            .sum();
+        Ok(Measured {
+            cost,
+            events: sink.borrow().events + unsent as u64,
+            ns: ns as u64,
+        })
+    }
+
+    /// `events`: of the whole recording.
+    fn put_into(&self, report: &mut Report, events: u64) {
+        let Some(cost) = self.cost else { return };
+        let share = events.max(self.events) as f64 / self.events.max(1) as f64;
+        report.bpf_ns = Some((cost.run_time_ns as f64 * share) as u64);
+        report.bpf_runs = cost.runs;
+        report.bpf_run_ns = cost.run_time_ns / cost.runs.max(1);
+        report.measured_ns = self.ns;
+    }
 }
 
 impl Sink {
     fn take(&mut self, bytes: &[u8]) {
         match wire::parse(bytes) {
             Some(Record::Batch(batch)) => {
+                self.events += (batch.events.len() / wire::EVENT) as u64;
                 if let Err(error) = self.spool.add(&batch, self.start_ns as u64) {
                     self.error.get_or_insert(error);
                 }
@@ -206,6 +269,7 @@ impl Sink {
     /// What a CPU had not sent: its last events, and how many it had lost.
     fn take_unsent(&mut self, cpu: u32, bytes: &[u8], end_ns: i64) {
         let Some(batch) = Batch::parse(bytes) else { return };
+        self.events += (batch.events.len() / wire::EVENT) as u64;
         if batch.events.is_empty() {
             self.spool
                 .add_final_loss(cpu, batch.lost, self.start_ns as u64, end_ns as u64);

@@ -292,6 +292,61 @@ fn statistics_are_sampled_without_bpf() {
 }
 
 #[test]
+fn lost_events_are_counted_placed_and_make_the_trace_untrustworthy() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("t.parquet");
+    // One page: no batch fits, so that every event is lost.
+    let options = Options {
+        cgroup: None,
+        duration: Duration::from_millis(300),
+        output: output.clone(),
+        request: None,
+        ring_bytes: 4096,
+    };
+    let load = named("plim-loss", || {
+        let (mut a, mut b) = UnixStream::pair().unwrap();
+        let echo = std::thread::spawn(move || {
+            let mut byte = [0];
+            while b.read(&mut byte).unwrap() == 1 {
+                b.write_all(&byte).unwrap();
+            }
+        });
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(400) {
+            a.write_all(&[1]).unwrap();
+            a.read_exact(&mut [0]).unwrap();
+        }
+        drop(a);
+        echo.join().unwrap();
+    });
+    let report = match record(&options, || false, |_| ()) {
+        Ok(report) => report,
+        Err(RecordError::Unsupported { missing, .. }) => {
+            eprintln!("skipped: {missing}");
+            load.join().unwrap();
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    load.join().unwrap();
+    assert!(report.lost >= 512, "{report:?}");
+    let (header, timeline) = read(&output);
+    let counted: u64 = header.losses.iter().map(|l| l.count.unwrap()).sum();
+    assert_eq!(counted, report.lost);
+    for loss in header.losses.iter() {
+        assert!(
+            loss.from_ns <= loss.to_ns && loss.to_ns <= header.clock.end_ns,
+            "{loss:?}"
+        );
+    }
+    let place = plimsoll_trace::Place::whole("t".as_ref());
+    assert!(timeline
+        .quality
+        .check(&place, plimsoll_trace::DOUBTFUL_SHARE_MAX)
+        .is_err());
+}
+
+#[test]
 fn a_group_that_does_not_exist_is_refused_by_name() {
     let options = Options {
         cgroup: Some("no-such-group".into()),

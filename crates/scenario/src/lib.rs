@@ -10,6 +10,7 @@ mod kernel;
 mod limits;
 mod machine;
 mod problem;
+mod reference;
 mod resolve;
 mod switches;
 mod tree;
@@ -18,6 +19,7 @@ pub use file::{ChangeTable, CpuList, GroupTable, Quota, ScenarioFile, WorkloadTa
 pub use kernel::KernelTable;
 pub use machine::{machine, MachineChoice, MachineFile};
 pub use problem::{nearest, Problem, Problems};
+pub use reference::reference;
 pub use resolve::{Scenario, ScenarioGroup, ScenarioWorkload};
 pub use switches::{BurstSemantics, EnforceChoice, SwitchesTable};
 pub use tree::Tree;

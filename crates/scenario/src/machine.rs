@@ -107,7 +107,9 @@ pub enum Number {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sourced {
+    /// The number.
     pub value: u64,
+    /// A file, a measurement, or what was assumed.
     pub source: String,
 }
 
@@ -123,7 +125,9 @@ pub enum Flag {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourcedFlag {
+    /// true or false.
     pub value: bool,
+    /// A file, a measurement, or what was assumed.
     pub source: String,
 }
 
@@ -139,6 +143,7 @@ pub struct DistanceTable {
     pub socket_ns: u64,
     /// From another socket.
     pub remote_ns: u64,
+    /// A file, a measurement, or what was assumed.
     pub source: Option<String>,
 }
 
@@ -146,8 +151,11 @@ pub struct DistanceTable {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IdleStateTable {
+    /// Idle for at least this long.
     pub after_ns: u64,
+    /// Time until it runs something again.
     pub exit_ns: u64,
+    /// A file, a measurement, or what was assumed.
     pub source: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 //! One file for each subcommand: its flags and what it does.
 pub mod calibrate;
 pub mod completions;
+pub mod demo;
 pub mod man;
 pub mod record;
 pub mod reproduce;

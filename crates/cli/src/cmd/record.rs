@@ -143,7 +143,8 @@ fn record_json(r: &Report) -> serde_json::Value {
         "format": 1,
         "duration_ns": r.duration_ns, "cpus": r.cpus, "events": r.events, "switches": r.switches,
         "wakeups": r.wakeups, "threads": r.threads, "groups": r.groups, "lost": r.lost,
-        "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs, "reader_ns": r.reader_ns,
+        "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs,
+        "bpf_run_ns": r.bpf_run_ns, "measured_ns": r.measured_ns, "reader_ns": r.reader_ns,
         "encode_ns": r.encode_ns, "overhead": r.overhead(),
     })
 }
@@ -167,13 +168,15 @@ fn record_text(r: &Report, args: &Args) -> String {
     };
     text += &match (r.overhead(), r.bpf_ns) {
         (Some(overhead), Some(bpf_ns)) => format!(
-            "overhead   {:.2}% of {} CPUs: {:.2}% in BPF ({} runs of {:.0} ns), {:.2}% in the reader\n",
+            "overhead   {:.2}% of {} CPUs: {:.2}% in BPF, {:.2}% in the reader\n           \
+             (BPF measured in the first {:.1} s: {} runs of {} ns; entering a program is not in it, see docs/record.md)\n",
             overhead * 100.0,
             r.cpus,
             percent(bpf_ns),
-            r.bpf_runs,
-            bpf_ns as f64 / r.bpf_runs.max(1) as f64,
             percent(r.reader_ns),
+            r.measured_ns as f64 / 1e9,
+            r.bpf_runs,
+            r.bpf_run_ns,
         ),
         _ => format!(
             "overhead   {:.2}% of {} CPUs in the reader; this kernel does not measure BPF programs\n",

@@ -9,6 +9,10 @@ pub struct Args {
     /// Which kind of file
     #[arg(value_enum, default_value = "scenario")]
     kind: Kind,
+
+    /// Print the keys as Markdown tables, for reading
+    #[arg(long)]
+    markdown: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -22,6 +26,10 @@ pub fn run(args: &Args) -> Result {
         Kind::Scenario => plimsoll_scenario::scenario_schema(),
         Kind::Machine => plimsoll_scenario::machine_schema(),
     };
-    println!("{schema:#}");
+    if args.markdown {
+        print!("{}", plimsoll_scenario::reference(&schema));
+    } else {
+        println!("{schema:#}");
+    }
     Ok(Outcome::Done)
 }

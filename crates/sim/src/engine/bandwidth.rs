@@ -128,14 +128,16 @@ impl Engine<'_> {
                 pl::pl_bw_distribute_end(pool);
             }
         }
-        for cpu in released.drain(..) {
-            self.release(group, cpu);
+        // One CPU tells all of them, one after the other: who is told first has the first grip on what is left.
+        let step_ns = self.costs.ipi_send_ns + self.costs.pool_lock_ns;
+        for (told, cpu) in released.drain(..).enumerate() {
+            self.release(group, cpu, told as u64 * step_ns);
         }
         self.released = released;
     }
 
-    /// A group may run again on a CPU.
-    fn release(&mut self, group: u32, cpu: u32) {
+    /// A group may run again on a CPU, which hears of it `after_ns` from now.
+    fn release(&mut self, group: u32, cpu: u32, after_ns: u64) {
         if let Some(observer) = self.observer.as_deref_mut() {
             observer.unthrottle(self.now_ns, GroupId(group), cpu);
         }
@@ -159,7 +161,7 @@ impl Engine<'_> {
             return;
         }
         if state.idle {
-            self.kick(cpu, NONE);
+            self.kick(cpu, NONE, after_ns);
         } else {
             self.set_limit(cpu);
         }

@@ -349,10 +349,11 @@ impl Engine<'_> {
     }
 
     /// An idle CPU has something in its queue now; `from` told it so (NONE: it found out itself).
-    pub(super) fn kick(&mut self, cpu: u32, from: u32) {
-        let mut delay_ns = 0;
+    /// It hears of it `after_ns` from now.
+    pub(super) fn kick(&mut self, cpu: u32, from: u32, after_ns: u64) {
+        let mut delay_ns = after_ns;
         if from != NONE {
-            delay_ns = self.topo.cost(&self.costs.ipi, from, cpu);
+            delay_ns += self.topo.cost(&self.costs.ipi, from, cpu);
         }
         let state = &mut self.cpus[cpu as usize];
         let idle_ns = self.now_ns.saturating_sub(state.idle_from_ns);

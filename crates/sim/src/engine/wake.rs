@@ -39,7 +39,7 @@ impl Engine<'_> {
             if from != NONE && from != cpu {
                 self.overhead(from, self.costs.ipi_send_ns);
             }
-            self.kick(cpu, from);
+            self.kick(cpu, from, 0);
         } else {
             self.preempt_for(task, cpu, from);
         }

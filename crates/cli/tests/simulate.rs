@@ -1,0 +1,181 @@
+//! The simulate command as a user runs it: what it prints, what it refuses, and that it always gives the same bytes.
+//! UPDATE_EXPECT=1 writes the expected output again.
+use expect_test::{expect, expect_file, Expect};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Runs plimsoll in this directory, so that errors name files the same everywhere.
+fn plimsoll(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(args)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
+        .output()
+        .expect("the binary was built for this test")
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = plimsoll(args);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn refused(args: &[&str], expected: Expect) {
+    let output = plimsoll(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    assert!(output.stdout.is_empty(), "{args:?} printed results");
+    expected.assert_eq(&String::from_utf8_lossy(&output.stderr));
+}
+
+/// A file of this test's own.
+fn temporary(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+#[test]
+fn one_run_is_printed_as_tables() {
+    expect_file!["golden/limits.txt"].assert_eq(&stdout(&["simulate", "limits.toml", "--per-cpu"]));
+}
+
+#[test]
+fn a_setting_prints_both_runs_side_by_side() {
+    let args = ["simulate", "limits.toml", "--set", "group.web.burst_us=0"];
+    expect_file!["golden/limits-compared.txt"].assert_eq(&stdout(&args));
+}
+
+/// Also the reference that a release build is compared with (scripts/test.sh).
+#[test]
+fn the_json_of_a_run_is_stable() {
+    expect_file!["golden/limits.json"].assert_eq(&stdout(&["simulate", "limits.toml", "--json", "-"]));
+}
+
+#[test]
+fn two_runs_give_the_same_bytes_in_results_and_timeline() {
+    let run = |name: &str| {
+        let path = temporary(name);
+        let trace = path.to_str().expect("a path of ours");
+        let json = stdout(&["simulate", "busy.toml", "--json", "-", "--trace", trace]);
+        (json, std::fs::read(&path).expect("the timeline"))
+    };
+    let (a, b) = (run("same-a.pftrace"), run("same-b.pftrace"));
+    assert!(a.1.len() > 10_000, "a timeline of {} bytes", a.1.len());
+    assert!(a == b);
+}
+
+#[test]
+fn a_seed_changes_what_is_random_and_an_observer_changes_nothing() {
+    let path = temporary("observed.pftrace");
+    let trace = path.to_str().expect("a path of ours");
+    let plain = stdout(&["simulate", "busy.toml", "--json", "-"]);
+    assert_eq!(
+        plain,
+        stdout(&["simulate", "busy.toml", "--json", "-", "--trace", trace])
+    );
+    assert_ne!(
+        plain,
+        stdout(&["simulate", "busy.toml", "--json", "-", "--seed", "8"])
+    );
+}
+
+#[test]
+fn two_runs_write_two_timelines() {
+    let path = temporary("two.pftrace");
+    let trace = path.to_str().expect("a path of ours");
+    stdout(&["simulate", "limits.toml", "--set", "seed=2", "--trace", trace]);
+    for label in ["base", "changed"] {
+        assert!(temporary(&format!("two.{label}.pftrace")).exists(), "{label}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_exit_code_2() {
+    refused(
+        &["simulate", "limits.toml", "--set", "group.web.quota_us=7"],
+        expect![[r#"
+            error: --set group.web.quota_us=7: group.web.quota_us: 7: allowed 1000 .. 17592186044415, or "max"
+        "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--seed", "-1"],
+        expect![[r#"
+        error: unexpected argument '-1' found
+
+          tip: to pass '-1' as a value, use '-- -1'
+
+        Usage: plimsoll simulate [OPTIONS] <SCENARIO>
+
+        For more information, try '--help'.
+    "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--duration-ms", "0"],
+        expect![[r#"
+        error: --set duration_ms=0: duration_ms: 0: allowed 1 .. 86400000
+    "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--json", "no/such/dir/x.json"],
+        expect![[r#"
+            error: no/such/dir/x.json: cannot write the results: No such file or directory (os error 2)
+        "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--trace", "no/such/dir/x.pftrace"],
+        expect![[r#"
+            error: no/such/dir/x.pftrace: cannot write the timeline: No such file or directory (os error 2)
+        "#]],
+    );
+    refused(
+        &["simulate", "bad.toml"],
+        expect![[r#"
+        error: bad.toml:3:15: duration_ms: 0: allowed 1 .. 86400000
+        error: bad.toml:4:1: warmup: unknown key; did you mean warmup_ms?
+        error: bad.toml:7:12: group.web.quota_us: "20ms": allowed an integer, or "max"
+        error: bad.toml:8:12: group.web.burst_us: -1: allowed 0 or more
+        error: bad.toml:11:8: workload.server.kind: "servr": did you mean "server"? allowed: schbench, hackbench, fibtest, duty, clients_db, request_response, stream, server, batch, spinners
+    "#]],
+    );
+    refused(
+        &["simulate", "limits.toml", "--sed", "3"],
+        expect![[r#"
+        error: unexpected argument '--sed' found
+
+          tip: a similar argument exists: '--seed'
+
+        Usage: plimsoll simulate --seed <NUMBER> <SCENARIO>
+
+        For more information, try '--help'.
+    "#]],
+    );
+}
+
+#[test]
+fn a_scenario_that_is_not_there_names_the_examples() {
+    let output = plimsoll(&["simulate", "limit.toml"]);
+    let message = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        message.starts_with("error: limit.toml: cannot read it: ") && message.contains("burst"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_invariants_hold_at_every_event() {
+    stdout(&["simulate", "busy.toml", "--check"]);
+}
+
+#[test]
+fn the_manual_and_the_completions_are_made_from_the_flags() {
+    let dir = temporary("man");
+    stdout(&["man", dir.to_str().expect("a path of ours")]);
+    let page = std::fs::read_to_string(dir.join("plimsoll-simulate.1")).expect("the page");
+    assert!(
+        page.contains("per\\-cpu") && page.contains("group.web.burst_us=0"),
+        "{page}"
+    );
+    assert!(stdout(&["completions", "bash"]).contains("--per-cpu"));
+}
