@@ -60,18 +60,21 @@ pub const FITS: &[Fit] = &[
         parameters: &[
             Parameter {
                 key: "channel_ns",
-                low: 900,
-                high: 1500,
-                step: 50,
+                low: 1000,
+                high: 1400,
+                step: 100,
                 set: |costs, value| costs.channel_ns = value,
                 get: |costs| costs.channel_ns,
             },
-            SMT,
+            Parameter {
+                low: 80,
+                ..SMT
+            },
             Parameter {
                 key: "search_cpu_ns",
                 low: 40,
-                high: 200,
-                step: 20,
+                high: 160,
+                step: 40,
                 set: |costs, value| costs.search_cpu_ns = value,
                 get: |costs| costs.search_cpu_ns,
             },
@@ -101,7 +104,7 @@ pub const FITS: &[Fit] = &[
                 key: "channel_ns",
                 low: 200,
                 high: 1400,
-                step: 100,
+                step: 200,
                 set: |costs, value| costs.channel_ns = value,
                 get: |costs| costs.channel_ns,
             },

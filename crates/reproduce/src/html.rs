@@ -137,7 +137,7 @@ fn label(one: &Outcome) -> String {
     label
 }
 
-fn change<'a>(one: &'a Outcome) -> Line<'a> {
+fn change(one: &Outcome) -> Line<'_> {
     Line {
         label: label(one),
         published: one.published_change_percent,
@@ -148,7 +148,7 @@ fn change<'a>(one: &'a Outcome) -> Line<'a> {
     }
 }
 
-fn values<'a>(one: &'a Outcome) -> Vec<Line<'a>> {
+fn values(one: &Outcome) -> Vec<Line<'_>> {
     let sides = [
         ("", &one.published_base, one.simulated_base),
         (" changed", &one.published_new, one.simulated_new),

@@ -10,9 +10,6 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The index and the scenarios, as in the repository.
-pub const EMBEDDED: &str = include_str!("../../../scenarios/published/tables.toml");
-
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Index {

@@ -115,6 +115,16 @@ impl Outcome {
                 outcome.simulated_change_percent = Some(Spread { mean, stdev });
             }
         }
+        if let (Some(other), None, Some(new)) = (recipe.relative(), &base, &new) {
+            // Relative to its own case without the change: that is what it changed by.
+            if std::ptr::eq(other.case, recipe.case) {
+                let Spread { mean, stdev } = Spread::of(new);
+                outcome.simulated_change_percent = Some(Spread {
+                    mean: (mean - 1.0) * 100.0,
+                    stdev: stdev * 100.0,
+                });
+            }
+        }
         if outcome.by_value {
             outcome.judge_values(row, tolerance);
         } else {

@@ -3,7 +3,7 @@ use crate::exit::{Failure, Outcome as End, Result};
 use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_reproduce::run::Work;
-use plimsoll_reproduce::{html, index, published, Index, Outcome, Row, Spread, Summary, Verdict};
+use plimsoll_reproduce::{html, published, Index, Outcome, Row, Spread, Summary, Verdict};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -223,6 +223,3 @@ fn markdown(outcomes: &[Outcome], about: &[(String, String)], seeds: u64) -> Str
     }
     out
 }
-
-// The embedded index is what the repository's own scenarios go by; a missing directory is reported by name.
-const _: &str = index::EMBEDDED;

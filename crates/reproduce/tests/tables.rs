@@ -1,0 +1,50 @@
+//! The index, the scenarios and the published figures belong together; runs are repeatable.
+use plimsoll_reproduce::run::Work;
+use plimsoll_reproduce::{published, Index, Outcome, Row, Verdict};
+use std::path::PathBuf;
+
+fn dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/published")
+}
+
+fn index(rows: &[Row]) -> Index {
+    let text = std::fs::read_to_string(dir().join("tables.toml")).unwrap();
+    Index::read("tables.toml", &text, rows).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn every_published_row_has_a_scenario_that_can_be_read_or_a_reason() {
+    let all = published::read("results.csv", published::EMBEDDED).unwrap();
+    let rows: Vec<&Row> = all.iter().collect();
+    let work = Work::plan(&index(&all), &rows, &dir(), &[], 1);
+    assert!(work.unwrap_or_else(|problems| panic!("{problems}")).runs() > 100);
+}
+
+#[test]
+fn a_row_without_a_case_is_an_error_with_its_line() {
+    let mut all = published::read("results.csv", published::EMBEDDED).unwrap();
+    all[30].parameters = "groups=7".to_string();
+    let text = std::fs::read_to_string(dir().join("tables.toml")).unwrap();
+    let error = Index::read("tables.toml", &text, &all).unwrap_err().to_string();
+    assert!(error.contains("no case for"), "{error}");
+    assert!(error.contains(&format!("line {}", all[30].line)), "{error}");
+}
+
+#[test]
+fn the_example_of_headroom_is_met_and_two_runs_are_equal() {
+    let all = published::read("results.csv", published::EMBEDDED).unwrap();
+    let index = index(&all);
+    let rows: Vec<&Row> = all.iter().filter(|row| row.table == "004-example").collect();
+    let run = || -> Vec<Outcome> {
+        let work = Work::plan(&index, &rows, &dir(), &[], 2).unwrap_or_else(|problems| panic!("{problems}"));
+        let measured = work.run(|_| {}).unwrap_or_else(|problems| panic!("{problems}"));
+        rows.iter().map(|row| Outcome::of(row, &index, &measured)).collect()
+    };
+    let (first, second) = (run(), run());
+    let bytes = |outcomes: &[Outcome]| serde_json::to_string(outcomes).unwrap();
+    assert_eq!(bytes(&first), bytes(&second));
+    assert_eq!(first.len(), 12);
+    for one in &first {
+        assert_eq!(one.verdict, Verdict::Within, "{} {}", one.metric, one.parameters);
+    }
+}
