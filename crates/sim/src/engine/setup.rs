@@ -220,7 +220,13 @@ impl<'o> Engine<'o> {
             tick_stagger_ns: machine.tick_stagger_ns,
             clock_start_ns: machine.clock_start_ns,
             stop_when_done: config.stop_when_done,
-            check: config.check || cfg!(debug_assertions),
+            check_every: match (config.check, cfg!(debug_assertions)) {
+                (true, _) => 1,
+                // A check looks at everything: on large machines not after every single event.
+                (_, true) => 1 + (nr_groups * nr_cpus as usize + config.tasks.len()) as u32 / 64,
+                _ => 0,
+            },
+            since_check: 0,
             slots: Slots::new(nr_cpus as usize),
             timers: Timers::new(),
             cpus: (0..nr_cpus).map(Cpu::new).collect(),
