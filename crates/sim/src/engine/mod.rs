@@ -138,7 +138,8 @@ impl Engine<'_> {
         let mut stuck = Stuck::default();
         while !self.ended {
             stuck.at(self.now_ns);
-            let (timer_ns, cpu_ns) = (self.timers.next_ns(), self.slots.earliest_ns());
+            let timer_ns = self.timers.next_ns();
+            let (cpu_ns, cpu) = self.slots.earliest();
             if timer_ns <= cpu_ns {
                 let Some(entry) = self.timers.pop() else { break };
                 debug_assert!(entry.at_ns >= self.now_ns);
@@ -147,7 +148,7 @@ impl Engine<'_> {
             } else {
                 debug_assert!(cpu_ns >= self.now_ns);
                 self.now_ns = cpu_ns;
-                self.cpu_event(self.slots.earliest_cpu());
+                self.cpu_event(cpu);
             }
             if self.check_every > 0 {
                 self.since_check += 1;

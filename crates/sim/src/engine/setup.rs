@@ -79,7 +79,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         machine.costs.smt_percent,
         1..=100,
     )?;
-    within(|| "duration_ns".into(), config.duration_ns, 1..=1 << 52)?;
+    within(|| "duration_ns".into(), config.duration_ns, 1..=1 << 51)?;
     within(|| "warmup_ns".into(), config.warmup_ns, 0..=config.duration_ns)?;
     let core = &config.policy.core;
     within(
