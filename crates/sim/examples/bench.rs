@@ -11,17 +11,21 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Instant;
 
+/// Senders, and receivers, of a hackbench group.
+const FDS: u32 = 20;
+
 struct Sender {
-    channels: Vec<ChannelId>,
-    turn: usize,
+    /// The first of the group's 20 channels.
+    first: u32,
+    turn: u32,
     steps: CounterId,
 }
 
 impl Behaviour for Sender {
     fn next(&mut self, ctx: &mut Context) -> Step {
         ctx.count(self.steps, 1);
-        let channel = self.channels[self.turn];
-        self.turn = (self.turn + 1) % self.channels.len();
+        let channel = ChannelId(self.first + self.turn);
+        self.turn = (self.turn + 1) % FDS;
         Step::Send { channel, value: 0 }
     }
 }
@@ -42,24 +46,22 @@ impl Behaviour for Receiver {
 
 /// One group of hackbench: 20 senders, 20 receivers, all to all.
 fn hackbench(config: &mut Config, group: GroupId, workload: WorkloadId, steps: CounterId, capacity: u32) {
-    let channels: Vec<ChannelId> = (0..20)
-        .map(|_| {
-            config.channels.push(ChannelSpec {
-                capacity,
-                wake_level: capacity / 4,
-            });
-            ChannelId(config.channels.len() as u32 - 1)
-        })
-        .collect();
-    for (i, &channel) in channels.iter().enumerate() {
+    let first = config.channels.len() as u32;
+    let wake_level = capacity / 4;
+    config
+        .channels
+        .extend((0..FDS).map(|_| ChannelSpec { capacity, wake_level }));
+    for turn in 0..FDS {
+        let channel = ChannelId(first + turn);
         let receiver = Receiver { channel, steps };
-        config.add_task(TaskSpec::new(group, workload, format!("receiver{i}"), receiver));
-        let sender = Sender {
-            channels: channels.clone(),
-            turn: i,
-            steps,
-        };
-        config.add_task(TaskSpec::new(group, workload, format!("sender{i}"), sender));
+        config.add_task(TaskSpec::new(
+            group,
+            workload,
+            format!("receiver{turn}"),
+            receiver,
+        ));
+        let sender = Sender { first, turn, steps };
+        config.add_task(TaskSpec::new(group, workload, format!("sender{turn}"), sender));
     }
 }
 

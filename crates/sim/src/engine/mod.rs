@@ -9,6 +9,7 @@ mod check;
 mod dispatch;
 mod events;
 mod headroom;
+mod ledger;
 mod lines;
 mod memory;
 mod report;
@@ -87,6 +88,8 @@ struct Engine<'o> {
     /// Events between two checks of the invariants; 0: never.
     check_every: u32,
     since_check: u32,
+    /// Where every event is checked.
+    ledger: Option<Box<ledger::Ledger>>,
     changes: Vec<Change>,
 
     slots: Slots,
@@ -155,6 +158,7 @@ impl Engine<'_> {
                 if self.since_check >= self.check_every {
                     self.since_check = 0;
                     self.check_invariants();
+                    self.check_books();
                 }
             }
         }

@@ -5,7 +5,7 @@ use super::memory::Memory;
 use super::services::new_histogram;
 use super::state::{Channel, Cpu, Pending, State, Task, NONE};
 use super::topo::{LlcState, Topo};
-use super::{headroom, report, Engine, Services};
+use super::{headroom, ledger, report, Engine, Services};
 use crate::config::{ChangeKind, Config, ConfigError, GroupId, Limits, TaskId, TaskSpec};
 use crate::cpuset::CpuSet;
 use crate::observer::Observer;
@@ -227,6 +227,7 @@ impl<'o> Engine<'o> {
                 _ => 0,
             },
             since_check: 0,
+            ledger: config.check.then(|| Box::new(ledger::Ledger::new(nr_groups))),
             slots: Slots::new(nr_cpus as usize),
             timers: Timers::new(),
             cpus: (0..nr_cpus).map(Cpu::new).collect(),
@@ -355,6 +356,7 @@ impl<'o> Engine<'o> {
             self.external_step(task);
             return;
         }
+        self.forget_useless_affinity(task);
         let cpu = self.select_any(task);
         let entry = &mut self.tasks[task as usize];
         entry.policy.cpu = cpu;
