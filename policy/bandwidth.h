@@ -203,6 +203,7 @@ PL_FN void pl_bw_refill(struct pl_pool PL_MEM *pool, u64 elapsed, const struct p
 		old_ns = pl_read(&pool->runtime_ns);
 #ifdef PL_MUTATE_REFILL /* deliberately broken, to see the fuzzer notice it */
 		new_ns = old_ns + (s64)(quota_ns * n);
+		(void)cap_ns;
 #else
 		new_ns = config->expire ? (s64)quota_ns : (s64)pl_min((u64)old_ns + quota_ns * n, cap_ns);
 #endif

@@ -53,6 +53,8 @@ impl Engine<'_> {
         if touch.pool_locks > 0 {
             let cost_ns = self.pay_pool(group, cpu, touch.pool_locks);
             self.overhead(cpu, cost_ns);
+            // The run time left is another one now.
+            self.set_limit(cpu);
         }
         if flags != 0 {
             self.after_charge(cpu, group, flags);

@@ -225,8 +225,10 @@ impl Engine<'_> {
             };
             assert!(
                 (-(overrun_ns as i64)..=most).contains(&ns),
-                "group {path}, CPU {cpu}: a balance of {ns} ns at {} ns",
-                self.now_ns
+                "group {path}, CPU {cpu}: a balance of {ns} ns at {} ns ({:?}, tick {} ns)",
+                self.now_ns,
+                self.policy.enforce,
+                self.tick_len_ns
             );
         }
     }
