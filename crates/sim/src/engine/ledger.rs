@@ -1,9 +1,11 @@
 //! Books kept only where invariants are checked: what every limited group was given, has used and still holds.
 //!
-//!     given = used + pool + sum of balances                                        nothing is lost
-//!     used in any stretch of periods <= cap + positive balances at its start
-//!                                       + what its periods earned + debts at its end        burst's inequality
-//!     a debt <= time until running on is noticed;  a balance with nothing runnable <= 1 ms
+//! ```text
+//! given = used + pool + sum of balances                                        nothing is lost
+//! used in any stretch of periods <= cap + positive balances at its start
+//!                                   + what its periods earned + debts at its end        burst's inequality
+//! a debt <= time until running on is noticed;  a balance with nothing runnable <= 1 ms
+//! ```
 //!
 //! "Noticed" is derived, not measured: where ticks enforce limits, a task runs on for at most one tick; where a timer
 //! does, not at all. `NOTICE_NS` is added for the interrupts, transfers and switches in between.
