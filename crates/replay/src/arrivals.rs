@@ -64,10 +64,15 @@ fn keeps_a_schedule(arrivals: &[Arrival]) -> bool {
     let first = arrivals[0].woken_ns;
     let times: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - first) as f64).collect();
     let numbers: Vec<f64> = (0..times.len()).map(|i| i as f64).collect();
-    let Some((period, _)) = slope(&numbers, &times) else { return false };
+    let Some((period, _)) = slope(&numbers, &times) else {
+        return false;
+    };
     let (mean_number, mean_time) = (mean(&numbers), mean(&times));
-    let off: Vec<f64> =
-        times.iter().zip(&numbers).map(|(t, n)| t - mean_time - period * (n - mean_number)).collect();
+    let off: Vec<f64> = times
+        .iter()
+        .zip(&numbers)
+        .map(|(t, n)| t - mean_time - period * (n - mean_number))
+        .collect();
     let square = |values: &mut dyn Iterator<Item = f64>| {
         let (sum, count) = values.fold((0.0, 0.0), |(sum, count), v| (sum + v * v, count + 1.0));
         sum / f64::max(count, 1.0)
@@ -102,7 +107,11 @@ fn slope(x: &[f64], y: &[f64]) -> Option<(f64, f64)> {
     }
     let sxy: f64 = x.iter().zip(y).map(|(a, b)| (a - mx) * (b - my)).sum();
     let slope = sxy / sxx;
-    let rest: f64 = x.iter().zip(y).map(|(a, b)| (b - my - slope * (a - mx)).powi(2)).sum();
+    let rest: f64 = x
+        .iter()
+        .zip(y)
+        .map(|(a, b)| (b - my - slope * (a - mx)).powi(2))
+        .sum();
     Some((slope, (rest / (x.len() as f64 - 2.0) / sxx).sqrt()))
 }
 
@@ -113,14 +122,21 @@ mod tests {
     use rand_pcg::Pcg64;
 
     /// Arrivals of a thread: `next(woken, idle)` says when it is woken again.
-    fn arrivals(work: impl Fn(&mut Pcg64) -> i64, next: impl Fn(&mut Pcg64, i64, i64, i64) -> i64) -> Vec<Arrival> {
+    fn arrivals(
+        work: impl Fn(&mut Pcg64) -> i64,
+        next: impl Fn(&mut Pcg64, i64, i64, i64) -> i64,
+    ) -> Vec<Arrival> {
         let mut rng = Pcg64::seed_from_u64(7);
         let mut woken_ns = 0;
         (1..200)
             .map(|i| {
                 let idle_ns = woken_ns + work(&mut rng);
                 let next_ns = next(&mut rng, i, woken_ns, idle_ns).max(idle_ns);
-                let arrival = Arrival { woken_ns, idle_ns, next_ns };
+                let arrival = Arrival {
+                    woken_ns,
+                    idle_ns,
+                    next_ns,
+                };
                 woken_ns = next_ns;
                 arrival
             })
@@ -131,13 +147,19 @@ mod tests {
 
     #[test]
     fn periodic_timer_with_constant_work_is_open_loop() {
-        let found = arrivals(|_| 10 * MS, |rng, i, _, _| i * 97 * MS + rng.random_range(0..50_000));
+        let found = arrivals(
+            |_| 10 * MS,
+            |rng, i, _, _| i * 97 * MS + rng.random_range(0..50_000),
+        );
         assert_eq!(pacing(&found, Pacing::Closed), Pacing::Open);
     }
 
     #[test]
     fn sleep_after_constant_work_is_closed_loop_even_though_it_looks_periodic() {
-        let found = arrivals(|rng| 10 * MS + rng.random_range(0..100_000), |_, _, _, idle| idle + 90 * MS);
+        let found = arrivals(
+            |rng| 10 * MS + rng.random_range(0..100_000),
+            |_, _, _, idle| idle + 90 * MS,
+        );
         assert_eq!(pacing(&found, Pacing::Open), Pacing::Closed);
     }
 

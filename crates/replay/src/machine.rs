@@ -16,7 +16,10 @@ pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
     let mut machine = Machine::new(topology(header, timeline));
     machine.hz = header.machine.hz.unwrap_or(250).clamp(24, 10_000);
     machine.clock_start_ns = header.clock.start_ns.max(0) as u64;
-    machine.costs = Costs { smt_percent: Costs::default().smt_percent, ..Costs::free() };
+    machine.costs = Costs {
+        smt_percent: Costs::default().smt_percent,
+        ..Costs::free()
+    };
     machine.costs.idle_states = idle_states(timeline);
     machine
 }
@@ -29,12 +32,26 @@ pub fn describe(machine: &Machine) -> String {
         .iter()
         .map(|s| format!("{:.1} us after {} us", s.exit_ns as f64 / 1e3, s.after_ns / 1000))
         .collect();
-    let delays = if delays.is_empty() { "not seen".into() } else { delays.join(", ") };
-    format!("{} CPUs, {} Hz, wake-up of an idle CPU {delays}", machine.topology.nr_cpus(), machine.hz)
+    let delays = if delays.is_empty() {
+        "not seen".into()
+    } else {
+        delays.join(", ")
+    };
+    format!(
+        "{} CPUs, {} Hz, wake-up of an idle CPU {delays}",
+        machine.topology.nr_cpus(),
+        machine.hz
+    )
 }
 
 fn topology(header: &Header, timeline: &Timeline) -> Topology {
-    let seen = timeline.threads.iter().flat_map(|t| &t.runs).filter(|r| r.cpu != u32::MAX).map(|r| r.cpu).max();
+    let seen = timeline
+        .threads
+        .iter()
+        .flat_map(|t| &t.runs)
+        .filter(|r| r.cpu != u32::MAX)
+        .map(|r| r.cpu)
+        .max();
     let listed = header.machine.cpus.iter().map(|c| c.cpu).max();
     let count = listed.into_iter().chain(seen).max().map_or(1, |last| last + 1);
     let cpus = (0..count)
@@ -92,7 +109,10 @@ fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
             let burst = &thread.bursts[b as usize];
             let first = &thread.runs[burst.runs.start as usize];
             let woken = burst.woken_ns;
-            if matches!(burst.cause, Cause::Start | Cause::Unseen) || first.start_ns != start || woken <= idle_since {
+            if matches!(burst.cause, Cause::Start | Cause::Unseen)
+                || first.start_ns != start
+                || woken <= idle_since
+            {
                 continue;
             }
             let idle = (woken - idle_since) as u64;
@@ -109,7 +129,10 @@ fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
         let middle = found.len() / 2;
         // Deeper sleep does not make waking faster; where the medians say so it is noise.
         longest = (*found.select_nth_unstable(middle).1).max(longest);
-        states.push(IdleState { after_ns, exit_ns: longest });
+        states.push(IdleState {
+            after_ns,
+            exit_ns: longest,
+        });
     }
     states
 }
@@ -117,11 +140,17 @@ fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
 /// For each burst the share of full speed that its CPU time was worth: below 1 where its core's other thread was busy.
 /// Work times this is the same work on a core of its own; the simulator slows it down again.
 pub(crate) fn sibling_speeds(header: &Header, timeline: &Timeline, smt_percent: u32) -> Vec<Vec<f32>> {
-    let mut speeds: Vec<Vec<f32>> = timeline.threads.iter().map(|t| vec![1.0; t.bursts.len()]).collect();
+    let mut speeds: Vec<Vec<f32>> = timeline
+        .threads
+        .iter()
+        .map(|t| vec![1.0; t.bursts.len()])
+        .collect();
     let cpus = &header.machine.cpus;
     let sibling_of = |cpu: u32| {
         let core = cpus.iter().find(|c| c.cpu == cpu)?.core?;
-        cpus.iter().find(|c| c.core == Some(core) && c.cpu != cpu).map(|c| c.cpu)
+        cpus.iter()
+            .find(|c| c.core == Some(core) && c.cpu != cpu)
+            .map(|c| c.cpu)
     };
     if !cpus.iter().any(|c| sibling_of(c.cpu).is_some()) {
         return speeds;
@@ -129,7 +158,9 @@ pub(crate) fn sibling_speeds(header: &Header, timeline: &Timeline, smt_percent: 
     let by_cpu = runs_by_cpu(timeline);
     let lost = 1.0 - f64::from(smt_percent) / 100.0;
     for (cpu, runs) in by_cpu.iter().enumerate() {
-        let Some(other) = sibling_of(cpu as u32).and_then(|s| by_cpu.get(s as usize)) else { continue };
+        let Some(other) = sibling_of(cpu as u32).and_then(|s| by_cpu.get(s as usize)) else {
+            continue;
+        };
         let mut next = 0;
         for &(start, end, t, b) in runs {
             while next < other.len() && other[next].1 <= start {

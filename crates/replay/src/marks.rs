@@ -24,11 +24,14 @@ impl Mark {
             Mark::Runs(t, b) => {
                 let burst = of(t, b);
                 let runs = &timeline.threads[t as usize].runs;
-                runs.get(burst.runs.start as usize).filter(|_| !burst.runs.is_empty()).map_or(burst.end_ns, |r| r.start_ns)
+                runs.get(burst.runs.start as usize)
+                    .filter(|_| !burst.runs.is_empty())
+                    .map_or(burst.end_ns, |r| r.start_ns)
             }
             Mark::Works(t, b, work_ns) => {
                 let burst = of(t, b);
-                let runs = &timeline.threads[t as usize].runs[burst.runs.start as usize..burst.runs.end as usize];
+                let runs =
+                    &timeline.threads[t as usize].runs[burst.runs.start as usize..burst.runs.end as usize];
                 let mut left = work_ns;
                 for run in runs {
                     if left <= run.end_ns - run.start_ns {
@@ -76,10 +79,20 @@ impl<'a> Marks<'a> {
                     Cause::Fork { .. } => Deed::Fork(target),
                     _ => Deed::Wake(target),
                 };
-                entries.push(Entry { burst: first + wake.by_burst, at_ns: wake.at_work_ns, order: WAKES, deed });
+                entries.push(Entry {
+                    burst: first + wake.by_burst,
+                    at_ns: wake.at_work_ns,
+                    order: WAKES,
+                    deed,
+                });
             }
         }
-        Self { timeline, firsts, entries, due: Vec::new() }
+        Self {
+            timeline,
+            firsts,
+            entries,
+            due: Vec::new(),
+        }
     }
 
     fn index(&self, thread: ThreadIx, burst: u32) -> BurstIx {
@@ -91,7 +104,12 @@ impl<'a> Marks<'a> {
     }
 
     fn add(&mut self, burst: BurstIx, at_ns: i64, order: u8, deed: Deed) {
-        self.entries.push(Entry { burst, at_ns, order, deed });
+        self.entries.push(Entry {
+            burst,
+            at_ns,
+            order,
+            deed,
+        });
     }
 
     pub fn begin(&mut self, request: u32, mark: Mark) {
@@ -105,7 +123,16 @@ impl<'a> Marks<'a> {
     fn place(&mut self, mark: Mark, order: u8, deed: Deed, begins: Option<u32>) {
         match mark {
             Mark::Woken(t, b) => match self.timeline.threads[t as usize].bursts[b as usize].cause {
-                Cause::Thread { thread, burst, at_work_ns } | Cause::Fork { thread, burst, at_work_ns } => {
+                Cause::Thread {
+                    thread,
+                    burst,
+                    at_work_ns,
+                }
+                | Cause::Fork {
+                    thread,
+                    burst,
+                    at_work_ns,
+                } => {
                     self.add(self.index(thread, burst), at_work_ns, order, deed);
                 }
                 _ => match begins {
@@ -114,7 +141,9 @@ impl<'a> Marks<'a> {
                 },
             },
             Mark::Runs(t, b) => self.add(self.index(t, b), 0, order, deed),
-            Mark::Works(t, b, at_ns) => self.add(self.index(t, b), at_ns.min(self.work_ns(t, b)), order, deed),
+            Mark::Works(t, b, at_ns) => {
+                self.add(self.index(t, b), at_ns.min(self.work_ns(t, b)), order, deed)
+            }
             Mark::Ends(t, b) => self.add(self.index(t, b), self.work_ns(t, b), ENDS_LAST, deed),
         }
     }
@@ -124,11 +153,7 @@ impl<'a> Marks<'a> {
     }
 
     /// All actions in order, each burst told where its own begin.
-    pub fn into_actions(
-        mut self,
-        bursts: &mut [Burst],
-        speeds: &[Vec<f32>],
-    ) -> Vec<Action> {
+    pub fn into_actions(mut self, bursts: &mut [Burst], speeds: &[Vec<f32>]) -> Vec<Action> {
         self.entries.sort_by_key(|e| (e.burst, e.at_ns, e.order));
         let mut actions = Vec::with_capacity(self.entries.len());
         let mut entries = self.entries.iter().peekable();
@@ -138,7 +163,10 @@ impl<'a> Marks<'a> {
             let speed = f64::from(speeds[burst.thread as usize][own as usize]);
             while let Some(entry) = entries.next_if(|e| e.burst == ix as u32) {
                 let at_ns = ((entry.at_ns.max(0) as f64 * speed) as u64).min(burst.work_ns);
-                actions.push(Action { at_ns, deed: entry.deed });
+                actions.push(Action {
+                    at_ns,
+                    deed: entry.deed,
+                });
             }
         }
         actions

@@ -47,8 +47,12 @@ pub struct Outcome {
 impl Outcome {
     /// Latencies of one class, or of all, ascending.
     pub fn latencies(&self, class: Option<ClassIx>) -> Vec<u64> {
-        let mut all: Vec<u64> =
-            self.requests.iter().filter(|r| class.is_none_or(|c| c == r.class)).map(|r| r.latency_ns).collect();
+        let mut all: Vec<u64> = self
+            .requests
+            .iter()
+            .filter(|r| class.is_none_or(|c| c == r.class))
+            .map(|r| r.latency_ns)
+            .collect();
         all.sort_unstable();
         all
     }
@@ -57,5 +61,8 @@ impl Outcome {
 /// The nearest-rank percentile of ascending values; 0 of none.
 pub fn percentile_ns(ascending: &[u64], percent: f64) -> u64 {
     let rank = (percent / 100.0 * ascending.len() as f64).ceil() as usize;
-    ascending.get(rank.clamp(1, ascending.len().max(1)) - 1).copied().unwrap_or(0)
+    ascending
+        .get(rank.clamp(1, ascending.len().max(1)) - 1)
+        .copied()
+        .unwrap_or(0)
 }

@@ -70,7 +70,8 @@ pub struct Thread {
     /// The only CPU of a kernel thread that belongs to one.
     pub(crate) pinned: Option<u32>,
     pub(crate) bursts: std::ops::Range<BurstIx>,
-    pub(crate) work_ns: u64,
+    /// CPU time in the recording.
+    pub work_ns: u64,
 }
 
 /// A group of the trace: its path, and what it was set to.
@@ -125,7 +126,12 @@ impl Program {
         let group_of: Vec<u32> = header
             .groups
             .iter()
-            .map(|g| groups.iter().position(|own| own.path == normal(&g.path)).unwrap_or(0) as u32)
+            .map(|g| {
+                groups
+                    .iter()
+                    .position(|own| own.path == normal(&g.path))
+                    .unwrap_or(0) as u32
+            })
             .collect();
         let firsts = firsts(timeline);
         let speeds = crate::machine::sibling_speeds(header, timeline, smt_percent);
@@ -191,10 +197,9 @@ impl Program {
 
     /// Whether most requests come from clients that wait for the answer before.
     pub fn is_closed_loop(&self) -> bool {
-        let (closed, all) = self
-            .classes
-            .iter()
-            .fold((0, 0), |(closed, all), c| (closed + c.closed, all + c.closed + c.open));
+        let (closed, all) = self.classes.iter().fold((0, 0), |(closed, all), c| {
+            (closed + c.closed, all + c.closed + c.open)
+        });
         closed * 2 > all
     }
 
@@ -204,13 +209,19 @@ impl Program {
     }
 
     pub(crate) fn actions_of(&self, burst: BurstIx) -> std::ops::Range<u32> {
-        let end = self.bursts.get(burst as usize + 1).map_or(self.actions.len() as u32, |b| b.actions);
+        let end = self
+            .bursts
+            .get(burst as usize + 1)
+            .map_or(self.actions.len() as u32, |b| b.actions);
         self.bursts[burst as usize].actions..end
     }
 
     /// A group by its path.
     pub fn group(&self, path: &str) -> Option<u32> {
-        self.groups.iter().position(|g| g.path == path).map(|ix| ix as u32)
+        self.groups
+            .iter()
+            .position(|g| g.path == path)
+            .map(|ix| ix as u32)
     }
 }
 
@@ -227,7 +238,11 @@ pub(crate) fn firsts(timeline: &Timeline) -> Vec<u32> {
 
 /// A path with one slash before each part.
 fn normal(path: &str) -> String {
-    let parts: String = path.split('/').filter(|p| !p.is_empty()).flat_map(|p| ["/", p]).collect();
+    let parts: String = path
+        .split('/')
+        .filter(|p| !p.is_empty())
+        .flat_map(|p| ["/", p])
+        .collect();
     if parts.is_empty() {
         "/".into()
     } else {
@@ -250,7 +265,10 @@ fn groups(header: &Header) -> Vec<Group> {
     let parent_of = |path: &str| {
         let above = path.rsplit_once('/').map_or("", |(above, _)| above);
         let above = if above.is_empty() { "/" } else { above };
-        paths.binary_search_by(|p| p.as_str().cmp(above)).ok().map(|ix| ix as u32)
+        paths
+            .binary_search_by(|p| p.as_str().cmp(above))
+            .ok()
+            .map(|ix| ix as u32)
     };
     let find = |path: &str| header.groups.iter().find(|g| normal(&g.path) == path);
     paths
@@ -258,7 +276,10 @@ fn groups(header: &Header) -> Vec<Group> {
         .map(|path| {
             let known = find(path);
             let usage = |g: &plimsoll_trace::Group| {
-                g.stat_end.as_ref()?.usage_ns?.checked_sub(g.stat_start.as_ref()?.usage_ns?)
+                g.stat_end
+                    .as_ref()?
+                    .usage_ns?
+                    .checked_sub(g.stat_start.as_ref()?.usage_ns?)
             };
             let throttled = |g: &plimsoll_trace::Group| {
                 let (start, end) = (g.stat_start.as_ref()?, g.stat_end.as_ref()?);
@@ -291,7 +312,8 @@ fn main_group(thread: &ThreadTimeline, group_of: &[u32]) -> u32 {
             None => work.push((group, burst.work_ns + 1)),
         }
     }
-    work.iter().max_by_key(|(group, sum)| (*sum, std::cmp::Reverse(*group)))
+    work.iter()
+        .max_by_key(|(group, sum)| (*sum, std::cmp::Reverse(*group)))
         .and_then(|(group, _)| group_of.get(*group as usize))
         .copied()
         .unwrap_or(0)
@@ -307,16 +329,28 @@ fn pinned(thread: &ThreadTimeline, group: &Group) -> Option<u32> {
 
 fn find_target(groups: &[Group], threads: &[Thread], path: Option<&str>) -> Result<u32, SettingsError> {
     let own_work = |ix: usize| -> u64 {
-        threads.iter().filter(|t| t.group == ix as u32).map(|t| t.work_ns).sum()
+        threads
+            .iter()
+            .filter(|t| t.group == ix as u32)
+            .map(|t| t.work_ns)
+            .sum()
     };
     match path {
         Some(path) => {
             let path = normal(path);
-            groups.iter().position(|g| g.path == path).map(|ix| ix as u32).ok_or_else(|| SettingsError {
-                what: "group".into(),
-                value: path,
-                allowed: groups.iter().map(|g| g.path.as_str()).collect::<Vec<_>>().join(", "),
-            })
+            groups
+                .iter()
+                .position(|g| g.path == path)
+                .map(|ix| ix as u32)
+                .ok_or_else(|| SettingsError {
+                    what: "group".into(),
+                    value: path,
+                    allowed: groups
+                        .iter()
+                        .map(|g| g.path.as_str())
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                })
         }
         None => Ok((1..groups.len())
             .max_by_key(|&ix| (own_work(ix), std::cmp::Reverse(ix)))
@@ -346,7 +380,14 @@ fn add_bursts(
     let devices = classify("outside", is_from_outside, Pacing::Open);
     for (i, burst) in thread.bursts.iter().enumerate() {
         let before = i.checked_sub(1).map(|i| &thread.bursts[i]);
-        let stuck = before.is_some_and(|b| matches!(b.end, End::Blocked { uninterruptible: true }));
+        let stuck = before.is_some_and(|b| {
+            matches!(
+                b.end,
+                End::Blocked {
+                    uninterruptible: true
+                }
+            )
+        });
         let since_start = (burst.woken_ns - timeline.start_ns).max(0) as u64;
         let after = before.map(|b| (burst.woken_ns - b.end_ns).max(0) as u64);
         let timed = |pacing: Pacing| match (after, pacing) {
@@ -394,7 +435,14 @@ fn arrivals_of(thread: &ThreadTimeline, is: fn(Cause) -> bool) -> Vec<Arrival> {
     let mut last: Option<i64> = None;
     for (i, burst) in thread.bursts.iter().enumerate().skip(1) {
         let before = &thread.bursts[i - 1];
-        if !is(burst.cause) || matches!(before.end, End::Blocked { uninterruptible: true }) {
+        if !is(burst.cause)
+            || matches!(
+                before.end,
+                End::Blocked {
+                    uninterruptible: true
+                }
+            )
+        {
             continue;
         }
         if let Some(woken_ns) = last {

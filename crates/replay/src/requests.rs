@@ -80,7 +80,13 @@ pub(crate) fn find(
         }
     };
     let inside = threads.iter().map(|t| below(t.group)).collect();
-    let mut finder = Finder { timeline, bursts, firsts, inside, found: Found::default() };
+    let mut finder = Finder {
+        timeline,
+        bursts,
+        firsts,
+        inside,
+        found: Found::default(),
+    };
     match request {
         None => finder.chains(),
         Some(RequestSpec::Uprobe { .. } | RequestSpec::Usdt { .. }) => finder.markers(),
@@ -111,7 +117,11 @@ impl Finder<'_> {
         let class = match self.found.classes.iter().position(|c| c.name == name) {
             Some(class) => class,
             None => {
-                self.found.classes.push(RequestClass { name: name.into(), open: 0, closed: 0 });
+                self.found.classes.push(RequestClass {
+                    name: name.into(),
+                    open: 0,
+                    closed: 0,
+                });
                 self.found.classes.len() - 1
             }
         };
@@ -165,7 +175,9 @@ impl Finder<'_> {
         let thread = &timeline.threads[client];
         let ix = client as ThreadIx;
         for i in 1..thread.bursts.len() {
-            let Cause::Thread { thread: server, .. } = thread.bursts[i].cause else { continue };
+            let Cause::Thread { thread: server, .. } = thread.bursts[i].cause else {
+                continue;
+            };
             if !is_server(self, server) {
                 continue;
             }
@@ -180,7 +192,12 @@ impl Finder<'_> {
                 Start::At if i > 1 => Loop::Open,
                 _ => Loop::Closed,
             };
-            self.add(&timeline.threads[server as usize].comm, kind, begin, end(ix, i as u32));
+            self.add(
+                &timeline.threads[server as usize].comm,
+                kind,
+                begin,
+                end(ix, i as u32),
+            );
         }
     }
 
@@ -192,8 +209,13 @@ impl Finder<'_> {
                 continue;
             }
             for (i, burst) in thread.bursts.iter().enumerate() {
-                let waits_for_storage =
-                    i > 0 && matches!(thread.bursts[i - 1].end, End::Blocked { uninterruptible: true });
+                let waits_for_storage = i > 0
+                    && matches!(
+                        thread.bursts[i - 1].end,
+                        End::Blocked {
+                            uninterruptible: true
+                        }
+                    );
                 if !is(burst.cause) || waits_for_storage {
                     continue;
                 }
@@ -207,7 +229,11 @@ impl Finder<'_> {
                 if thread.bursts[last].end == End::Cut {
                     continue;
                 }
-                let kind = if self.start_of(ix, i) == Start::At { Loop::Open } else { Loop::Closed };
+                let kind = if self.start_of(ix, i) == Start::At {
+                    Loop::Open
+                } else {
+                    Loop::Closed
+                };
                 self.add(
                     &thread.comm,
                     kind,
@@ -230,10 +256,18 @@ impl Finder<'_> {
                     continue;
                 }
                 let kind = match burst.cause {
-                    Cause::Thread { thread: by, burst: sent, .. } => self.start_of(by as usize, sent as usize),
+                    Cause::Thread {
+                        thread: by,
+                        burst: sent,
+                        ..
+                    } => self.start_of(by as usize, sent as usize),
                     _ => self.start_of(ix, i),
                 };
-                let kind = if kind == Start::At { Loop::Open } else { Loop::Closed };
+                let kind = if kind == Start::At {
+                    Loop::Open
+                } else {
+                    Loop::Closed
+                };
                 let (t, b) = (ix as ThreadIx, i as u32);
                 self.add(&thread.comm, kind, Mark::Woken(t, b), Mark::Ends(t, b));
             }
@@ -245,7 +279,9 @@ impl Finder<'_> {
         let timeline = self.timeline;
         for (ix, thread) in timeline.threads.iter().enumerate() {
             let leader = thread.tgid.is_none_or(|tgid| tgid == thread.tid);
-            let (Some(first), Some(last)) = (thread.bursts.first(), thread.bursts.last()) else { continue };
+            let (Some(first), Some(last)) = (thread.bursts.first(), thread.bursts.last()) else {
+                continue;
+            };
             let whole = matches!(first.cause, Cause::Fork { .. }) && last.end == End::Exit;
             if self.named(request, ix) && leader && whole {
                 let (t, b) = (ix as ThreadIx, thread.bursts.len() as u32 - 1);
@@ -264,9 +300,14 @@ impl Finder<'_> {
                 while thread.bursts.get(burst).is_some_and(|b| b.end_ns < ts_ns) {
                     burst += 1;
                 }
-                let Some(within) = thread.bursts.get(burst) else { break };
+                let Some(within) = thread.bursts.get(burst) else {
+                    break;
+                };
                 let runs = &thread.runs[within.runs.start as usize..within.runs.end as usize];
-                let work_ns = runs.iter().map(|r| (ts_ns.min(r.end_ns) - r.start_ns).max(0)).sum();
+                let work_ns = runs
+                    .iter()
+                    .map(|r| (ts_ns.min(r.end_ns) - r.start_ns).max(0))
+                    .sum();
                 let mark = Mark::Works(ix as ThreadIx, burst as u32, work_ns);
                 if begins {
                     open = Some(mark);

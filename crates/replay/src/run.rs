@@ -5,8 +5,8 @@ use crate::program::{Program, Start};
 use crate::settings::{Semantics, Settings, SettingsError};
 use crate::task::ThreadTask;
 use plimsoll_sim::{
-    Config, ConfigError, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Simulation, TaskSpec,
-    WorkloadId,
+    Config, ConfigError, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Simulation,
+    TaskSpec, WorkloadId,
 };
 use rand::Rng;
 use rand_pcg::Pcg64;
@@ -82,7 +82,9 @@ pub fn replay(
     });
     for (ix, thread) in program.threads.iter().enumerate() {
         config.add_channel(u32::MAX);
-        let Some(first) = program.bursts.get(thread.bursts.start as usize) else { continue };
+        let Some(first) = program.bursts.get(thread.bursts.start as usize) else {
+            continue;
+        };
         if thread.bursts.is_empty() || first.start == Start::Fork {
             continue;
         }
@@ -99,7 +101,11 @@ pub fn replay(
 }
 
 fn from_config(error: ConfigError) -> SettingsError {
-    SettingsError { what: error.what, value: error.value, allowed: error.allowed }
+    SettingsError {
+        what: error.what,
+        value: error.value,
+        allowed: error.allowed,
+    }
 }
 
 fn mainline_or_published(config: &mut Config, semantics: Semantics) {
@@ -128,7 +134,11 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
         spec.limits = Limits {
             quota_ns: own.quota_us.map(|us| us * 1000),
             period_ns: own.period_us * 1000,
-            burst_ns: if own.quota_us.is_some() { own.burst_us * 1000 } else { 0 },
+            burst_ns: if own.quota_us.is_some() {
+                own.burst_us * 1000
+            } else {
+                0
+            },
             onset_percent: 0,
         };
         config.add_group(spec);
@@ -136,7 +146,12 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
     Ok(())
 }
 
-fn outcome(program: &Program, settings: &Settings, state: &State, results: &plimsoll_sim::Results) -> Outcome {
+fn outcome(
+    program: &Program,
+    settings: &Settings,
+    state: &State,
+    results: &plimsoll_sim::Results,
+) -> Outcome {
     let end_ns = results.end_ns;
     let mut requests = Vec::with_capacity(program.requests.len());
     let mut busy_ns = 0;

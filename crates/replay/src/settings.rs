@@ -73,7 +73,8 @@ impl Settings {
     /// Changes one value: `group.PATH.quota_us=200000`, `group.PATH.weight=50`, `machine.cpus=4`,
     /// `policy.semantics=published`.
     pub fn set(&mut self, program: &Program, assignment: &str) -> Result<(), SettingsError> {
-        const KEYS: &str = "group.PATH.quota_us, .period_us, .burst_us, .weight or .headroom_percent, machine.cpus, \
+        const KEYS: &str =
+            "group.PATH.quota_us, .period_us, .burst_us, .weight or .headroom_percent, machine.cpus, \
                             policy.semantics, seed; then = and a value";
         let bad = |value: &str, allowed: &str| SettingsError {
             what: assignment.split('=').next().unwrap_or(assignment).into(),
@@ -100,7 +101,14 @@ impl Settings {
                 let rest = key.strip_prefix("group.").ok_or_else(|| bad(key, KEYS))?;
                 let (path, knob) = rest.rsplit_once('.').ok_or_else(|| bad(key, KEYS))?;
                 let path = format!("/{}", path.trim_matches('/'));
-                let paths = || program.groups.iter().map(|g| g.path.as_str()).collect::<Vec<_>>().join(", ");
+                let paths = || {
+                    program
+                        .groups
+                        .iter()
+                        .map(|g| g.path.as_str())
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                };
                 let ix = program.group(&path).ok_or_else(|| bad(&path, &paths()))?;
                 let group = &mut self.groups[ix as usize];
                 match knob {

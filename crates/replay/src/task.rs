@@ -8,7 +8,9 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     /// Between bursts; may do any burst that is due, or those before this one only.
-    Waiting { before: BurstIx },
+    Waiting {
+        before: BurstIx,
+    },
     /// Sleeps until this burst is due, and does nothing else.
     Sleeping(BurstIx),
     Working(BurstIx),
@@ -155,7 +157,10 @@ impl Behaviour for ThreadTask {
                             }
                             Deed::Wake(woken) => {
                                 let channel = ChannelId(self.program.bursts[woken as usize].thread);
-                                return Step::Send { channel, value: u64::from(woken) };
+                                return Step::Send {
+                                    channel,
+                                    value: u64::from(woken),
+                                };
                             }
                         }
                     }

@@ -3,6 +3,7 @@ pub mod completions;
 pub mod demo;
 pub mod man;
 pub mod record;
+pub mod replay;
 pub mod schema;
 pub mod simulate;
 pub mod validate;
