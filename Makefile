@@ -7,7 +7,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup build test test-live static fuzz bench fmt lint clean
+.PHONY: verify-plan help demo setup build test test-live static fuzz bench fmt lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ fuzz: ## 10,000 random machines against the invariants; three broken policies mu
 
 bench: ## speed and memory of the simulator, beside SimSo; raw results go to bench/results/
 	scripts/bench.sh
+
+verify-plan: build ## record real services, predict them under limits, run them with the limits, compare (root)
+	@bench/verify-plan.sh
 
 fmt: ## format Rust and C
 	cargo fmt --all

@@ -11,7 +11,12 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    pub const ALL: Knobs = Knobs { period: true, burst: true, weight: true, headroom: true };
+    pub const ALL: Knobs = Knobs {
+        period: true,
+        burst: true,
+        weight: true,
+        headroom: true,
+    };
 }
 
 /// Limits on the first pass, evenly spaced in their logarithm.
@@ -71,17 +76,38 @@ fn round_quota(us: f64) -> u64 {
     ((us / unit).round() * unit).max(1_000.0) as u64
 }
 
-fn without_limit(program: &Program, today: GroupSettings, knobs: Knobs, semantics: Semantics) -> Vec<GroupSettings> {
-    let free = GroupSettings { quota_us: None, period_us: 100_000, burst_us: 0, headroom_percent: 0, ..today };
+fn without_limit(
+    program: &Program,
+    today: GroupSettings,
+    knobs: Knobs,
+    semantics: Semantics,
+) -> Vec<GroupSettings> {
+    let free = GroupSettings {
+        quota_us: None,
+        period_us: 100_000,
+        burst_us: 0,
+        headroom_percent: 0,
+        ..today
+    };
     let mut found = vec![free];
     let has_neighbours = program.groups.iter().enumerate().any(|(ix, g)| {
-        ix as u32 != program.target && g.parent == program.groups[program.target as usize].parent && g.work_ns > 0
+        ix as u32 != program.target
+            && g.parent == program.groups[program.target as usize].parent
+            && g.work_ns > 0
     });
     if knobs.weight && has_neighbours {
-        found.extend(WEIGHTS.iter().filter(|&&w| w != today.weight).map(|&weight| GroupSettings { weight, ..free }));
+        found.extend(
+            WEIGHTS
+                .iter()
+                .filter(|&&w| w != today.weight)
+                .map(|&weight| GroupSettings { weight, ..free }),
+        );
     }
     if knobs.headroom && semantics == Semantics::Published {
-        found.extend(HEADROOMS_PERCENT.map(|headroom_percent| GroupSettings { headroom_percent, ..free }));
+        found.extend(HEADROOMS_PERCENT.map(|headroom_percent| GroupSettings {
+            headroom_percent,
+            ..free
+        }));
     }
     found
 }

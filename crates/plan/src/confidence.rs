@@ -23,7 +23,7 @@ const BLOCK_MIN_NS: u64 = 1_000_000_000;
 const BLOCK_PERIODS: u64 = 10;
 
 /// Names this use of the seed.
-const STREAM: u128 = 0x626f_6f74_7374_7261_70;
+const STREAM: u128 = 0x0062_6f6f_7473_7472_6170;
 
 /// Range of a percentile of the latencies of `keep`, over replicates of one setting. `None`: no requests.
 pub fn percentile_range(

@@ -15,7 +15,13 @@ pub struct Paste {
 pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
     let name = group.trim_matches('/');
     let unit = name.rsplit('/').next().unwrap_or(name);
-    let Limits { quota_us, period_us, burst_us, weight, headroom_percent } = *limits;
+    let Limits {
+        quota_us,
+        period_us,
+        burst_us,
+        weight,
+        headroom_percent,
+    } = *limits;
     let quota_v2 = quota_us.map_or("max".into(), |q| q.to_string());
     let quota_v1 = quota_us.map_or("-1".into(), |q| q.to_string());
     let cpus = quota_us.map(|q| q as f64 / period_us as f64);
@@ -24,7 +30,9 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
     let no_burst = burst.map(|us| format!("burst ({us} us): write it to the cgroup file itself, as above"));
     let beyond = |kernel: &str| own_burst.then(|| format!("a burst above the quota: {kernel} refuses it"));
 
-    let mut v2 = vec![format!("echo \"{quota_v2} {period_us}\" > /sys/fs/cgroup/{name}/cpu.max")];
+    let mut v2 = vec![format!(
+        "echo \"{quota_v2} {period_us}\" > /sys/fs/cgroup/{name}/cpu.max"
+    )];
     let mut v1 = vec![
         format!("echo {period_us} > /sys/fs/cgroup/cpu/{name}/cpu.cfs_period_us"),
         format!("echo {quota_v1} > /sys/fs/cgroup/cpu/{name}/cpu.cfs_quota_us"),
@@ -35,7 +43,10 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
     }
     if weight != 100 {
         v2.push(format!("echo {weight} > /sys/fs/cgroup/{name}/cpu.weight"));
-        v1.push(format!("echo {} > /sys/fs/cgroup/cpu/{name}/cpu.shares", shares(weight)));
+        v1.push(format!(
+            "echo {} > /sys/fs/cgroup/cpu/{name}/cpu.shares",
+            shares(weight)
+        ));
     }
 
     let period = format!("CPUQuotaPeriodSec={}ms", period_us as f64 / 1000.0);
@@ -49,7 +60,10 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         None => format!("docker update --cpus 0 {unit}"),
         Some(cpus) if period_us == 100_000 => format!("docker update --cpus {} {unit}", trim(cpus, 3)),
         Some(_) => {
-            format!("docker update --cpu-period {period_us} --cpu-quota {} {unit}", quota_us.unwrap_or(0))
+            format!(
+                "docker update --cpu-period {period_us} --cpu-quota {} {unit}",
+                quota_us.unwrap_or(0)
+            )
         }
     };
 
@@ -67,7 +81,11 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         kubernetes_lacks.push(format!("burst ({burst_us} us)"));
     }
 
-    let mut knobs = vec![format!("quota_us={quota_v2}"), format!("period_us={period_us}"), format!("burst_us={burst_us}")];
+    let mut knobs = vec![
+        format!("quota_us={quota_v2}"),
+        format!("period_us={period_us}"),
+        format!("burst_us={burst_us}"),
+    ];
     if headroom_percent > 0 {
         knobs.push(format!("headroom={headroom_percent}"));
     }
@@ -75,16 +93,36 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         knobs.push(format!("weight={weight}"));
     }
     vec![
-        Paste { system: "cgroup v2", text: v2.join("\n"), lacks: beyond("the kernel") },
-        Paste { system: "cgroup v1", text: v1.join("\n"), lacks: beyond("the kernel") },
-        Paste { system: "systemd", text: systemd, lacks: no_burst.clone() },
-        Paste { system: "Docker", text: docker, lacks: no_burst },
+        Paste {
+            system: "cgroup v2",
+            text: v2.join("\n"),
+            lacks: beyond("the kernel"),
+        },
+        Paste {
+            system: "cgroup v1",
+            text: v1.join("\n"),
+            lacks: beyond("the kernel"),
+        },
+        Paste {
+            system: "systemd",
+            text: systemd,
+            lacks: no_burst.clone(),
+        },
+        Paste {
+            system: "Docker",
+            text: docker,
+            lacks: no_burst,
+        },
         Paste {
             system: "Kubernetes",
             text: kubernetes,
             lacks: (!kubernetes_lacks.is_empty()).then(|| kubernetes_lacks.join("; ")),
         },
-        Paste { system: "Plimsoll", text: format!("plimsoll set /{name} {}", knobs.join(" ")), lacks: None },
+        Paste {
+            system: "Plimsoll",
+            text: format!("plimsoll set /{name} {}", knobs.join(" ")),
+            lacks: None,
+        },
     ]
 }
 
@@ -106,8 +144,13 @@ fn trim(value: f64, digits: usize) -> String {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { quota_us: Some(12_500), period_us: 25_000, burst_us: 6_000, weight: 100, headroom_percent: 0 };
+    const LIMITS: Limits = Limits {
+        quota_us: Some(12_500),
+        period_us: 25_000,
+        burst_us: 6_000,
+        weight: 100,
+        headroom_percent: 0,
+    };
 
     fn text_of<'a>(found: &'a [Paste], system: &str) -> (&'a str, &'a str) {
         let paste = found.iter().find(|p| p.system == system).unwrap();
@@ -117,13 +160,24 @@ mod tests {
     #[test]
     fn every_system_is_told_the_same_limit_and_what_it_cannot_say() {
         let found = paste("/web/api", &LIMITS, Semantics::Mainline);
-        assert!(text_of(&found, "cgroup v2").0.contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max"));
-        assert!(text_of(&found, "cgroup v2").0.contains("6000 > /sys/fs/cgroup/web/api/cpu.max.burst"));
-        assert!(text_of(&found, "cgroup v1").0.contains("6000 > /sys/fs/cgroup/cpu/web/api/cpu.cfs_burst_us"));
+        assert!(text_of(&found, "cgroup v2")
+            .0
+            .contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max"));
+        assert!(text_of(&found, "cgroup v2")
+            .0
+            .contains("6000 > /sys/fs/cgroup/web/api/cpu.max.burst"));
+        assert!(text_of(&found, "cgroup v1")
+            .0
+            .contains("6000 > /sys/fs/cgroup/cpu/web/api/cpu.cfs_burst_us"));
         let (systemd, lacks) = text_of(&found, "systemd");
-        assert!(systemd.contains("CPUQuota=50% CPUQuotaPeriodSec=25ms"), "{systemd}");
+        assert!(
+            systemd.contains("CPUQuota=50% CPUQuotaPeriodSec=25ms"),
+            "{systemd}"
+        );
         assert!(lacks.contains("burst"));
-        assert!(text_of(&found, "Docker").0.contains("--cpu-period 25000 --cpu-quota 12500"));
+        assert!(text_of(&found, "Docker")
+            .0
+            .contains("--cpu-period 25000 --cpu-quota 12500"));
         let (kubernetes, lacks) = text_of(&found, "Kubernetes");
         assert!(kubernetes.contains("cpu: 500m") && lacks.contains("period") && lacks.contains("burst"));
         assert!(text_of(&found, "Plimsoll").0.contains("burst_us=6000"));
@@ -131,7 +185,12 @@ mod tests {
 
     #[test]
     fn no_limit_is_said_as_such() {
-        let free = Limits { quota_us: None, period_us: 100_000, burst_us: 0, ..LIMITS };
+        let free = Limits {
+            quota_us: None,
+            period_us: 100_000,
+            burst_us: 0,
+            ..LIMITS
+        };
         let found = paste("web", &free, Semantics::Mainline);
         assert!(text_of(&found, "cgroup v2").0.contains("\"max 100000\""));
         assert!(text_of(&found, "cgroup v1").0.contains("echo -1"));

@@ -1,8 +1,9 @@
 //! The search: every candidate once, a closer look around the cheapest that do, ranges for those that are left.
 use crate::candidates::{first_pass, limits, Knobs};
-use crate::confidence::{percentile_range, value_range, Range};
+use crate::confidence::Range;
 use crate::goal::{Goal, Subject};
 use crate::quantities::measure;
+use crate::replicates::Replicates;
 use crate::source::Source;
 use plimsoll_replay::{replay, GroupSettings, Outcome, Semantics, Settings, SettingsError};
 use rayon::prelude::*;
@@ -128,12 +129,27 @@ pub fn plan(
     let program = &source.program;
     let machine_cpus = f64::from(source.machine.topology.nr_cpus());
     let max_cpus = options.max_cpus.unwrap_or(machine_cpus).min(machine_cpus);
-    let search = Search { source, options, machine_cpus, progress };
+    let search = Search {
+        source,
+        options,
+        machine_cpus,
+        progress,
+    };
     let today = Settings::recorded(program).groups[program.target as usize];
 
-    let mut tried = search.try_all(first_pass(program, today, max_cpus, options.knobs, options.semantics))?;
+    let mut tried = search.try_all(first_pass(
+        program,
+        today,
+        max_cpus,
+        options.knobs,
+        options.semantics,
+    ))?;
     // Between the dearest amount of CPU at which nothing does and the cheapest at which something does.
-    let enough = tried.iter().filter(|c| c.meets).map(|c| c.reserved_cpus).fold(f64::INFINITY, f64::min);
+    let enough = tried
+        .iter()
+        .filter(|c| c.meets)
+        .map(|c| c.reserved_cpus)
+        .fold(f64::INFINITY, f64::min);
     let too_little = tried
         .iter()
         .filter(|c| c.reserved_cpus < enough - 1e-3)
@@ -141,7 +157,9 @@ pub fn plan(
         .fold(0.0, f64::max);
     if enough.is_finite() && too_little > 0.0 {
         let between = [0.25, 0.5, 0.75].map(|share| too_little + share * (enough - too_little));
-        let closer = between.iter().flat_map(|&cpus| limits(cpus, today, options.knobs, options.semantics));
+        let closer = between
+            .iter()
+            .flat_map(|&cpus| limits(cpus, today, options.knobs, options.semantics));
         tried.extend(search.try_all(closer.collect())?);
     }
     // Cheapest first; of equal ones the one with less burst, the longer period (fewer timers), more room.
@@ -161,7 +179,9 @@ pub fn plan(
     let next_cheaper = frontier
         .iter()
         .rev()
-        .find(|c| verdict != Verdict::NotMet && !c.meets && c.reserved_cpus < recommended.reserved_cpus - 1e-3)
+        .find(|c| {
+            verdict != Verdict::NotMet && !c.meets && c.reserved_cpus < recommended.reserved_cpus - 1e-3
+        })
         .map(|c| search.closely(c))
         .transpose()?;
     Ok(Plan {
@@ -177,7 +197,11 @@ pub fn plan(
 }
 
 fn check_class(source: &Source, goal: &Goal) -> Result<(), PlanError> {
-    let (Subject::Percentile { class: Some(class), .. } | Subject::Mean { class: Some(class) }) = &goal.subject else {
+    let (Subject::Percentile {
+        class: Some(class), ..
+    }
+    | Subject::Mean { class: Some(class) }) = &goal.subject
+    else {
         return Ok(());
     };
     let known: Vec<&str> = source.program.classes.iter().map(|c| c.name.as_str()).collect();
@@ -202,15 +226,22 @@ impl Search<'_> {
     }
 
     fn run(&self, own: GroupSettings, seed: u64) -> Result<Outcome, PlanError> {
-        replay(&self.source.program, &self.source.machine, &self.settings(own, seed), None)
+        replay(
+            &self.source.program,
+            &self.source.machine,
+            &self.settings(own, seed),
+            None,
+        )
     }
 
     fn try_all(&self, mut settings: Vec<GroupSettings>) -> Result<Vec<Candidate>, PlanError> {
         // Rounding makes some of them the same.
         let mut seen: Vec<GroupSettings> = Vec::new();
-        settings.retain(|s| !seen.contains(s) && {
-            seen.push(*s);
-            true
+        settings.retain(|s| {
+            !seen.contains(s) && {
+                seen.push(*s);
+                true
+            }
         });
         let count = settings.len();
         let done = std::sync::atomic::AtomicUsize::new(0);
@@ -239,7 +270,9 @@ impl Search<'_> {
         let (meets, margin) = self.meets(&values);
         Candidate {
             limits: own.into(),
-            reserved_cpus: own.cpus().map_or(self.machine_cpus, |cpus| cpus.min(self.machine_cpus)),
+            reserved_cpus: own
+                .cpus()
+                .map_or(self.machine_cpus, |cpus| cpus.min(self.machine_cpus)),
             p50_ns: percentile(50.0),
             p99_ns: percentile(99.0),
             throttled: of(&Subject::Throttled).unwrap_or(0.0),
@@ -260,7 +293,9 @@ impl Search<'_> {
         let mut meets = true;
         let mut margin = f64::INFINITY;
         for (goal, value) in goals {
-            let Some(value) = value else { return (false, f64::NEG_INFINITY) };
+            let Some(value) = value else {
+                return (false, f64::NEG_INFINITY);
+            };
             meets &= goal.is_met_by(*value);
             margin = margin.min(goal.margin(*value));
         }
@@ -269,38 +304,20 @@ impl Search<'_> {
 
     /// The same candidate with ranges.
     fn closely(&self, candidate: &Candidate) -> Result<Candidate, PlanError> {
-        let own: GroupSettings = candidate.limits.into();
-        let seeds: Vec<u64> = (0..u64::from(self.options.replicates.max(1))).map(|i| self.options.seed + i).collect();
-        let replicates: Vec<Outcome> = seeds.par_iter().map(|&seed| self.run(own, seed)).collect::<Result<_, _>>()?;
-        let program = &self.source.program;
-        let period_ns = own.period_us * 1000;
-        let range_of = |percent: f64, class: Option<u32>| {
-            let keep = |found: u32| class.is_none_or(|c| c == found);
-            percentile_range(&replicates, percent, keep, period_ns, self.options.seed)
-        };
-        let each = |subject: &Subject| {
-            let values: Vec<f64> = replicates.iter().filter_map(|o| measure(program, o, subject)).collect();
-            value_range(&values)
-        };
-        let ranges = self
-            .options
-            .goals
-            .iter()
-            .map(|goal| match &goal.subject {
-                Subject::Percentile { percent, class } => {
-                    let class = class.as_ref().and_then(|name| program.classes.iter().position(|c| c.name == *name));
-                    range_of(*percent, class.map(|c| c as u32))
-                }
-                subject => each(subject),
-            })
-            .collect();
-        let cpus: Vec<f64> = replicates.iter().map(|o| o.groups[program.target as usize].cpus).collect();
+        let settings = self.settings(candidate.limits.into(), self.options.seed);
+        let replicates = Replicates::run(self.source, &settings, self.options.replicates)?;
         Ok(Candidate {
-            ranges: Some(ranges),
-            p50_range: range_of(50.0, None),
-            p99_range: range_of(99.0, None),
-            throttled_range: each(&Subject::Throttled),
-            cpus_range: value_range(&cpus),
+            ranges: Some(
+                self.options
+                    .goals
+                    .iter()
+                    .map(|g| replicates.range(&g.subject))
+                    .collect(),
+            ),
+            p50_range: replicates.percentile(50.0),
+            p99_range: replicates.percentile(99.0),
+            throttled_range: replicates.range(&Subject::Throttled),
+            cpus_range: replicates.cpus(),
             ..candidate.clone()
         })
     }
@@ -316,8 +333,12 @@ impl Search<'_> {
             }
             last = candidate.reserved_cpus;
             let close = self.closely(candidate)?;
-            let highs: Vec<Option<f64>> =
-                close.ranges.iter().flatten().map(|range| range.map(|r| r.high)).collect();
+            let highs: Vec<Option<f64>> = close
+                .ranges
+                .iter()
+                .flatten()
+                .map(|range| range.map(|r| r.high))
+                .collect();
             if self.meets(&highs).0 {
                 return Ok((Verdict::Met, close));
             }

@@ -10,6 +10,9 @@
 //! 2. Spread: of the times between wake-ups, and of the times from end of work to wake-up, the one that is kept
 //!    spreads less.
 //! 3. The slope of the first over the length of the work: 0 for open, 1 for closed.
+//!
+//! Where none is clear, because work is short compared with the times between: a timer whose sleeps differ widely
+//! follows a plan (a time-out or a pause is a constant), one whose sleeps are alike does not.
 
 /// How work from outside of the trace is timed in the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +54,14 @@ pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
     if gap_spread < CLEARLY * between_spread {
         return Pacing::Closed;
     }
-    let busy: Vec<f64> = arrivals.iter().map(|a| (a.idle_ns - a.woken_ns) as f64).collect();
+    // Only where work was short: no wake-up is seen before the work is done, so that longer work would always come with
+    // a longer time between, open loop or not.
+    let short = 0.5 * median(between.clone());
+    let (busy, between): (Vec<f64>, Vec<f64>) = arrivals
+        .iter()
+        .map(|a| ((a.idle_ns - a.woken_ns) as f64, (a.next_ns - a.woken_ns) as f64))
+        .filter(|(busy, _)| *busy <= short)
+        .unzip();
     match slope(&busy, &between) {
         Some((slope, error)) if error < 0.25 && slope < 0.25 => Pacing::Open,
         Some((slope, error)) if error < 0.25 && slope > 0.75 => Pacing::Closed,
@@ -83,6 +93,15 @@ fn keeps_a_schedule(arrivals: &[Arrival]) -> bool {
     far <= change && far.sqrt() < 0.1 * period
 }
 
+/// Timers: what they are where [`pacing`] finds nothing.
+pub fn unclear_timer(arrivals: &[Arrival]) -> Pacing {
+    let gaps: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - a.idle_ns) as f64).collect();
+    match gaps.len() >= ARRIVALS_MIN && spread(&gaps) > 0.2 * median(gaps.clone()) {
+        true => Pacing::Open,
+        false => Pacing::Closed,
+    }
+}
+
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
@@ -100,9 +119,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Least squares: slope of y over x, and its standard error. `None`: x does not vary.
 fn slope(x: &[f64], y: &[f64]) -> Option<(f64, f64)> {
+    if x.len() < 3 {
+        return None;
+    }
     let (mx, my) = (mean(x), mean(y));
     let sxx: f64 = x.iter().map(|v| (v - mx).powi(2)).sum();
-    if sxx <= 0.0 || x.len() < 3 {
+    if sxx <= 0.0 {
         return None;
     }
     let sxy: f64 = x.iter().zip(y).map(|(a, b)| (a - mx) * (b - my)).sum();
@@ -179,6 +201,15 @@ mod tests {
             |rng, _, woken, _| woken + 20 * MS + rng.random_range(0..3 * MS),
         );
         assert_eq!(pacing(&found, Pacing::Closed), Pacing::Open);
+    }
+
+    #[test]
+    fn timers_at_random_times_follow_a_plan_even_if_work_is_too_short_to_tell() {
+        let found = arrivals(
+            |rng| rng.random_range(50_000..60_000),
+            |rng, _, woken, _| woken + rng.random_range(MS..20 * MS),
+        );
+        assert_eq!(pacing(&found, unclear_timer(&found)), Pacing::Open);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! No replay can hang: of all bursts not done, take the earliest of the recording. What causes it came earlier, so it
 //! is done; its thread either waits for anything or for a later burst, and so may do it.
-use crate::arrivals::{pacing, Arrival, Pacing};
+use crate::arrivals::{pacing, unclear_timer, Arrival, Pacing};
 use crate::marks::Marks;
 use crate::requests::{self, RequestClass, RequestInfo};
 use crate::settings::SettingsError;
@@ -366,18 +366,17 @@ fn add_bursts(
     pacings: &mut Vec<(String, &'static str, Pacing, u64)>,
 ) {
     let thread = &timeline.threads[ix];
-    let mut classify = |kind: &'static str, is: fn(Cause) -> bool, unclear: Pacing| {
-        let found = arrivals_of(thread, is);
-        let pacing = pacing(&found, unclear);
+    // Arrivals from outside that tell nothing keep their times: a client that does not slow down is the harder case
+    // for a limit.
+    let by_timer = arrivals_of(thread, |cause| matches!(cause, Cause::Timer));
+    let by_others = arrivals_of(thread, is_from_outside);
+    let timers = pacing(&by_timer, unclear_timer(&by_timer));
+    let devices = pacing(&by_others, Pacing::Open);
+    for (kind, found, pacing) in [("timer", by_timer, timers), ("outside", by_others, devices)] {
         if !found.is_empty() {
             pacings.push((thread.comm.clone(), kind, pacing, found.len() as u64 + 1));
         }
-        pacing
-    };
-    // Timers that tell nothing are sleeps. Arrivals from outside that tell nothing keep their times: a client that
-    // does not slow down is the harder case for a limit.
-    let timers = classify("timer", |cause| matches!(cause, Cause::Timer), Pacing::Closed);
-    let devices = classify("outside", is_from_outside, Pacing::Open);
+    }
     for (i, burst) in thread.bursts.iter().enumerate() {
         let before = i.checked_sub(1).map(|i| &thread.bursts[i]);
         let stuck = before.is_some_and(|b| {

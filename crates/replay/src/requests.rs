@@ -183,14 +183,15 @@ impl Finder<'_> {
             }
             let sent = &thread.bursts[i - 1];
             let wakes = &thread.wakes[sent.wakes.start as usize..sent.wakes.end as usize];
-            let begin = wakes
-                .iter()
-                .rev()
-                .find(|w| is_server(self, w.thread))
-                .map_or(Mark::Ends(ix, i as u32 - 1), |w| Mark::Woken(w.thread, w.burst));
             let kind = match self.start_of(client, i - 1) {
                 Start::At if i > 1 => Loop::Open,
                 _ => Loop::Closed,
+            };
+            let begin = match wakes.iter().rev().find(|w| is_server(self, w.thread)) {
+                // A client with a schedule counts from when the request was due, however late it is itself.
+                _ if kind == Loop::Open => Mark::Woken(ix, i as u32 - 1),
+                Some(wake) => Mark::Woken(wake.thread, wake.burst),
+                None => Mark::Ends(ix, i as u32 - 1),
             };
             self.add(
                 &timeline.threads[server as usize].comm,

@@ -145,6 +145,7 @@ impl Behaviour for ThreadTask {
                         if action.at_ns > self.done_ns {
                             let ns = action.at_ns - self.done_ns;
                             self.done_ns = action.at_ns;
+                            self.state.work_done(ns);
                             return Step::Compute { ns };
                         }
                         self.action += 1;
@@ -168,9 +169,9 @@ impl Behaviour for ThreadTask {
                     if self.done_ns < work_ns {
                         let ns = work_ns - self.done_ns;
                         self.done_ns = work_ns;
+                        self.state.work_done(ns);
                         return Step::Compute { ns };
                     }
-                    self.state.work_done(work_ns);
                     self.end(burst, now_ns);
                     if let Doing::Sleeping(next) = self.doing {
                         let at_ns = now_ns + self.program.bursts[next as usize].at_ns;

@@ -2,6 +2,7 @@
 pub mod completions;
 pub mod demo;
 pub mod man;
+pub mod plan;
 pub mod record;
 pub mod replay;
 pub mod schema;

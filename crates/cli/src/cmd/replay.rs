@@ -1,11 +1,14 @@
 //! `plimsoll simulate --replay`: a recorded workload, as it was and under other limits.
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
-use plimsoll_plan::{self_check, SelfCheck, Source, SourceError};
+use plimsoll_plan::{self_check, Replicates, SelfCheck, Source, SourceError, Subject};
 use plimsoll_replay::{describe_machine, percentile_ns, recorded, replay, Pacing, Program, Settings};
 use plimsoll_trace::RequestSpec;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+
+/// Replays of changed settings, each with period boundaries elsewhere: nine of ten runs fall into their range.
+const REPLICATES: u32 = 8;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -48,10 +51,11 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
     let before = recorded(program);
     let same = replay(program, &source.machine, &as_recorded, None)?;
     let check = self_check(program, &before, &same);
-    let other = match sets {
+    let replicates = match sets {
         [] => None,
-        _ => Some(replay(program, &source.machine, &changed, None)?),
+        _ => Some(Replicates::run(&source, &changed, REPLICATES)?),
     };
+    let other = replicates.as_ref().map(Replicates::first);
     let outcome = if check.holds() {
         Outcome::Done
     } else {
@@ -72,7 +76,12 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
             "recorded": figures(program, &before),
             "replayed": figures(program, &same),
             "settings": sets,
-            "changed": other.as_ref().map(|o| figures(program, o)),
+            "changed": other.map(|o| figures(program, o)),
+            "ranges": replicates.as_ref().map(|r| json!({
+                "p50_ns": r.percentile(50.0), "p99_ns": r.percentile(99.0), "throttled": r.range(&Subject::Throttled),
+                "cpus": r.cpus(), "requests_per_s": r.rate(),
+                "latencies": r.outcomes().iter().map(distribution).collect::<Vec<_>>(),
+            })),
         });
         if path == Path::new("-") {
             println!("{value:#}");
@@ -89,7 +98,7 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
     if !check.holds() {
         println!("The replay does not show what was recorded: do not rely on what follows from it.");
     }
-    if let Some(other) = &other {
+    if let Some(other) = other {
         println!("with {}\n{}", sets.join(" "), changes(program, &same, other));
     }
     Ok(outcome)
@@ -112,6 +121,20 @@ fn figures(program: &Program, outcome: &plimsoll_replay::Outcome) -> serde_json:
         "work_done": outcome.work_done,
         "events": outcome.events,
     })
+}
+
+/// Latencies in ns and how often, to 3 digits.
+fn distribution(outcome: &plimsoll_replay::Outcome) -> Vec<(u64, u64)> {
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for ns in outcome.latencies(None) {
+        let unit = 10u64.pow(ns.max(1).ilog10().saturating_sub(2));
+        let ns = ns / unit * unit;
+        match found.last_mut() {
+            Some((last, count)) if *last == ns => *count += 1,
+            _ => found.push((ns, 1)),
+        }
+    }
+    found
 }
 
 /// What the trace is and how it was understood.
