@@ -7,7 +7,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup build test test-live static fmt lint clean
+.PHONY: verify-plan help demo setup build test test-live static fuzz bench fmt lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,15 @@ test: setup ## run every test but the slow suites (test-live, fuzz)
 
 test-live: ## run the tests that boot a real kernel in QEMU (minutes)
 	cargo test --release -p plimsoll-vm --test boot -- --ignored --test-threads=1
+
+fuzz: ## 10,000 random machines against the invariants; three broken policies must be caught (SEEDS=N FIRST=N)
+	scripts/fuzz.sh $(SEEDS) $(FIRST)
+
+bench: ## speed and memory of the simulator, beside SimSo; raw results go to bench/results/
+	scripts/bench.sh
+
+verify-plan: build ## record real services, predict them under limits, run them with the limits, compare (root)
+	@bench/verify-plan.sh
 
 fmt: ## format Rust and C
 	cargo fmt --all

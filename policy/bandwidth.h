@@ -201,7 +201,12 @@ PL_FN void pl_bw_refill(struct pl_pool PL_MEM *pool, u64 elapsed, const struct p
 	 */
 	do {
 		old_ns = pl_read(&pool->runtime_ns);
+#ifdef PL_MUTATE_REFILL /* deliberately broken, to see the fuzzer notice it */
+		new_ns = old_ns + (s64)(quota_ns * n);
+		(void)cap_ns;
+#else
 		new_ns = config->expire ? (s64)quota_ns : (s64)pl_min((u64)old_ns + quota_ns * n, cap_ns);
+#endif
 	} while (!pl_cas(&pool->runtime_ns, old_ns, new_ns) && PL_LOOP);
 
 	above_ns = pool->snapshot_ns - old_ns - (s64)(quota_ns * n);
@@ -336,7 +341,11 @@ PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
 	pl_add(&balance->remaining_ns, -back_ns);
 	if (!pl_bw_limited(pool) || (config->expire && balance->generation != pool->generation))
 		return 0;
+#ifdef PL_MUTATE_LEAVE /* deliberately broken, to see the fuzzer notice it */
+	pool_ns = pl_read(&pool->runtime_ns);
+#else
 	pool_ns = pl_add(&pool->runtime_ns, back_ns);
+#endif
 	if (pool_ns <= (s64)config->slice_ns || !pl_bw_any_throttled(pool))
 		return 0;
 	if (now_ns + PL_BW_SLACK_DELAY_NS + PL_BW_SLACK_GUARD_NS > pool->next_ns)

@@ -323,10 +323,12 @@ PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, 
 	for (level = pl_charged_first(group); level && PL_LOOP; level = pl_charged_next(group, level)) {
 		struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 
-		if (balance->remaining_ns <= (s64)delta_ns)
+		/* Used up, or expired: the pool will be asked. */
+		if (balance->remaining_ns <= (s64)delta_ns ||
+		    (pl_level_config(level, config)->expire && balance->generation != level->pool.generation))
 			touch->pool_locks++;
 		flags |= pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0,
-				      now_ns, &config->bandwidth);
+				      now_ns, pl_level_config(level, config));
 	}
 	task->vruntime += pl_fair_scale(delta_ns, task->effective);
 	return flags;

@@ -87,7 +87,12 @@ enum pl_steal_refusal {
 
 PL_FN bool pl_steal_may_take(bool running, bool allowed_here, bool throttled)
 {
+#ifdef PL_MUTATE_STEAL /* deliberately broken, to see the fuzzer notice it */
+	(void)allowed_here;
+	return !running && !throttled;
+#else
 	return !running && allowed_here && !throttled;
+#endif
 }
 
 #endif

@@ -210,8 +210,15 @@ impl<W: Write> TraceWriter<W> {
         self.ftrace(cpu, at_ns, prev.tid, 4, &switch)
     }
 
-    /// A thread becomes runnable and is meant for `target_cpu`; `cpu` is where that was decided.
-    pub fn waking(&mut self, cpu: usize, at_ns: u64, woken: Thread<'_>, target_cpu: usize) -> Result<()> {
+    /// A thread becomes runnable and is meant for `target_cpu`; `cpu` is where that was decided, `waker` runs there.
+    pub fn waking(
+        &mut self,
+        cpu: usize,
+        at_ns: u64,
+        waker: u32,
+        woken: Thread<'_>,
+        target_cpu: usize,
+    ) -> Result<()> {
         let mut waking = Message::default();
         waking
             .text(1, woken.name)
@@ -219,7 +226,7 @@ impl<W: Write> TraceWriter<W> {
             .number(3, 120)
             .number(4, 1);
         waking.number(5, target_cpu as u64);
-        self.ftrace(cpu, at_ns, 0, 20, &waking)
+        self.ftrace(cpu, at_ns, waker, 20, &waking)
     }
 
     fn ftrace(&mut self, cpu: usize, at_ns: u64, tid: u32, field: u32, what: &Message) -> Result<()> {

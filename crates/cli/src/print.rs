@@ -141,10 +141,13 @@ fn rows(a: Option<&Section>, b: Option<&Section>, subject: &str) -> Vec<Vec<Stri
         .collect()
 }
 
-/// By how much a figure changed, in percent of what it was.
+/// By how much a figure changed: in percent of what it was, or as a factor from ten on.
 pub fn change(a: Value, b: Value) -> String {
     match (a, b) {
         (Value::Number(a, _), Value::Number(b, _)) if a == b => "=".to_string(),
+        (Value::Number(a, _), Value::Number(b, _)) if a > 0.0 && b / a >= 10.0 => {
+            format!("{:.1} times", b / a)
+        }
         (Value::Number(a, _), Value::Number(b, _)) if a != 0.0 => {
             format!("{:+.1} %", 100.0 * (b - a) / a.abs())
         }

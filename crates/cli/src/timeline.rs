@@ -194,13 +194,19 @@ impl<W: Write> Observer for Timeline<W> {
         } else {
             cpu
         };
+        // A CPU's events are in order of time: if it has gone idle since, that comes first.
+        if let Some(left) = self.left[from as usize].filter(|left| left.at_ns < now_ns) {
+            self.left[from as usize] = None;
+            self.switch(from as usize, left.at_ns, Some(left.task), left.state, None);
+        }
+        let waker = self.running[from as usize].map_or(0, |task| self.tid(task));
         let woken = Thread {
             tid: self.tid(task),
             name: &self.names[task.0 as usize],
         };
         self.error = self
             .writer
-            .waking(from as usize, now_ns, woken, cpu as usize)
+            .waking(from as usize, now_ns, waker, woken, cpu as usize)
             .err();
     }
 
@@ -235,7 +241,11 @@ impl<W: Write> Observer for Timeline<W> {
 
     fn unthrottle(&mut self, now_ns: u64, group: GroupId, _cpu: u32) {
         let group = group.0 as usize;
-        self.throttled_cpus[group] = self.throttled_cpus[group].saturating_sub(1);
+        // A release of a CPU where nothing had to stop was not begun here.
+        if self.throttled_cpus[group] == 0 {
+            return;
+        }
+        self.throttled_cpus[group] -= 1;
         let (track, cpus) = (group_track(group), self.throttled_cpus[group]);
         if cpus == 0 {
             self.put(|writer| writer.slice_end(track + THROTTLED, now_ns));

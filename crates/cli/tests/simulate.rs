@@ -80,6 +80,60 @@ fn a_seed_changes_what_is_random_and_an_observer_changes_nothing() {
     );
 }
 
+/// The reader of crates/trace, which knows nothing of the writer, finds the same run times.
+#[test]
+fn a_timeline_read_back_says_what_ran_for_how_long() {
+    let path = temporary("back.pftrace");
+    stdout(&[
+        "simulate",
+        "limits.toml",
+        "--trace",
+        path.to_str().expect("a path of ours"),
+    ]);
+    let (_, timeline) = plimsoll_trace::Timeline::open(&path).expect("a Perfetto trace");
+    let ran_ms: Vec<_> = timeline
+        .threads
+        .iter()
+        .filter(|thread| thread.recorded)
+        .map(|thread| {
+            (
+                thread.comm.as_str(),
+                thread
+                    .runs
+                    .iter()
+                    .map(|run| run.end_ns - run.start_ns)
+                    .sum::<i64>()
+                    / 1_000_000,
+            )
+        })
+        .collect();
+    assert_eq!(ran_ms, [("requests/duty-0", 200), ("spinner/spin-0", 350)]);
+}
+
+/// Of each CPU: in order of time, and who is switched out is who was switched in.
+#[test]
+fn a_timeline_of_many_cpus_is_consistent() {
+    let path = temporary("busy.pftrace");
+    stdout(&[
+        "simulate",
+        "busy.toml",
+        "--trace",
+        path.to_str().expect("a path of ours"),
+    ]);
+    let trace = plimsoll_trace::Trace::read(&path).expect("a Perfetto trace");
+    let mut last = std::collections::BTreeMap::new();
+    let mut switches = 0;
+    for event in &trace.events {
+        if let plimsoll_trace::What::Switch { prev, next, .. } = &event.what {
+            if let Some(before) = last.insert(event.cpu, *next) {
+                assert_eq!(before, *prev, "at {event:?}");
+            }
+            switches += 1;
+        }
+    }
+    assert!(switches > 1000, "{switches} switches");
+}
+
 #[test]
 fn two_runs_write_two_timelines() {
     let path = temporary("two.pftrace");

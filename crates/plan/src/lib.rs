@@ -1,1 +1,24 @@
+//! From a recorded trace and a goal to the cheapest limits that meet it.
+//!
+//! Entry points: [`Source::read`] a trace, [`Goal`]s from text, [`plan`]. No clock, no environment: the same trace,
+//! goals and seed give the same plan on any number of threads.
+mod candidates;
+mod confidence;
+mod goal;
+mod html;
+mod paste;
+mod quantities;
+mod replicates;
+mod search;
+mod source;
+mod svg;
 
+pub use candidates::Knobs;
+pub use confidence::Range;
+pub use goal::{Comparison, Goal, GoalError, Subject};
+pub use html::html;
+pub use paste::{paste, Paste};
+pub use quantities::{measure, self_check, Check, SelfCheck};
+pub use replicates::Replicates;
+pub use search::{plan, Candidate, Limits, Options, Plan, PlanError, Verdict};
+pub use source::{Source, SourceError};

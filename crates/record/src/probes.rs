@@ -130,7 +130,10 @@ impl<'obj> Probes<'obj> {
             allowed: "a function symbol or a USDT probe of a readable ELF file".into(),
         };
         match request {
-            RequestSpec::Comm { .. } | RequestSpec::Tid { .. } => {}
+            RequestSpec::Comm { .. }
+            | RequestSpec::Tid { .. }
+            | RequestSpec::Client { .. }
+            | RequestSpec::Process { .. } => {}
             RequestSpec::Uprobe { path, begin, end } => {
                 for (prog, function) in [
                     (&mut progs.on_uprobe_begin, begin),

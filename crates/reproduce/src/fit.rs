@@ -66,10 +66,7 @@ pub const FITS: &[Fit] = &[
                 set: |costs, value| costs.channel_ns = value,
                 get: |costs| costs.channel_ns,
             },
-            Parameter {
-                low: 80,
-                ..SMT
-            },
+            Parameter { low: 80, ..SMT },
             Parameter {
                 key: "search_cpu_ns",
                 low: 40,
@@ -125,7 +122,8 @@ pub const FITS: &[Fit] = &[
                 sides: [true, false],
             },
         ],
-        source: "the column without the change of the UDP_RR table of the 224-CPU machine, 25 and 50% of CPUs",
+        source:
+            "the column without the change of the UDP_RR table of the 224-CPU machine, 25 and 50% of CPUs",
     },
     Fit {
         machine: "unnamed-headroom",

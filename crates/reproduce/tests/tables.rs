@@ -38,7 +38,9 @@ fn the_example_of_headroom_is_met_and_two_runs_are_equal() {
     let run = || -> Vec<Outcome> {
         let work = Work::plan(&index, &rows, &dir(), &[], 2).unwrap_or_else(|problems| panic!("{problems}"));
         let measured = work.run(|_| {}).unwrap_or_else(|problems| panic!("{problems}"));
-        rows.iter().map(|row| Outcome::of(row, &index, &measured)).collect()
+        rows.iter()
+            .map(|row| Outcome::of(row, &index, &measured))
+            .collect()
     };
     let (first, second) = (run(), run());
     let bytes = |outcomes: &[Outcome]| serde_json::to_string(outcomes).unwrap();

@@ -53,7 +53,8 @@ pub struct Config {
     pub warmup_ns: u64,
     /// Whether the run ends when every task has exited.
     pub stop_when_done: bool,
-    /// Whether the invariants are checked at every event (slow); debug builds always do.
+    /// Whether the invariants are checked at every event (slow). Debug builds always check, less often where the machine
+    /// is large.
     pub check: bool,
 }
 

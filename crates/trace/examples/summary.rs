@@ -1,5 +1,5 @@
 //! Says what a trace of any known format holds, and how far it can be trusted.
-use plimsoll_trace::{Place, Requests, Timeline, DOUBTFUL_SHARE_MAX};
+use plimsoll_trace::{Place, Timeline, DOUBTFUL_SHARE_MAX};
 
 fn main() {
     let Some(path) = std::env::args_os().nth(1).map(std::path::PathBuf::from) else {
@@ -14,14 +14,16 @@ fn main() {
         }
     };
     let bursts: usize = timeline.threads.iter().map(|t| t.bursts.len()).sum();
-    println!("source     {}, {:.3} s", header.source, (timeline.end_ns - timeline.start_ns) as f64 / 1e9);
+    println!(
+        "source     {}, {:.3} s",
+        header.source,
+        (timeline.end_ns - timeline.start_ns) as f64 / 1e9
+    );
     println!(
         "events     {} switches, {} threads, {bursts} bursts",
         timeline.quality.switches,
         timeline.threads.len()
     );
-    println!("arrivals   {:?}", timeline.arrivals(|_| true));
-    println!("chains     {}", Requests::find(&timeline, None, |_| true).len());
     for warning in &timeline.quality.warnings {
         println!("warning    {warning}");
     }

@@ -6,7 +6,6 @@
 //! many of those are an error again ([`Quality::check`]).
 //!
 //! The file is described column by column in `docs/trace-format.md`.
-mod arrivals;
 mod checksum;
 mod error;
 mod import;
@@ -15,12 +14,10 @@ mod quality;
 mod reader;
 mod reconstruct;
 mod request;
-mod requests;
 mod schema;
 mod timeline;
 mod writer;
 
-pub use arrivals::{Arrivals, Pace};
 pub use error::{At, Place, TraceError};
 pub use import::Trace;
 pub use model::*;
@@ -28,6 +25,5 @@ pub use quality::{Doubt, Quality, Warning, DOUBTFUL_SHARE_MAX};
 pub use reader::TraceReader;
 pub use reconstruct::TimelineBuilder;
 pub use request::{BadRequest, RequestSpec};
-pub use requests::{Mark, MarkAt, Requests};
 pub use timeline::{Burst, Cause, End, Phase, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
 pub use writer::TraceWriter;

@@ -10,6 +10,10 @@ pub enum RequestSpec {
     Comm { glob: String },
     /// The same for one thread.
     Tid { tid: u32 },
+    /// As such a thread sees it: from its wake-up of another program to the moment it runs with the answer.
+    Client { glob: String },
+    /// The life of a process with such a name.
+    Process { glob: String },
     /// Two functions of a program or library.
     Uprobe {
         path: PathBuf,
@@ -25,7 +29,8 @@ pub enum RequestSpec {
     },
 }
 
-const FORMS: &str = "comm:GLOB, tid:NUMBER, uprobe:FILE:BEGIN_FUNCTION:END_FUNCTION or \
+const FORMS: &str =
+    "comm:GLOB, tid:NUMBER, client:GLOB, process:GLOB, uprobe:FILE:BEGIN_FUNCTION:END_FUNCTION or \
                      usdt:FILE:PROVIDER:BEGIN_PROBE:END_PROBE";
 
 /// A `--request` that cannot be read.
@@ -46,6 +51,8 @@ impl FromStr for RequestSpec {
         }
         match words[..] {
             ["comm", glob] => Ok(RequestSpec::Comm { glob: glob.into() }),
+            ["client", glob] => Ok(RequestSpec::Client { glob: glob.into() }),
+            ["process", glob] => Ok(RequestSpec::Process { glob: glob.into() }),
             ["tid", tid] => match tid.parse() {
                 Ok(tid) if (1..=crate::TID_MAX).contains(&tid) => Ok(RequestSpec::Tid { tid }),
                 _ => Err(bad()),
@@ -71,6 +78,8 @@ impl fmt::Display for RequestSpec {
         match self {
             RequestSpec::Comm { glob } => write!(f, "comm:{glob}"),
             RequestSpec::Tid { tid } => write!(f, "tid:{tid}"),
+            RequestSpec::Client { glob } => write!(f, "client:{glob}"),
+            RequestSpec::Process { glob } => write!(f, "process:{glob}"),
             RequestSpec::Uprobe { path, begin, end } => write!(f, "uprobe:{}:{begin}:{end}", path.display()),
             RequestSpec::Usdt {
                 path,
@@ -88,7 +97,9 @@ impl RequestSpec {
     /// Whether a thread's bursts are requests. Probes do not name threads.
     pub fn names_thread(&self, tid: u32, comm: &str) -> bool {
         match self {
-            RequestSpec::Comm { glob } => glob_matches(glob, comm),
+            RequestSpec::Comm { glob } | RequestSpec::Client { glob } | RequestSpec::Process { glob } => {
+                glob_matches(glob, comm)
+            }
             RequestSpec::Tid { tid: named } => *named == tid,
             RequestSpec::Uprobe { .. } | RequestSpec::Usdt { .. } => false,
         }
@@ -126,6 +137,8 @@ mod tests {
         for text in [
             "comm:postgres*",
             "tid:17",
+            "client:pgbench",
+            "process:cc1",
             "uprobe:/bin/x:f:g",
             "usdt:/bin/x:p:a:b",
         ] {

@@ -14,7 +14,9 @@ const EXAMPLES: &str = "Examples:
   plimsoll simulate before.toml --compare after.toml --json result.json
           two scenarios side by side, and the figures for a program
   plimsoll simulate scenarios/steal.toml --trace steal.pftrace
-          a timeline for https://ui.perfetto.dev";
+          a timeline for https://ui.perfetto.dev
+  plimsoll simulate --replay web.trace --set group.web.quota_us=50000
+          a recorded workload under another limit, beside what was recorded";
 
 /// Simulate a scenario and print what its groups, workloads and CPUs do
 ///
@@ -25,7 +27,11 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
     /// Scenario file, or the name of an example: burst, slices, steal, load, headroom
-    scenario: PathBuf,
+    #[arg(required_unless_present = "replay")]
+    scenario: Option<PathBuf>,
+
+    #[command(flatten)]
+    replay: crate::cmd::replay::Args,
 
     /// A second scenario to print beside the first
     #[arg(long, value_name = "FILE")]
@@ -62,6 +68,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result {
+    let Some(scenario) = &args.scenario else {
+        return crate::cmd::replay::run(&args.replay, &args.settings, args.seed, args.json.as_deref());
+    };
     // For all runs, as opposed to --set, which makes a second one.
     let mut common = Vec::new();
     common.extend(args.seed.map(|seed| format!("seed={seed}")));
@@ -78,13 +87,13 @@ pub fn run(args: &Args) -> Result {
     };
     let mut jobs = match &args.compare {
         Some(other) => {
-            let (a, b) = labels(&args.scenario, other);
-            vec![job(&a, &args.scenario, &changed)?, job(&b, other, &changed)?]
+            let (a, b) = labels(scenario, other);
+            vec![job(&a, scenario, &changed)?, job(&b, other, &changed)?]
         }
-        None if args.settings.is_empty() => vec![job("run", &args.scenario, &common)?],
+        None if args.settings.is_empty() => vec![job("run", scenario, &common)?],
         None => vec![
-            job("base", &args.scenario, &common)?,
-            job("changed", &args.scenario, &changed)?,
+            job("base", scenario, &common)?,
+            job("changed", scenario, &changed)?,
         ],
     };
     let several = jobs.len() > 1;

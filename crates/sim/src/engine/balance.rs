@@ -5,6 +5,9 @@ use crate::config::TaskId;
 use crate::observer::Move;
 use plimsoll_policy_sys as pl;
 
+/// Pairs of a task and an idle CPU that one tick tries to bring together.
+const PUSH_LOOKS_MAX: usize = 2048;
+
 impl Engine<'_> {
     /// A CPU has nothing to run: looks for something elsewhere. Returns the time that took.
     pub(super) fn pull_when_dry(&mut self, cpu: u32) -> u64 {
@@ -257,6 +260,7 @@ impl Engine<'_> {
         let socket = &self.topo.socket_llcs[own as usize];
         let remote = &self.topo.remote_llcs[own as usize];
         let mut pair = None;
+        let mut looks = 0;
         'llcs: for llc in std::iter::once(&own).chain(socket).chain(remote) {
             let cpus = &self.topo.llcs[*llc as usize];
             let from = if *llc == own {
@@ -270,9 +274,10 @@ impl Engine<'_> {
                     pair = Some((task, to));
                     break 'llcs;
                 }
-                // The first idle one of each cache stands for the others: affinities seldom differ.
-                if self.cpus[cpu as usize].queue.len() > 4 {
-                    break;
+                // Where affinities forbid everything, the search is given up for this tick.
+                looks += self.cpus[cpu as usize].queue.len();
+                if looks > PUSH_LOOKS_MAX {
+                    break 'llcs;
                 }
             }
         }

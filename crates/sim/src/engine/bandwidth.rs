@@ -77,10 +77,12 @@ impl Engine<'_> {
         self.counts.timers += 1;
         let pool = self.memory.pool(group);
         // SAFETY: the pool is alive and not borrowed.
-        let (again, next_ns) = unsafe {
+        let (before, again, next_ns) = unsafe {
+            let before = *pool;
             let again = pl::pl_bw_period(pool, self.now_ns, 1, self.bw_config(group));
-            (again, (*pool).next_ns)
+            (before, again, (*pool).next_ns)
         };
+        self.book_refill(group, &before);
         self.observe_pool(group);
         self.distribute(group);
         if again {
@@ -216,6 +218,7 @@ impl Engine<'_> {
             // SAFETY: groups are alive; parents have lower numbers than their children.
             unsafe { pl::pl_group_link(self.memory.group(number)) };
         }
+        self.book_limits(group);
         self.arm(flags, group);
         self.observe_pool(group);
         self.release_all(group);

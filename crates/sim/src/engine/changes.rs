@@ -53,6 +53,7 @@ impl Engine<'_> {
                         .memory
                         .touch(group.0, engine.tasks[task.0 as usize].policy.cpu);
                     engine.set_class(task.0);
+                    engine.forget_useless_affinity(task.0);
                 },
             ),
             ChangeKind::CpuOffline { cpu } => {
@@ -151,23 +152,27 @@ impl Engine<'_> {
     pub(super) fn cpus_changed(&mut self) {
         self.resolve_cpusets();
         for task in 0..self.tasks.len() as u32 {
-            let entry = &self.tasks[task as usize];
-            let group_set = self.cpusets[entry.group as usize].as_ref();
-            let usable = |set: &CpuSet| {
-                set.iter().any(|cpu| {
-                    self.cpus.get(cpu as usize).is_some_and(|c| c.online)
-                        && group_set.is_none_or(|group| group.contains(cpu))
-                })
-            };
-            // As the kernel does: an affinity that leaves no CPU is forgotten.
-            if entry.affinity.as_deref().is_some_and(|set| !usable(set)) {
-                self.tasks[task as usize].affinity = None;
-            }
+            self.forget_useless_affinity(task);
         }
         let misplaced: Vec<bool> = (0..self.tasks.len() as u32)
             .map(|task| !self.allowed(task, self.tasks[task as usize].policy.cpu))
             .collect();
         self.with_tasks_out(|task| misplaced[task as usize], |_| {});
+    }
+
+    /// As the kernel does: an affinity that leaves no CPU of the group's is forgotten.
+    pub(super) fn forget_useless_affinity(&mut self, task: u32) {
+        let entry = &self.tasks[task as usize];
+        let group_set = self.cpusets[entry.group as usize].as_ref();
+        let usable = |set: &CpuSet| {
+            set.iter().any(|cpu| {
+                self.cpus.get(cpu as usize).is_some_and(|c| c.online)
+                    && group_set.is_none_or(|group| group.contains(cpu))
+            })
+        };
+        if entry.affinity.as_deref().is_some_and(|set| !usable(set)) {
+            self.tasks[task as usize].affinity = None;
+        }
     }
 
     /// Cpusets with their ancestors' and the CPUs online; one that leaves none is its parent's.

@@ -67,6 +67,36 @@ impl Engine<'_> {
         for group in 0..self.memory.nr_groups as u32 {
             self.check_pool(group);
         }
+        self.check_runnable();
+    }
+
+    /// Every level's count of what is runnable on a CPU: its own tasks, and child groups that have any.
+    fn check_runnable(&self) {
+        let n = self.cpus.len();
+        let mut counts = vec![0u32; self.memory.side() as usize * n];
+        for task in &self.tasks {
+            if matches!(task.state, State::Running | State::Queued | State::Parked) {
+                counts[task.group as usize * n + task.policy.cpu as usize] += 1;
+            }
+        }
+        // Parents have lower numbers: from the last group on, children are complete before their parent is.
+        for group in (0..self.memory.side()).rev() {
+            // SAFETY: alive and not borrowed.
+            let parent = self.memory.number(unsafe { (*self.memory.group(group)).parent });
+            for cpu in 0..n {
+                let count = counts[group as usize * n + cpu];
+                // SAFETY: as above.
+                let kept = unsafe { (*self.memory.queue(group, cpu as u32)).nr_runnable };
+                assert_eq!(
+                    kept, count,
+                    "group {}, CPU {cpu}: runnable at {} ns",
+                    self.paths[group as usize], self.now_ns
+                );
+                if let (Some(parent), 1..) = (parent, count) {
+                    counts[parent as usize * n + cpu] += 1;
+                }
+            }
+        }
     }
 
     fn parked_rightly(&self, task: u32) -> bool {

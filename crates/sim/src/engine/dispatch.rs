@@ -47,9 +47,14 @@ impl Engine<'_> {
                 &self.policy.core,
             )
         };
+        if self.ledger.is_some() {
+            self.book_use(group, delta_ns);
+        }
         if touch.pool_locks > 0 {
             let cost_ns = self.pay_pool(group, cpu, touch.pool_locks);
             self.overhead(cpu, cost_ns);
+            // The run time left is another one now.
+            self.set_limit(cpu);
         }
         if flags != 0 {
             self.after_charge(cpu, group, flags);
@@ -197,7 +202,11 @@ impl Engine<'_> {
         self.tasks[task as usize].runnable_ns = self.now_ns;
         match throttled {
             Some(group) => self.park(task, cpu, group),
-            None => self.insert(task, cpu),
+            None => {
+                // A light task's vruntime leaps ahead with every slice: placing it anew bounds its wait.
+                self.place(task, cpu);
+                self.insert(task, cpu);
+            }
         }
         self.schedule(cpu, 0);
     }

@@ -6,51 +6,58 @@
 
 pub(super) const NEVER: u64 = u64::MAX;
 
+/// Bits of a slot's key that hold the CPU's number. Times fit into the rest: runs are shorter than 2^52 ns.
+const CPU_BITS: u32 = 12;
+
 /// The earliest of n times, each overwritten at will.
 pub(super) struct Slots {
-    /// times[leaves..] are the CPUs' times, times[i] = min of its two children; times[1] is the earliest.
-    times: Vec<u64>,
+    /// Keys are time << CPU_BITS | cpu, so that the earliest also names its CPU. keys[leaves..] are the CPUs',
+    /// keys[i] = min of its two children; keys[1] is the earliest.
+    keys: Box<[u64]>,
     leaves: usize,
 }
 
 impl Slots {
     pub fn new(n: usize) -> Self {
+        assert!(n <= 1 << CPU_BITS, "CPU numbers have {CPU_BITS} bits");
         let leaves = n.next_power_of_two().max(2);
         Self {
-            times: vec![NEVER; 2 * leaves],
+            keys: vec![NEVER; 2 * leaves].into_boxed_slice(),
             leaves,
         }
     }
 
     #[inline]
     pub fn set(&mut self, cpu: u32, time_ns: u64) {
+        let key = if time_ns >> (64 - CPU_BITS) == 0 {
+            time_ns << CPU_BITS | u64::from(cpu)
+        } else {
+            NEVER
+        };
         let mut i = self.leaves + cpu as usize;
-        self.times[i] = time_ns;
+        if self.keys[i] == key {
+            return;
+        }
+        self.keys[i] = key;
+        let mut earliest = key;
         while i > 1 {
-            let earliest = self.times[i].min(self.times[i ^ 1]);
+            earliest = earliest.min(self.keys[i ^ 1]);
             i >>= 1;
-            if self.times[i] == earliest {
+            if self.keys[i] == earliest {
                 return;
             }
-            self.times[i] = earliest;
+            self.keys[i] = earliest;
         }
     }
 
+    /// Earliest time, and the lowest-numbered CPU that has it.
     #[inline]
-    pub fn earliest_ns(&self) -> u64 {
-        self.times[1]
-    }
-
-    /// The lowest-numbered CPU whose time is the earliest.
-    #[inline]
-    pub fn earliest_cpu(&self) -> u32 {
-        let time_ns = self.times[1];
-        let mut i = 1;
-        while i < self.leaves {
-            i *= 2;
-            i += usize::from(self.times[i] != time_ns);
+    pub fn earliest(&self) -> (u64, u32) {
+        let key = self.keys[1];
+        if key == NEVER {
+            return (NEVER, 0);
         }
-        (i - self.leaves) as u32
+        (key >> CPU_BITS, (key & ((1 << CPU_BITS) - 1)) as u32)
     }
 }
 
@@ -194,10 +201,10 @@ mod tests {
         slots.set(4, 10);
         slots.set(2, 10);
         slots.set(3, 11);
-        assert_eq!((slots.earliest_ns(), slots.earliest_cpu()), (10, 2));
+        assert_eq!(slots.earliest(), (10, 2));
         slots.set(2, NEVER);
-        assert_eq!((slots.earliest_ns(), slots.earliest_cpu()), (10, 4));
+        assert_eq!(slots.earliest(), (10, 4));
         slots.set(4, 12);
-        assert_eq!((slots.earliest_ns(), slots.earliest_cpu()), (11, 3));
+        assert_eq!(slots.earliest(), (11, 3));
     }
 }

@@ -9,6 +9,7 @@ mod check;
 mod dispatch;
 mod events;
 mod headroom;
+mod ledger;
 mod lines;
 mod memory;
 mod report;
@@ -84,7 +85,11 @@ struct Engine<'o> {
     tick_stagger_ns: u64,
     clock_start_ns: u64,
     stop_when_done: bool,
-    check: bool,
+    /// Events between two checks of the invariants; 0: never.
+    check_every: u32,
+    since_check: u32,
+    /// Where every event is checked.
+    ledger: Option<Box<ledger::Ledger>>,
     changes: Vec<Change>,
 
     slots: Slots,
@@ -136,7 +141,8 @@ impl Engine<'_> {
         let mut stuck = Stuck::default();
         while !self.ended {
             stuck.at(self.now_ns);
-            let (timer_ns, cpu_ns) = (self.timers.next_ns(), self.slots.earliest_ns());
+            let timer_ns = self.timers.next_ns();
+            let (cpu_ns, cpu) = self.slots.earliest();
             if timer_ns <= cpu_ns {
                 let Some(entry) = self.timers.pop() else { break };
                 debug_assert!(entry.at_ns >= self.now_ns);
@@ -145,10 +151,15 @@ impl Engine<'_> {
             } else {
                 debug_assert!(cpu_ns >= self.now_ns);
                 self.now_ns = cpu_ns;
-                self.cpu_event(self.slots.earliest_cpu());
+                self.cpu_event(cpu);
             }
-            if self.check {
-                self.check_invariants();
+            if self.check_every > 0 {
+                self.since_check += 1;
+                if self.since_check >= self.check_every {
+                    self.since_check = 0;
+                    self.check_invariants();
+                    self.check_books();
+                }
             }
         }
     }

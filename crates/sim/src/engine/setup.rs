@@ -5,7 +5,7 @@ use super::memory::Memory;
 use super::services::new_histogram;
 use super::state::{Channel, Cpu, Pending, State, Task, NONE};
 use super::topo::{LlcState, Topo};
-use super::{headroom, report, Engine, Services};
+use super::{headroom, ledger, report, Engine, Services};
 use crate::config::{ChangeKind, Config, ConfigError, GroupId, Limits, TaskId, TaskSpec};
 use crate::cpuset::CpuSet;
 use crate::observer::Observer;
@@ -79,7 +79,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         machine.costs.smt_percent,
         1..=100,
     )?;
-    within(|| "duration_ns".into(), config.duration_ns, 1..=1 << 52)?;
+    within(|| "duration_ns".into(), config.duration_ns, 1..=1 << 51)?;
     within(|| "warmup_ns".into(), config.warmup_ns, 0..=config.duration_ns)?;
     let core = &config.policy.core;
     within(
@@ -220,7 +220,14 @@ impl<'o> Engine<'o> {
             tick_stagger_ns: machine.tick_stagger_ns,
             clock_start_ns: machine.clock_start_ns,
             stop_when_done: config.stop_when_done,
-            check: config.check || cfg!(debug_assertions),
+            check_every: match (config.check, cfg!(debug_assertions)) {
+                (true, _) => 1,
+                // A check looks at everything: on large machines not after every single event.
+                (_, true) => 1 + (nr_groups * nr_cpus as usize + config.tasks.len()) as u32 / 64,
+                _ => 0,
+            },
+            since_check: 0,
+            ledger: config.check.then(|| Box::new(ledger::Ledger::new(nr_groups))),
             slots: Slots::new(nr_cpus as usize),
             timers: Timers::new(),
             cpus: (0..nr_cpus).map(Cpu::new).collect(),
@@ -349,6 +356,7 @@ impl<'o> Engine<'o> {
             self.external_step(task);
             return;
         }
+        self.forget_useless_affinity(task);
         let cpu = self.select_any(task);
         let entry = &mut self.tasks[task as usize];
         entry.policy.cpu = cpu;

@@ -1,0 +1,561 @@
+#!/usr/bin/env python3
+"""Predict, then verify: real services under real CPU limits against what their trace foretold.
+
+For each workload: start the service in a group of its own, record it without a limit, predict what several limits would
+do (written to disk before any run under them), run it under each limit several times, compare.
+
+Both sides measure the same thing, the latency that the client sees:
+  postgres  pgbench, sums over 1000 rows, open loop (--rate); per transaction, from when it was due     trace: client:pgbench
+  redis     redis-benchmark GET, one connection for each of 4 threads, closed loop    trace: client:redis-benchmark
+  nginx     wrk, one connection for each of 2 threads, closed loop                    trace: client:wrk
+            (wrk adds the requests that it would have sent meanwhile to each long one: done to the prediction, too)
+  compiler  make -j2 of generated C files; one compilation, from start to end         trace: process:ccwrap
+What a client spends outside of what the trace can see (its own system calls) is had from the recording run, as the
+difference of the two medians, and added to every prediction.
+
+Loopback only. Groups are made below /plimsoll-verify and removed again. Exit: 0 all within tolerance, 1 not, 3 this
+machine cannot do it.
+"""
+import argparse, datetime, glob, json, os, pathlib, re, shutil, signal, statistics, subprocess, sys, tempfile, time
+
+TOP = "plimsoll-verify"
+TOLERANCE = {"throttled": 5.0, "cpus": 3.0, "p50": 10.0, "p99": 15.0}
+
+
+def die(code, text):
+    print(f"error: {text}", file=sys.stderr)
+    sys.exit(code)
+
+
+class Groups:
+    """The cpu controller, v1 or v2: a top group with two below, for the service and for its client."""
+
+    def __init__(self):
+        self.v2 = None
+        for line in open("/proc/mounts"):
+            _, where, kind, options = line.split()[:4]
+            if kind == "cgroup" and "cpu" in options.split(","):
+                self.root, self.v2 = where, False
+            elif kind == "cgroup2" and self.v2 is None:
+                if "cpu" in open(f"{where}/cgroup.controllers").read().split():
+                    self.root, self.v2 = where, True
+        if self.v2 is None:
+            die(3, "no cpu controller is mounted (cgroup v1 or v2)")
+
+    def path(self, name, file=""):
+        return f"{self.root}/{TOP}{'/' + name if name else ''}{'/' + file if file else ''}"
+
+    def write(self, name, file, value):
+        with open(self.path(name, file), "w") as f:
+            f.write(str(value))
+
+    def make(self):
+        try:
+            for name in ("", "service", "client"):
+                os.makedirs(self.path(name), exist_ok=True)
+                if self.v2 and name == "":
+                    pathlib.Path(f"{self.root}/cgroup.subtree_control").write_text("+cpu")
+                    self.write("", "cgroup.subtree_control", "+cpu")
+            # Whatever else runs on this machine gets what is left over.
+            self.write("", "cpu.weight" if self.v2 else "cpu.shares", 10000 if self.v2 else 102400)
+        except OSError as e:
+            die(3, f"groups cannot be made: {e}")
+
+    def remove(self):
+        for name in ("service", "client", ""):
+            for _ in range(50):
+                try:
+                    os.rmdir(self.path(name))
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.1)
+
+    def limit(self, quota_us, period_us=100000, burst_us=0):
+        if self.v2:
+            self.write("service", "cpu.max.burst", 0)
+            self.write("service", "cpu.max", f"{quota_us or 'max'} {period_us}")
+            self.write("service", "cpu.max.burst", burst_us)
+        else:
+            self.write("service", "cpu.cfs_burst_us", 0)
+            self.write("service", "cpu.cfs_quota_us", -1)
+            self.write("service", "cpu.cfs_period_us", period_us)
+            self.write("service", "cpu.cfs_quota_us", quota_us or -1)
+            if burst_us:
+                self.write("service", "cpu.cfs_burst_us", burst_us)
+
+    def stat(self):
+        found = dict(line.split() for line in open(self.path("service", "cpu.stat")))
+        if self.v2:
+            usage_ns = int(found["usage_usec"]) * 1000
+        else:
+            acct = self.path("service").replace("/cpu/", "/cpuacct/")
+            shared = self.path("service", "cpuacct.usage")
+            usage_ns = int(open(shared if os.path.exists(shared) else f"{acct}/cpuacct.usage").read())
+        return {"usage_ns": usage_ns, "nr_periods": int(found["nr_periods"]), "nr_throttled": int(found["nr_throttled"])}
+
+    def accounting(self):
+        """On v1 the use is counted by another controller, which may need a group of its own."""
+        if not self.v2 and not os.path.exists(self.path("service", "cpuacct.usage")):
+            os.makedirs(self.path("service").replace("/cpu/", "/cpuacct/"), exist_ok=True)
+            return [self.path("service").replace("/cpu/", "/cpuacct/")]
+        return []
+
+
+groups = None
+children = []
+
+
+def enter(name):
+    def inside():
+        os.setsid()
+        for path in [groups.path(name)] + (groups.accounting() if name == "service" else []):
+            with open(f"{path}/cgroup.procs", "w") as f:
+                f.write(str(os.getpid()))
+    return inside
+
+
+def start(group, command, **kwargs):
+    child = subprocess.Popen(command, preexec_fn=enter(group), stdin=subprocess.DEVNULL, **kwargs)
+    children.append(child)
+    return child
+
+
+def finish(child, seconds):
+    try:
+        out, _ = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        raise RuntimeError("the client did not come to an end")
+    return out.decode() if out else ""
+
+
+def stop(child):
+    if child.poll() is None:
+        try:
+            os.killpg(child.pid, signal.SIGTERM)
+            child.wait(20)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def percentile(values, percent):
+    ordered = sorted(values)
+    return ordered[max(0, min(len(ordered) - 1, -(-len(ordered) * percent // 100) - 1))] if ordered else 0.0
+
+
+def pipe():
+    return {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+
+
+class Postgres:
+    name, request, goal_factor = "postgres", "client:pgbench", 4
+    port = 17432
+
+    def start(self, work):
+        self.dir = work / "postgres"
+        self.dir.mkdir()
+        shutil.chown(self.dir, "postgres", "postgres")
+        os.chmod(work, 0o755)
+        bins = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
+        self.pgbench = f"{bins}/pgbench" if os.path.exists(f"{bins}/pgbench") else "pgbench"
+        run = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+        subprocess.run(run + [f"{bins}/initdb", "-D", f"{self.dir}/data", "--auth=trust", "-N"], check=True, **quiet)
+        options = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}", "-c", "fsync=off",
+                   "-c", f"unix_socket_directories={self.dir}", "-c", "autovacuum=off", "-c", "shared_buffers=256MB"]
+        self.server = start("service", run + [f"{bins}/postgres", "-D", f"{self.dir}/data"] + options, **quiet)
+        self.script = self.dir / "range.sql"
+        self.script.write_text("\\set aid random(1, 490000)\n"
+                               "SELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :aid AND :aid + 1000;\n")
+        self.base = [self.pgbench, "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        for _ in range(100):
+            if subprocess.run(self.base + ["-i", "-s", "5", "-q", "postgres"], **quiet).returncode == 0:
+                return
+            time.sleep(0.2)
+        raise RuntimeError("PostgreSQL did not start")
+
+    def client(self, seconds, work, rate=None):
+        self.log = pathlib.Path(tempfile.mkdtemp(dir=work))
+        return start("client", self.base + ["-f", str(self.script), "-M", "prepared", "-n", "-c", "4", "-j", "4", "-T", str(seconds),
+                     "--rate", "800", "-l", "--log-prefix", str(self.log / "log"), "postgres"], **pipe())
+
+    def result(self, out):
+        found = [int(line.split()[2]) / 1e3 for path in self.log.glob("log*") for line in open(path)]
+        return found
+
+    def stop(self):
+        stop(self.server)
+
+
+class Redis:
+    name, request, goal_factor = "redis", "client:redis-benchmark", 6
+    port = 17379
+
+    def start(self, work):
+        self.server = start("service", ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+                            "--appendonly", "no", "--dir", str(work)], stdout=subprocess.DEVNULL)
+        time.sleep(1)
+        self.rate = 10000
+
+    def client(self, seconds, work, rate=None):
+        # It ends after so many requests, not after a time; a recording must not be longer than it.
+        count = int(rate * seconds if rate else 2 * self.rate * seconds)
+        return start("client", ["redis-benchmark", "-h", "127.0.0.1", "-p", str(self.port), "-t", "get", "-c", "4",
+                     "--threads", "4", "-n", str(count), "--csv", "--precision", "3"], **pipe())
+
+    def result(self, out):
+        # "test","rps","avg","min","p50","p95","p99","max"
+        fields = [f.strip('"') for f in out.strip().splitlines()[-1].split(",")]
+        self.rate = float(fields[1])
+        return {"p50": float(fields[4]), "p99": float(fields[6])}
+
+    def stop(self):
+        stop(self.server)
+
+
+class Nginx:
+    name, request, goal_factor = "nginx", "client:wrk", 6
+    port = 17480
+
+    def start(self, work):
+        (work / "www").mkdir()
+        (work / "www/index.html").write_text("x" * 2000)
+        os.chmod(work, 0o755)
+        (work / "nginx.conf").write_text(
+            f"worker_processes 2; daemon off; pid {work}/nginx.pid; error_log /dev/null; events {{}}\n"
+            f"http {{ access_log off; server {{ listen 127.0.0.1:{self.port}; root {work}/www; }} "
+            f"client_body_temp_path {work}/t1; proxy_temp_path {work}/t2; fastcgi_temp_path {work}/t3; "
+            f"uwsgi_temp_path {work}/t4; scgi_temp_path {work}/t5; keepalive_requests 100000000; }}\n")
+        self.server = start("service", ["nginx", "-c", str(work / "nginx.conf")], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+        time.sleep(1)
+
+    def client(self, seconds, work, rate=None):
+        return start("client", ["wrk", "-t2", "-c2", f"-d{seconds}s", "--latency", f"http://127.0.0.1:{self.port}/"],
+                     **pipe())
+
+    def correct(self, distribution):
+        """What wrk 4 makes of latencies: see stats_correct in its source. Two connections."""
+        count = sum(n for _, n in distribution)
+        # A connection sends one after the other: its mean latency is its mean interval.
+        interval = max(1, sum(ns * n for ns, n in distribution) / max(1, count))
+        found = [(ns, n) for ns, n in distribution]
+        for ns, n in distribution:
+            missed = ns - interval
+            while ns > 2 * interval and missed > interval:
+                found.append((missed, n))
+                missed -= interval
+        found.sort()
+        total, seen, marks = sum(n for _, n in found), 0, []
+        for ns, n in found:
+            seen += n
+            while len(marks) < 2 and seen >= total * (0.5, 0.99)[len(marks)]:
+                marks.append(ns)
+        return marks
+
+    def result(self, out):
+        unit = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+        found = {}
+        for percent, value, u in re.findall(r"^\s+(50|99)%\s+([\d.]+)(us|ms|s)$", out, re.M):
+            found["p" + percent] = float(value) * unit[u]
+        return found
+
+    def stop(self):
+        stop(self.server)
+
+
+class Compiler:
+    name, request, goal_factor = "compiler", "process:ccwrap", 2
+
+    def start(self, work):
+        self.dir = work / "compiler"
+        self.dir.mkdir()
+        body = "\n".join(f"int f{i}(int *a, int n) {{ int s = {i}; for (int k = 0; k < n; k++) s += a[k] * (k ^ {i}) % 7; "
+                         f"return s > {i} ? f{max(i - 1, 0)}(a, n / 2) : s; }}" for i in range(60))
+        for i in range(40):
+            (self.dir / f"u{i}.c").write_text(f"static int seed = {i};\n{body}\nint main{i}(int *a) {{ return f59(a, seed); }}\n")
+        wrap = self.dir / "ccwrap"
+        wrap.write_text("#!/bin/bash\nb=$EPOCHREALTIME\ngcc \"$@\"\nr=$?\necho \"$b $EPOCHREALTIME\" >> times\nexit $r\n")
+        wrap.chmod(0o755)
+        (self.dir / "Makefile").write_text(
+            "objects := $(patsubst %.c,%.o,$(wildcard *.c))\nall: $(objects)\n%.o: %.c\n\t@./ccwrap -O2 -c $< -o $@\n")
+
+    def client(self, seconds, work, rate=None):
+        for path in list(self.dir.glob("*.o")) + [self.dir / "times"]:
+            path.unlink(missing_ok=True)
+        # The whole job is the service: it has no client.
+        return start("service", ["make", "-j2", "-s", "-C", str(self.dir)], **pipe())
+
+    def result(self, out):
+        pairs = [line.split() for line in open(self.dir / "times")]
+        return [(float(e) - float(b)) * 1e3 for b, e in pairs]
+
+    def stop(self):
+        pass
+
+
+WORKLOADS = [Postgres, Redis, Nginx, Compiler]
+PACKAGES = ["postgresql", "postgresql-contrib", "redis-server", "redis-tools", "nginx-light", "wrk", "gcc", "make"]
+
+
+def summary(found):
+    if isinstance(found, dict):
+        return found
+    return {"p50": percentile(found, 50), "p99": percentile(found, 99), "count": len(found)}
+
+
+def measure(workload, seconds, work, rate=None):
+    """One run: what the client saw, and what the group's own statistics say of it."""
+    before, begin = groups.stat(), time.monotonic()
+    child = workload.client(seconds, work, rate)
+    out = finish(child, seconds * 20 + 60)
+    elapsed, after = time.monotonic() - begin, groups.stat()
+    if child.returncode != 0:
+        raise RuntimeError(f"the client of {workload.name} failed ({child.returncode})")
+    found = summary(workload.result(out))
+    periods = after["nr_periods"] - before["nr_periods"]
+    found["cpus"] = (after["usage_ns"] - before["usage_ns"]) / 1e9 / elapsed
+    found["throttled"] = 100.0 * (after["nr_throttled"] - before["nr_throttled"]) / periods if periods else 0.0
+    found["periods"] = periods
+    found["elapsed_s"] = elapsed
+    found["load1"] = os.getloadavg()[0]
+    return found
+
+
+def plimsoll(args, *command, codes=(0, 1)):
+    done = subprocess.run([args.plimsoll, *command], capture_output=True, text=True)
+    if done.returncode not in codes:
+        raise RuntimeError(f"plimsoll {' '.join(command[:3])}: exit {done.returncode}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def record(args, workload, work, out):
+    trace = out / f"{workload.name}.trace"
+    seconds = args.seconds
+    child = workload.client(seconds + 1 if workload.name != "compiler" else seconds, work)
+    if workload.name != "compiler":
+        time.sleep(0.7)
+    before, begin = groups.stat(), time.monotonic()
+    recorder = subprocess.Popen([args.plimsoll, "record", "--duration", f"{seconds}s", "-o", str(trace), "--request",
+                                 workload.request, "--json", "-"], stdout=subprocess.PIPE)
+    client_out = finish(child, seconds * 20 + 60)
+    report = json.loads(finish(recorder, seconds + 60))
+    if child.returncode != 0:
+        raise RuntimeError(f"the client of {workload.name} failed ({child.returncode}) while it was recorded")
+    return trace, report, summary(workload.result(client_out))
+
+
+def set_flags(setting):
+    group = f"group.{TOP}/service"
+    return [f"--set={group}.{key}={value}" for key, value in setting.items()]
+
+
+def predict(args, trace, setting, offset, workload):
+    found = plimsoll(args, "simulate", "--replay", str(trace), "--group", f"/{TOP}/service", "--request",
+                     workload.request, *set_flags(setting), "--json", "-")
+    ranges = found["ranges"]
+    if hasattr(workload, "correct"):
+        corrected = [workload.correct(d) for d in ranges["latencies"]]
+        for key, at in (("p50_ns", 0), ("p99_ns", 1)):
+            values = sorted(c[at] for c in corrected)
+            ranges[key] = {"low": values[0], "middle": statistics.median(values), "high": values[-1]}
+    ms = lambda r: {k: v / 1e6 + offset for k, v in r.items()}
+    return {"setting": setting, "p50": ms(ranges["p50_ns"]), "p99": ms(ranges["p99_ns"]),
+            "throttled": {k: v * 100 for k, v in ranges["throttled"].items()}, "cpus": ranges["cpus"],
+            "requests_per_s": ranges["requests_per_s"]["middle"]}
+
+
+def choose(cpus):
+    """Three limits about what the service uses: one that always throttles, two beside the edge, with and without burst."""
+    quota = lambda share, period: max(1000, int(round(share * cpus * period / 100) * 100))
+    a, b, c = quota(0.6, 100000), quota(1.1, 20000), quota(0.85, 50000)
+    return [{"quota_us": a, "period_us": 100000}, {"quota_us": b, "period_us": 20000, "burst_us": b // 2},
+            {"quota_us": c, "period_us": 50000, "burst_us": c}]
+
+
+def applied(setting):
+    return setting.get("quota_us"), setting.get("period_us", 100000), setting.get("burst_us", 0)
+
+
+def verify(args, kind, out):
+    workload = kind()
+    print(f"\n{workload.name}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="plimsoll-verify-") as directory:
+        work = pathlib.Path(directory)
+        groups.limit(None)
+        workload.start(work)
+        try:
+            return verified(args, workload, work, out)
+        finally:
+            groups.limit(None)
+            workload.stop()
+
+
+def verified(args, workload, work, out):
+    free = measure(workload, max(2, args.seconds // 2), work)  # warms up
+    trace, report, tool = record(args, workload, work, out)
+    check = plimsoll(args, "simulate", "--replay", str(trace), "--group", f"/{TOP}/service", "--request",
+                     workload.request, "--json", "-")
+    recorded = check["recorded"]
+    offset = tool["p50"] - recorded["p50_ns"] / 1e6
+    goal_ms = workload.goal_factor * tool["p99"]
+    planned = plimsoll(args, "plan", str(trace), "--group", f"/{TOP}/service", "--request", workload.request,
+                       "--goal", f"p99(request) < {goal_ms - offset:.6f}ms", "--json", "-")
+    settings = [dict(s, why=f"setting {i + 1}") for i, s in enumerate(choose(recorded["cpus"]))]
+    for why in ("recommended", "next_cheaper"):
+        found = planned["plan"][why]
+        if found:
+            limits = {k: found[k] for k in ("quota_us", "period_us", "burst_us")}
+            limits["quota_us"] = limits["quota_us"] or "max"
+            settings.append(dict(limits, why=why))
+    predictions = []
+    for setting in settings:
+        own = {k: v for k, v in setting.items() if k != "why"}
+        predictions.append(dict(predict(args, trace, own, offset, workload), why=setting["why"]))
+    foretold = {"workload": workload.name, "request": workload.request, "written": now(), "unlimited": free,
+                "recording": {"tool": tool, "trace": recorded, "offset_ms": offset, "overhead": report["overhead"],
+                              "lost": report["lost"], "self_check": check["self_check"]},
+                "goal_ms": goal_ms, "verdict": planned["plan"]["verdict"], "predictions": predictions}
+    (out / f"{workload.name}.prediction.json").write_text(json.dumps(foretold, indent=1))
+    os.sync()
+    print(f"  recorded: client p50 {tool['p50']:.3f} p99 {tool['p99']:.3f} ms, trace p50 {recorded['p50_ns'] / 1e6:.3f} "
+          f"p99 {recorded['p99_ns'] / 1e6:.3f} ms, {recorded['cpus']:.3f} CPUs, lost {report['lost']}, "
+          f"goal p99 < {goal_ms:.3f} ms: {planned['plan']['verdict']}; predictions written", flush=True)
+    runs = []
+    for prediction in predictions:
+        setting = dict(prediction["setting"])
+        quota = setting["quota_us"] if setting["quota_us"] != "max" else None
+        groups.limit(quota, setting.get("period_us", 100000), setting.get("burst_us", 0))
+        own = [measure(workload, args.seconds, work, prediction["requests_per_s"]) for _ in range(args.repetitions)]
+        groups.limit(None)
+        runs.append({"why": prediction["why"], "setting": setting, "measured": own})
+        compare_one(prediction, own, goal_ms)
+    (out / f"{workload.name}.measured.json").write_text(json.dumps({"finished": now(), "runs": runs}, indent=1))
+    if not args.keep_traces:
+        trace.unlink()
+    return foretold, runs
+
+
+def spread(runs, key):
+    values = [r[key] for r in runs]
+    return min(values), statistics.median(values), max(values)
+
+
+def compare_one(prediction, runs, goal_ms):
+    setting = prediction["setting"]
+    name = f"{setting['quota_us']}/{setting.get('period_us', 100000)}" + (f"+{setting['burst_us']}" if setting.get("burst_us") else "")
+    cells = [f"{key} {prediction[key]['middle']:.3f} | {spread(runs, key)[0]:.3f} {spread(runs, key)[1]:.3f} {spread(runs, key)[2]:.3f}"
+             for key in ("p50", "p99", "cpus", "throttled")]
+    print(f"  {prediction['why']:13} {name:22} " + "  ".join(cells), flush=True)
+
+
+def judge(results):
+    """The issue's tolerances: medians over settings of the differences; ranges; goals."""
+    rows, missed = [], False
+    for foretold, runs in results:
+        diffs = {"throttled": [], "cpus": [], "p50": [], "p99": []}
+        inside = total = 0
+        p99_near = []
+        for prediction, own in zip(foretold["predictions"], runs):
+            for key in diffs:
+                low, middle, high = spread(own["measured"], key)
+                predicted = prediction[key]["middle"]
+                diffs[key].append(abs(predicted - middle) if key == "throttled" else 100 * abs(predicted - middle) / middle)
+                if key == "p99":
+                    p99_near.append(low <= predicted <= high or diffs[key][-1] <= TOLERANCE["p99"])
+            for run in own["measured"]:
+                total += 1
+                inside += prediction["p99"]["low"] <= run["p99"] <= prediction["p99"]["high"]
+        row = {"workload": foretold["workload"]}
+        for key, values in diffs.items():
+            row[key] = statistics.median(values)
+            row[key + "_max"] = max(values)
+        row["p99_ok"] = sum(p99_near) * 2 >= len(p99_near)
+        row["inside"] = f"{inside}/{total}"
+        for why in ("recommended", "next_cheaper"):
+            found = [r for r in runs if r["why"] == why]
+            row[why] = [r["p99"] for r in found[0]["measured"]] if found else []
+        row["goal_ms"] = foretold["goal_ms"]
+        rows.append(row)
+    return rows
+
+
+def report(rows, out, args):
+    lines = [f"# make verify-plan, {now()}", "",
+             f"{os.uname().release}, {os.cpu_count()} CPUs, cgroup v{2 if groups.v2 else 1}; {args.repetitions} runs of "
+             f"{args.seconds} s for each setting; load average at the end {os.getloadavg()[0]:.1f}", "",
+             "Differences predicted - measured, median (largest) over the settings; allowed: throttled 5 points, CPU 3%, "
+             "p50 10%, p99 15% or inside the runs' own spread.", "",
+             "| workload | throttled, points | CPU use, % | p50, % | p99, % | p99 of real runs inside the predicted range | "
+             "recommended meets its goal | next cheaper misses it |", "|---|---|---|---|---|---|---|---|"]
+    failed = 0
+    for row in rows:
+        def cell(key, ok):
+            return f"{row[key]:.1f} ({row[key + '_max']:.1f}){'' if ok else ' **missed**'}"
+        oks = {key: row[key] <= TOLERANCE[key] for key in ("throttled", "cpus", "p50")}
+        oks["p99"] = row["p99_ok"]
+        goal = row["goal_ms"]
+        met = sum(v < goal for v in row["recommended"])
+        misses = sum(v >= goal for v in row["next_cheaper"])
+        oks["goal"] = met == len(row["recommended"])
+        failed += sum(not ok for ok in oks.values())
+        lines.append(f"| {row['workload']} | {cell('throttled', oks['throttled'])} | {cell('cpus', oks['cpus'])} | "
+                     f"{cell('p50', oks['p50'])} | {cell('p99', oks['p99'])} | {row['inside']} | "
+                     f"{met}/{len(row['recommended'])}{'' if oks['goal'] else ' **missed**'} | "
+                     f"{misses}/{len(row['next_cheaper'])} |")
+    text = "\n".join(lines) + "\n"
+    (out / "summary.md").write_text(text)
+    print("\n" + text)
+    return failed
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def main():
+    global groups
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plimsoll", default="target/release/plimsoll")
+    parser.add_argument("--seconds", type=int, default=10, help="of each recording and each run")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs for each setting")
+    parser.add_argument("--only", help="names of workloads, with commas between")
+    parser.add_argument("--out", help="where raw results go [bench/results/DATE-verify-plan]")
+    parser.add_argument("--keep-traces", action="store_true")
+    parser.add_argument("--packages", action="store_true", help="print the Debian packages that are needed")
+    args = parser.parse_args()
+    if args.packages:
+        print("\n".join(PACKAGES))
+        return 0
+    if os.geteuid() != 0:
+        die(3, "groups and BPF need root")
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    out = pathlib.Path(args.out or f"bench/results/{date}-verify-plan")
+    out.mkdir(parents=True, exist_ok=True)
+    groups = Groups()
+    groups.make()
+    wanted = args.only.split(",") if args.only else [w.name for w in WORKLOADS]
+    results, broken = [], []
+    try:
+        for kind in WORKLOADS:
+            if kind.name in wanted:
+                try:
+                    results.append(verify(args, kind, out))
+                except (RuntimeError, OSError, subprocess.SubprocessError) as e:
+                    broken.append(kind.name)
+                    print(f"  {kind.name}: not measured: {e}", flush=True)
+    finally:
+        for child in children:
+            stop(child)
+        groups.remove()
+    rows = judge(results)
+    failed = report(rows, out, args)
+    return 1 if failed or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

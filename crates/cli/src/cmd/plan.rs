@@ -1,0 +1,241 @@
+//! `plimsoll plan`: the cheapest CPU limits under which a recorded workload meets its goals.
+use crate::cmd::replay::{check_table, figure, heading};
+use crate::exit::{Failure, Outcome, Result};
+use crate::table::Table;
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_plan::{paste, plan, self_check, Candidate, Goal, Knobs, Options, Plan, Range, Source, Verdict};
+use plimsoll_replay::{recorded, replay, Semantics, Settings};
+use plimsoll_trace::RequestSpec;
+use serde_json::json;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "Examples:
+  plimsoll plan web.trace --goal 'p99(request) < 50ms'
+          the cheapest limits that do, and how to set them
+  plimsoll plan web.trace --goal 'p99(nginx) < 20ms' --goal 'throttled < 1%' --max-cpus 4 --html plan.html
+          two goals, an upper bound, and a page to show
+  plimsoll plan web.trace --goal 'p99(request) < 5ms' --semantics published
+          for `plimsoll run`: burst beyond the quota, headroom, limits that hold between ticks";
+
+/// Find the cheapest CPU limits under which a recorded workload meets its goals
+///
+/// Replays the trace under some two hundred settings of quota, period, burst, weight and headroom, and without limit.
+/// Prints the recommendation with its margin, what today's setting gives, what the next cheaper one misses, and the
+/// settings ready to be pasted. Ranges come from resampling: nine of ten runs are expected inside.
+///
+/// Exit code 1: no setting meets the goals (the nearest is printed), or the replay does not show what was recorded.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Trace of `plimsoll record`, perf sched or Perfetto
+    trace: PathBuf,
+
+    /// What has to hold: pNUMBER(NAME), mean(NAME), max(NAME) or throttled, then < or <=, then a value with its unit.
+    /// NAME: request for all of them, or the program that answers. May be repeated
+    #[arg(long = "goal", value_name = "GOAL", required = true)]
+    goals: Vec<String>,
+
+    /// The group to plan for [default: the one with the most CPU time]
+    #[arg(long, value_name = "PATH")]
+    group: Option<String>,
+
+    /// What a request is, as in `plimsoll record` [default: as recorded, else each wake-up chain]
+    #[arg(long, value_name = "SPEC")]
+    request: Option<RequestSpec>,
+
+    /// CPUs that the group may be given at most [default: all of the recorded machine]
+    #[arg(long, value_name = "CPUS")]
+    max_cpus: Option<f64>,
+
+    /// Whose limits: mainline, the kernel's own; published, those of `plimsoll run`
+    #[arg(long, value_enum, default_value = "mainline")]
+    semantics: Kind,
+
+    /// Seed of the random streams (period boundaries, resampling)
+    #[arg(long, default_value = "1", value_name = "NUMBER")]
+    seed: u64,
+
+    /// Write the plan as JSON; "-" writes it to the standard output instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write a page with the frontier, the distributions of latencies and a timeline of throttling
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    Mainline,
+    Published,
+}
+
+/// Replays behind each range.
+const REPLICATES: u32 = 8;
+
+pub fn run(args: &Args) -> Result {
+    let goals: Vec<Goal> = args
+        .goals
+        .iter()
+        .map(|text| {
+            text.parse()
+                .map_err(|e: plimsoll_plan::GoalError| Failure::Input(e.to_string()))
+        })
+        .collect::<std::result::Result<_, _>>()?;
+    if let Some(cpus) = args.max_cpus.filter(|cpus| !(0.01..=4096.0).contains(cpus)) {
+        return Err(Failure::Input(format!(
+            "--max-cpus: {cpus} is not allowed; allowed: 0.01 to 4096"
+        )));
+    }
+    let source = Source::read(&args.trace, args.group.as_deref(), args.request.as_ref())?;
+    let program = &source.program;
+    let same = replay(program, &source.machine, &Settings::recorded(program), None)?;
+    let check = self_check(program, &recorded(program), &same);
+    let options = Options {
+        goals,
+        max_cpus: args.max_cpus,
+        knobs: Knobs::ALL,
+        semantics: match args.semantics {
+            Kind::Mainline => Semantics::Mainline,
+            Kind::Published => Semantics::Published,
+        },
+        seed: args.seed,
+        replicates: REPLICATES,
+    };
+    let bar = ProgressBar::new(1);
+    let style =
+        ProgressStyle::with_template("settings {bar:40} {pos}/{len} {elapsed}").expect("a fixed template");
+    bar.set_style(style);
+    let found = plan(&source, &options, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    let settings = paste(&found.group, &found.recommended.limits, options.semantics);
+
+    if let Some(path) = &args.html {
+        let page = plimsoll_plan::html(&source, &options, &found, &settings)?;
+        std::fs::write(path, page).map_err(|e| Failure::file("write the page", path, &e))?;
+    }
+    let outcome = match found.verdict {
+        Verdict::NotMet => Outcome::Missed,
+        _ if !check.holds() => Outcome::Missed,
+        _ => Outcome::Done,
+    };
+    if let Some(path) = &args.json {
+        let value = json!({
+            "format": 1, "trace": args.trace, "plan": found, "self_check_holds": check.holds(),
+            "closed_loop": program.is_closed_loop(), "settings": settings,
+        });
+        if path == Path::new("-") {
+            println!("{value:#}");
+            return Ok(outcome);
+        }
+        std::fs::write(path, format!("{value:#}\n"))
+            .map_err(|e| Failure::file("write the plan", path, &e))?;
+    }
+    let mut text = heading(&args.trace, &source);
+    if !check.holds() {
+        writeln!(text, "\nThe replay under the recorded settings does not show what was recorded. Do not rely on this plan.\n{}", check_table(&check))
+            .expect("writing into memory");
+    }
+    describe(&mut text, &found).expect("writing into memory");
+    for paste in &settings {
+        writeln!(text, "\n# {}", paste.system).expect("writing into memory");
+        writeln!(text, "{}", paste.text).expect("writing into memory");
+        if let Some(lacks) = &paste.lacks {
+            writeln!(text, "# cannot say: {lacks}").expect("writing into memory");
+        }
+    }
+    print!("{text}");
+    Ok(outcome)
+}
+
+fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
+    let goals = found.goals.join(", ");
+    writeln!(text)?;
+    match found.verdict {
+        Verdict::NotMet => writeln!(
+            text,
+            "none of {} settings meets {goals}. Nearest (misses by {:.0}% of the bound):",
+            found.tried,
+            -found.recommended.margin * 100.0
+        )?,
+        Verdict::Met => writeln!(
+            text,
+            "{} settings tried; the cheapest that meets {goals} in nine of ten runs (margin {:.0}% of the bound):",
+            found.tried,
+            found.recommended.margin * 100.0
+        )?,
+        Verdict::MetNarrowly => writeln!(
+            text,
+            "{} settings tried; meets {goals}, but not in nine of ten runs (margin {:.0}% of the bound):",
+            found.tried,
+            found.recommended.margin * 100.0
+        )?,
+    }
+    let mut table = Table::new(&[
+        "",
+        "limit",
+        "CPUs reserved",
+        "used",
+        "p50 ms",
+        "p99 ms",
+        "p99 range ms",
+        "throttled",
+    ]);
+    let mut row = |name: &str, c: &Candidate| {
+        table.row(vec![
+            name.into(),
+            limit(c),
+            figure(c.reserved_cpus),
+            figure(c.cpus),
+            figure(c.p50_ns / 1e6),
+            figure(c.p99_ns / 1e6),
+            range(c.p99_range),
+            format!("{:.1}%", c.throttled * 100.0),
+        ]);
+    };
+    row("recommended", &found.recommended);
+    if let Some(cheaper) = &found.next_cheaper {
+        row("next cheaper, misses", cheaper);
+    }
+    row("today", &found.today);
+    writeln!(text, "{table}\nfrontier: what each amount of CPU buys at best")?;
+    let mut table = Table::new(&["", "CPUs reserved", "p50 ms", "p99 ms", "throttled", "goals"]);
+    for c in &found.frontier {
+        table.row(vec![
+            limit(c),
+            figure(c.reserved_cpus),
+            figure(c.p50_ns / 1e6),
+            figure(c.p99_ns / 1e6),
+            format!("{:.1}%", c.throttled * 100.0),
+            if c.meets { "met" } else { "missed" }.into(),
+        ]);
+    }
+    write!(text, "{table}")
+}
+
+fn range(range: Option<Range>) -> String {
+    range.map_or("-".into(), |r| {
+        format!("{} .. {}", figure(r.low / 1e6), figure(r.high / 1e6))
+    })
+}
+
+fn limit(c: &Candidate) -> String {
+    let mut text = match c.limits.quota_us {
+        Some(quota) => format!("{quota} us / {} us", c.limits.period_us),
+        None => "no limit".into(),
+    };
+    if c.limits.burst_us > 0 {
+        write!(text, ", burst {} us", c.limits.burst_us).expect("writing into memory");
+    }
+    if c.limits.weight != 100 {
+        write!(text, ", weight {}", c.limits.weight).expect("writing into memory");
+    }
+    if c.limits.headroom_percent > 0 {
+        write!(text, ", headroom {}%", c.limits.headroom_percent).expect("writing into memory");
+    }
+    text
+}

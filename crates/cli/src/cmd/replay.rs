@@ -1,0 +1,245 @@
+//! `plimsoll simulate --replay`: a recorded workload, as it was and under other limits.
+use crate::exit::{Failure, Outcome, Result};
+use crate::table::Table;
+use plimsoll_plan::{self_check, Replicates, SelfCheck, Source, SourceError, Subject};
+use plimsoll_replay::{describe_machine, percentile_ns, recorded, replay, Pacing, Program, Settings};
+use plimsoll_trace::RequestSpec;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Replays of changed settings, each with period boundaries elsewhere: nine of ten runs fall into their range.
+const REPLICATES: u32 = 8;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Replay a recorded trace instead of a scenario. Prints whether the replay shows what was recorded (exit code 1: it
+    /// does not), and with --set what the other limits would have done
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "compare", "duration_ms", "trace", "per_cpu", "check"])]
+    replay: Option<PathBuf>,
+
+    /// With --replay: the group that matters [default: the one with the most CPU time]
+    #[arg(long, value_name = "PATH", requires = "replay")]
+    group: Option<String>,
+
+    /// With --replay: what a request is, as in `plimsoll record` [default: as recorded, else each wake-up chain]
+    #[arg(long, value_name = "SPEC", requires = "replay")]
+    request: Option<RequestSpec>,
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}
+
+impl From<plimsoll_replay::SettingsError> for Failure {
+    fn from(error: plimsoll_replay::SettingsError) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}
+
+pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>) -> Result {
+    let path = args.replay.as_deref().expect("clap asks for a scenario or this");
+    let source = Source::read(path, args.group.as_deref(), args.request.as_ref())?;
+    let program = &source.program;
+    let mut as_recorded = Settings::recorded(program);
+    as_recorded.seed = seed.unwrap_or(as_recorded.seed);
+    let mut changed = as_recorded.clone();
+    for set in sets {
+        changed.set(program, set)?;
+    }
+    let before = recorded(program);
+    let same = replay(program, &source.machine, &as_recorded, None)?;
+    let check = self_check(program, &before, &same);
+    let replicates = match sets {
+        [] => None,
+        _ => Some(Replicates::run(&source, &changed, REPLICATES)?),
+    };
+    let other = replicates.as_ref().map(Replicates::first);
+    let outcome = if check.holds() {
+        Outcome::Done
+    } else {
+        Outcome::Missed
+    };
+
+    if let Some(path) = json {
+        let value = json!({
+            "format": 1,
+            "trace": args.replay,
+            "target": source.target_path(),
+            "warnings": source.warnings,
+            "closed_loop": program.is_closed_loop(),
+            "self_check": check.checks.iter().map(|c| json!({
+                "name": c.name, "unit": c.unit, "recorded": c.recorded, "replayed": c.replayed,
+                "tolerance": c.tolerance, "holds": c.holds(),
+            })).collect::<Vec<_>>(),
+            "recorded": figures(program, &before),
+            "replayed": figures(program, &same),
+            "settings": sets,
+            "changed": other.map(|o| figures(program, o)),
+            "ranges": replicates.as_ref().map(|r| json!({
+                "p50_ns": r.percentile(50.0), "p99_ns": r.percentile(99.0), "throttled": r.range(&Subject::Throttled),
+                "cpus": r.cpus(), "requests_per_s": r.rate(),
+                "latencies": r.outcomes().iter().map(distribution).collect::<Vec<_>>(),
+            })),
+        });
+        if path == Path::new("-") {
+            println!("{value:#}");
+            return Ok(outcome);
+        }
+        std::fs::write(path, format!("{value:#}\n"))
+            .map_err(|e| Failure::file("write the results", path, &e))?;
+    }
+    print!("{}", heading(path, &source));
+    println!(
+        "\nself-check: the replay under the recorded settings\n{}",
+        check_table(&check)
+    );
+    if !check.holds() {
+        println!("The replay does not show what was recorded: do not rely on what follows from it.");
+    }
+    if let Some(other) = other {
+        println!("with {}\n{}", sets.join(" "), changes(program, &same, other));
+    }
+    Ok(outcome)
+}
+
+fn figures(program: &Program, outcome: &plimsoll_replay::Outcome) -> serde_json::Value {
+    let latencies = outcome.latencies(None);
+    let target = &outcome.groups[program.target as usize];
+    json!({
+        "requests": latencies.len(),
+        "p50_ns": percentile_ns(&latencies, 50.0),
+        "p90_ns": percentile_ns(&latencies, 90.0),
+        "p99_ns": percentile_ns(&latencies, 99.0),
+        "max_ns": percentile_ns(&latencies, 100.0),
+        "cpus": target.cpus,
+        "throttled": target.throttled,
+        "throttled_ns": target.stat.map(|s| s.throttled_ns),
+        "nr_periods": target.stat.map(|s| s.nr_periods),
+        "end_ns": outcome.end_ns,
+        "work_done": outcome.work_done,
+        "events": outcome.events,
+    })
+}
+
+/// Latencies in ns and how often, to 3 digits.
+fn distribution(outcome: &plimsoll_replay::Outcome) -> Vec<(u64, u64)> {
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for ns in outcome.latencies(None) {
+        let unit = 10u64.pow(ns.max(1).ilog10().saturating_sub(2));
+        let ns = ns / unit * unit;
+        match found.last_mut() {
+            Some((last, count)) if *last == ns => *count += 1,
+            _ => found.push((ns, 1)),
+        }
+    }
+    found
+}
+
+/// What the trace is and how it was understood.
+pub fn heading(path: &Path, source: &Source) -> String {
+    let program = &source.program;
+    let mut text = format!(
+        "{}: {:.3} s, {} switches, {} threads; replay program of {:.1} MB\nmachine: {}\ngroup: {}\n",
+        path.display(),
+        program.duration_ns as f64 / 1e9,
+        program.switches,
+        program.threads.len(),
+        program.memory_bytes() as f64 / 1e6,
+        describe_machine(&source.machine),
+        source.target_path(),
+    );
+    let request = source
+        .request
+        .as_ref()
+        .map_or("wake-up chains".into(), |r| r.to_string());
+    for class in &program.classes {
+        text += &format!(
+            "requests ({request}): {}: {} closed loop (the client waits), {} open loop (arrivals keep their times)\n",
+            class.name, class.closed, class.open
+        );
+    }
+    let mut pacings: Vec<_> = program.pacings.iter().collect();
+    pacings.sort_by_key(|p| std::cmp::Reverse(p.3));
+    for (name, kind, pacing, count) in pacings.into_iter().take(4) {
+        let how = match pacing {
+            Pacing::Open => "at the times of the recording",
+            Pacing::Closed => "after the work before",
+        };
+        text += &format!("wake-ups by {kind}: {name}: {count}, {how}\n");
+    }
+    for warning in &source.warnings {
+        text += &format!("doubt: {warning}\n");
+    }
+    text
+}
+
+pub fn check_table(check: &SelfCheck) -> Table {
+    let mut table = Table::new(&["", "recorded", "replayed", "difference", "allowed", ""]);
+    for c in &check.checks {
+        let unit = |v: f64| format!("{} {}", figure(v), c.unit).trim_end().to_string();
+        table.row(vec![
+            c.name.clone(),
+            unit(c.recorded),
+            unit(c.replayed),
+            format!("{:+.1}%", c.difference() * 100.0),
+            c.tolerance.map_or("-".into(), |t| format!("{:.0}%", t * 100.0)),
+            if c.holds() { "" } else { "MISSED" }.into(),
+        ]);
+    }
+    table
+}
+
+/// Four significant digits, more where the number is whole.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        v if v == v.trunc() && v < 1e9 => format!("{value:.0}"),
+        v if v >= 1000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        v if v >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn changes(program: &Program, same: &plimsoll_replay::Outcome, other: &plimsoll_replay::Outcome) -> Table {
+    let mut table = Table::new(&["", "recorded settings", "changed", "unit"]);
+    let runs = [same, other];
+    let latencies = runs.map(|o| o.latencies(None));
+    let mut add = |name: &str, unit: &str, values: [f64; 2]| {
+        table.row(vec![
+            name.into(),
+            figure(values[0]),
+            figure(values[1]),
+            unit.into(),
+        ]);
+    };
+    add("requests", "", latencies.each_ref().map(|l| l.len() as f64));
+    for percent in [50.0, 90.0, 99.0, 100.0] {
+        let name = if percent == 100.0 {
+            "max latency".into()
+        } else {
+            format!("p{percent} latency")
+        };
+        add(
+            &name,
+            "ms",
+            latencies
+                .each_ref()
+                .map(|l| percentile_ns(l, percent) as f64 / 1e6),
+        );
+    }
+    let target = program.target as usize;
+    add("CPU use", "CPUs", runs.map(|o| o.groups[target].cpus));
+    add(
+        "throttled periods",
+        "%",
+        runs.map(|o| o.groups[target].throttled.unwrap_or(0.0) * 100.0),
+    );
+    let throttled =
+        |o: &plimsoll_replay::Outcome| o.groups[target].stat.map_or(0.0, |s| s.throttled_ns as f64 / 1e6);
+    add("throttled time", "ms", runs.map(throttled));
+    add("recorded work done", "%", runs.map(|o| o.work_done * 100.0));
+    add("simulated time", "s", runs.map(|o| o.end_ns as f64 / 1e9));
+    table
+}

@@ -1,0 +1,113 @@
+//! The settings that a plan tries.
+use plimsoll_replay::{GroupSettings, Program, Semantics};
+
+/// Which knobs may be turned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knobs {
+    pub period: bool,
+    pub burst: bool,
+    pub weight: bool,
+    pub headroom: bool,
+}
+
+impl Knobs {
+    pub const ALL: Knobs = Knobs {
+        period: true,
+        burst: true,
+        weight: true,
+        headroom: true,
+    };
+}
+
+/// Limits on the first pass, evenly spaced in their logarithm.
+const QUOTAS: u32 = 13;
+const PERIODS_US: [u64; 4] = [10_000, 25_000, 50_000, 100_000];
+const WEIGHTS: [u32; 4] = [50, 200, 400, 1_000];
+const HEADROOMS_PERCENT: [u32; 3] = [10, 20, 30];
+
+/// Limits for the first pass: from below what the group uses, which cannot be enough in the long run, up to
+/// `max_cpus`; each with several periods and bursts; and no limit at all, with several weights and headrooms.
+pub fn first_pass(
+    program: &Program,
+    today: GroupSettings,
+    max_cpus: f64,
+    knobs: Knobs,
+    semantics: Semantics,
+) -> Vec<GroupSettings> {
+    let used = program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64;
+    let low = (0.6 * used).clamp(0.02, max_cpus);
+    let mut found = Vec::new();
+    for step in 0..QUOTAS {
+        let cpus = low * (max_cpus / low).powf(f64::from(step) / f64::from(QUOTAS - 1));
+        found.extend(limits(cpus, today, knobs, semantics));
+    }
+    found.extend(without_limit(program, today, knobs, semantics));
+    found
+}
+
+/// One amount of CPU, with every period and burst.
+pub fn limits(cpus: f64, today: GroupSettings, knobs: Knobs, semantics: Semantics) -> Vec<GroupSettings> {
+    let periods: &[u64] = if knobs.period { &PERIODS_US } else { &[100_000] };
+    // Burst in hundredths of the quota. Mainline takes no more than the quota.
+    let bursts: &[u64] = match (knobs.burst, semantics) {
+        (false, _) => &[0],
+        (true, Semantics::Mainline) => &[0, 50, 100],
+        (true, Semantics::Published) => &[0, 100, 400],
+    };
+    let mut found = Vec::new();
+    for &period_us in periods {
+        let quota_us = round_quota(cpus * period_us as f64);
+        for &hundredths in bursts {
+            found.push(GroupSettings {
+                quota_us: Some(quota_us),
+                period_us,
+                burst_us: quota_us * hundredths / 100,
+                headroom_percent: 0,
+                ..today
+            });
+        }
+    }
+    found
+}
+
+/// Kernel and schedulers take no quota below 1 ms; three digits are as much as anybody wants to read.
+fn round_quota(us: f64) -> u64 {
+    let unit = if us < 10_000.0 { 50.0 } else { 100.0 };
+    ((us / unit).round() * unit).max(1_000.0) as u64
+}
+
+fn without_limit(
+    program: &Program,
+    today: GroupSettings,
+    knobs: Knobs,
+    semantics: Semantics,
+) -> Vec<GroupSettings> {
+    let free = GroupSettings {
+        quota_us: None,
+        period_us: 100_000,
+        burst_us: 0,
+        headroom_percent: 0,
+        ..today
+    };
+    let mut found = vec![free];
+    let has_neighbours = program.groups.iter().enumerate().any(|(ix, g)| {
+        ix as u32 != program.target
+            && g.parent == program.groups[program.target as usize].parent
+            && g.work_ns > 0
+    });
+    if knobs.weight && has_neighbours {
+        found.extend(
+            WEIGHTS
+                .iter()
+                .filter(|&&w| w != today.weight)
+                .map(|&weight| GroupSettings { weight, ..free }),
+        );
+    }
+    if knobs.headroom && semantics == Semantics::Published {
+        found.extend(HEADROOMS_PERCENT.map(|headroom_percent| GroupSettings {
+            headroom_percent,
+            ..free
+        }));
+    }
+    found
+}

@@ -1,0 +1,231 @@
+//! A plan as one self-contained page: the frontier, the distributions of latencies, a timeline of throttling. Inline
+//! SVG, no scripts, nothing loaded from elsewhere.
+use crate::paste::Paste;
+use crate::search::{Candidate, Options, Plan, PlanError};
+use crate::source::Source;
+use crate::svg::{escape, Axis, Chart};
+use plimsoll_replay::{percentile_ns, recorded, replay, Outcome, Settings};
+use plimsoll_sim::{GroupId, Observer};
+use std::fmt::Write;
+
+/// Throttling is drawn for this long.
+const TIMELINE_NS: u64 = 2_000_000_000;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em;color:#222}\
+h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse}td,th{padding:.2em .9em .2em 0;\
+text-align:right}td:first-child,th:first-child{text-align:left}pre{background:#f3f3f3;padding:.7em;overflow-x:auto}\
+.note{color:#666;font-size:.9em}svg{width:100%;height:auto}";
+
+/// The page. Replays the settings it shows once more, to have their distributions.
+pub fn html(
+    source: &Source,
+    options: &Options,
+    plan: &Plan,
+    settings: &[Paste],
+) -> Result<String, PlanError> {
+    let program = &source.program;
+    let target = GroupId(program.target);
+    let mut shown: Vec<(&str, &str, &Candidate)> = vec![("recommended", "#0b7a4b", &plan.recommended)];
+    if let Some(cheaper) = &plan.next_cheaper {
+        shown.push(("next cheaper", "#c2571a", cheaper));
+    }
+    shown.push(("today", "#3057b8", &plan.today));
+    let mut outcomes: Vec<(&str, &str, Outcome, Throttles)> = Vec::new();
+    for (name, colour, candidate) in &shown {
+        let mut own = Settings::recorded(program);
+        own.groups[program.target as usize] = candidate.limits.into();
+        own.semantics = options.semantics;
+        own.seed = options.seed;
+        let mut throttles = Throttles {
+            group: target,
+            open: Vec::new(),
+            closed: Vec::new(),
+        };
+        let outcome = replay(program, &source.machine, &own, Some(&mut throttles))?;
+        throttles.end(TIMELINE_NS);
+        outcomes.push((name, colour, outcome, throttles));
+    }
+
+    let mut page = String::new();
+    let goals = plan.goals.join(", ");
+    let verdict = match plan.verdict {
+        crate::search::Verdict::Met => "The recommendation meets the goals in nine of ten runs.",
+        crate::search::Verdict::MetNarrowly => {
+            "The recommendation meets the goals, but not in nine of ten runs."
+        }
+        crate::search::Verdict::NotMet => "No setting meets the goals; the nearest is shown.",
+    };
+    let _ = write!(
+        page,
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
+         <title>CPU limits for {group}</title><style>{STYLE}</style><h1>CPU limits for {group}</h1>\
+         <p>Goals: <b>{}</b>. {verdict} {} settings tried.</p>",
+        escape(&goals),
+        plan.tried,
+        group = escape(&plan.group),
+    );
+    page += &table(&shown);
+    page += "<h2>Frontier</h2><p class=note>What each amount of CPU buys at best. Filled: all goals met.</p>";
+    page += &frontier(plan);
+    page += "<h2>Latencies</h2><p class=note>Share of requests that took longer; both axes logarithmic.</p>";
+    page += &latencies(&recorded(program), &outcomes);
+    page += "<h2>Throttling</h2><p class=note>When some CPU of the group was throttled, the first 2 s.</p>";
+    page += &timeline(&outcomes);
+    page += "<h2>Settings</h2>";
+    for paste in settings {
+        let _ = write!(
+            page,
+            "<p><b>{}</b></p><pre>{}</pre>",
+            paste.system,
+            escape(&paste.text)
+        );
+        if let Some(lacks) = &paste.lacks {
+            let _ = write!(page, "<p class=note>cannot say: {}</p>", escape(lacks));
+        }
+    }
+    page += "</html>\n";
+    Ok(page)
+}
+
+fn limit(c: &Candidate) -> String {
+    let burst = if c.limits.burst_us > 0 {
+        format!(", burst {} us", c.limits.burst_us)
+    } else {
+        String::new()
+    };
+    match c.limits.quota_us {
+        Some(quota) => format!("{quota} us / {} us{burst}", c.limits.period_us),
+        None => "no limit".into(),
+    }
+}
+
+fn table(shown: &[(&str, &str, &Candidate)]) -> String {
+    let mut text = String::from(
+        "<table><tr><th><th>limit<th>CPUs reserved<th>CPUs used<th>p50 ms<th>p99 ms<th>range<th>throttled</tr>",
+    );
+    for (name, colour, c) in shown {
+        let range = c.p99_range.map_or("-".into(), |r| {
+            format!("{:.2} – {:.2}", r.low / 1e6, r.high / 1e6)
+        });
+        let _ = write!(
+            text,
+            "<tr><td style='color:{colour}'>{name}<td>{}<td>{:.2}<td>{:.2}<td>{:.3}<td>{:.3}<td>{range}<td>{:.1}%</tr>",
+            limit(c),
+            c.reserved_cpus,
+            c.cpus,
+            c.p50_ns / 1e6,
+            c.p99_ns / 1e6,
+            c.throttled * 100.0
+        );
+    }
+    text + "</table>"
+}
+
+fn frontier(plan: &Plan) -> String {
+    let points: Vec<(f64, f64)> = plan
+        .frontier
+        .iter()
+        .map(|c| (c.reserved_cpus, c.p99_ns / 1e6))
+        .collect();
+    let today = (plan.today.reserved_cpus, plan.today.p99_ns / 1e6);
+    let all = || points.iter().chain(std::iter::once(&today));
+    let x = Axis::linear(
+        "CPUs reserved",
+        0.0,
+        all().map(|p| p.0).fold(0.1, f64::max) * 1.05,
+    );
+    let y = Axis::log("p99, ms", all().map(|p| p.1));
+    let mut chart = Chart::new(x, y);
+    chart.steps(&points, "#888");
+    for (c, point) in plan.frontier.iter().zip(&points) {
+        let chosen = c.limits == plan.recommended.limits;
+        let colour = if chosen { "#0b7a4b" } else { "#888" };
+        let note = format!("{}: p99 {:.2} ms", limit(c), c.p99_ns / 1e6);
+        chart.dot(*point, if chosen { 7.0 } else { 4.5 }, colour, c.meets, &note);
+    }
+    chart.dot(today, 6.0, "#3057b8", true, "today");
+    chart.legend(&[
+        ("recommended", "#0b7a4b"),
+        ("today", "#3057b8"),
+        ("frontier", "#888"),
+    ]);
+    chart.finish()
+}
+
+fn latencies(recorded: &Outcome, outcomes: &[(&str, &str, Outcome, Throttles)]) -> String {
+    let recorded = ("recorded", "#999", recorded.latencies(None));
+    let others = outcomes
+        .iter()
+        .map(|(name, colour, outcome, _)| (*name, *colour, outcome.latencies(None)));
+    let curves: Vec<(&str, &str, Vec<u64>)> = std::iter::once(recorded).chain(others).collect();
+    let ends = curves
+        .iter()
+        .flat_map(|c| [percentile_ns(&c.2, 0.5), percentile_ns(&c.2, 100.0)]);
+    let x = Axis::log("latency, ms", ends.map(|ns| ns.max(1000) as f64 / 1e6));
+    let y = Axis::log("share that took longer", [1.0, 0.0005].into_iter());
+    let mut chart = Chart::new(x, y);
+    for (_, colour, sorted) in &curves {
+        // Evenly spaced in the logarithm of the share that took longer.
+        let points: Vec<(f64, f64)> = (0..=120)
+            .map(|i| 10f64.powf(-f64::from(i) * 3.3 / 120.0))
+            .map(|longer| {
+                (
+                    percentile_ns(sorted, (1.0 - longer) * 100.0).max(1000) as f64 / 1e6,
+                    longer,
+                )
+            })
+            .collect();
+        chart.line(&points, colour);
+    }
+    let legend: Vec<(&str, &str)> = curves.iter().map(|c| (c.0, c.1)).collect();
+    chart.legend(&legend);
+    chart.finish()
+}
+
+fn timeline(outcomes: &[(&str, &str, Outcome, Throttles)]) -> String {
+    let mut chart = Chart::rows(Axis::linear("s", 0.0, TIMELINE_NS as f64 / 1e9), outcomes.len());
+    for (row, (name, colour, _, throttles)) in outcomes.iter().enumerate() {
+        let spans = throttles
+            .closed
+            .iter()
+            .map(|&(from, to)| (from as f64 / 1e9, to as f64 / 1e9));
+        chart.row(row, name, colour, spans);
+    }
+    chart.finish()
+}
+
+/// When the target was throttled on some CPU.
+struct Throttles {
+    group: GroupId,
+    /// CPU and since when.
+    open: Vec<(u32, u64)>,
+    closed: Vec<(u64, u64)>,
+}
+
+impl Throttles {
+    fn end(&mut self, now_ns: u64) {
+        let open = std::mem::take(&mut self.open);
+        self.closed.extend(
+            open.into_iter()
+                .filter(|(_, since)| *since < now_ns)
+                .map(|(_, since)| (since, now_ns)),
+        );
+    }
+}
+
+impl Observer for Throttles {
+    fn throttle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {
+        if group == self.group && now_ns < TIMELINE_NS {
+            self.open.push((cpu, now_ns));
+        }
+    }
+
+    fn unthrottle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {
+        if group == self.group {
+            if let Some(at) = self.open.iter().position(|(on, _)| *on == cpu) {
+                let (_, since) = self.open.swap_remove(at);
+                self.closed.push((since, now_ns.min(TIMELINE_NS)));
+            }
+        }
+    }
+}

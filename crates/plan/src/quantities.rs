@@ -1,0 +1,112 @@
+//! What goals speak of, measured; and whether a replay under the recorded settings shows what was recorded.
+use crate::goal::Subject;
+use plimsoll_replay::{percentile_ns, Outcome, Program};
+
+/// The value of a goal's subject: ns, or a share. `None`: no such request, or no limit to be throttled by.
+pub fn measure(program: &Program, outcome: &Outcome, subject: &Subject) -> Option<f64> {
+    match subject {
+        Subject::Throttled => Some(outcome.groups[program.target as usize].throttled.unwrap_or(0.0)),
+        Subject::Percentile { percent, class } => {
+            let found = latencies(program, outcome, class.as_deref());
+            (!found.is_empty()).then(|| percentile_ns(&found, *percent) as f64)
+        }
+        Subject::Mean { class } => {
+            let found = latencies(program, outcome, class.as_deref());
+            (!found.is_empty()).then(|| found.iter().sum::<u64>() as f64 / found.len() as f64)
+        }
+    }
+}
+
+fn latencies(program: &Program, outcome: &Outcome, class: Option<&str>) -> Vec<u64> {
+    match class {
+        None => outcome.latencies(None),
+        Some(name) => match program.classes.iter().position(|c| c.name == name) {
+            Some(class) => outcome.latencies(Some(class as u32)),
+            None => Vec::new(),
+        },
+    }
+}
+
+/// One figure, recorded and replayed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    pub name: String,
+    pub unit: &'static str,
+    pub recorded: f64,
+    pub replayed: f64,
+    /// Largest relative difference that is allowed; `None`: for information.
+    pub tolerance: Option<f64>,
+}
+
+impl Check {
+    pub fn difference(&self) -> f64 {
+        match self.recorded {
+            0.0 if self.replayed == 0.0 => 0.0,
+            0.0 => f64::INFINITY,
+            recorded => (self.replayed - recorded) / recorded,
+        }
+    }
+
+    pub fn holds(&self) -> bool {
+        self.tolerance
+            .is_none_or(|allowed| self.difference().abs() <= allowed)
+    }
+}
+
+/// All figures of the self-check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelfCheck {
+    pub checks: Vec<Check>,
+}
+
+impl SelfCheck {
+    pub fn holds(&self) -> bool {
+        self.checks.iter().all(Check::holds)
+    }
+}
+
+/// Compares the recording with its replay under the recorded settings. The tolerances are those that predictions are
+/// held to against real kernels: CPU use within 3%, p50 within 10%, p99 within 15%.
+pub fn self_check(program: &Program, recorded: &Outcome, replayed: &Outcome) -> SelfCheck {
+    let mut checks = Vec::new();
+    let mut add = |name: &str, unit, values: [f64; 2], tolerance| {
+        checks.push(Check {
+            name: name.into(),
+            unit,
+            recorded: values[0],
+            replayed: values[1],
+            tolerance,
+        });
+    };
+    let (old, new) = (recorded.latencies(None), replayed.latencies(None));
+    add("requests", "", [old.len() as f64, new.len() as f64], None);
+    for (percent, tolerance) in [
+        (50.0, Some(0.10)),
+        (90.0, None),
+        (99.0, Some(0.15)),
+        (100.0, None),
+    ] {
+        let name = if percent == 100.0 {
+            "max latency".into()
+        } else {
+            format!("p{percent} latency")
+        };
+        let values = [&old, &new].map(|l| percentile_ns(l, percent) as f64 / 1e6);
+        add(&name, "ms", values, tolerance);
+    }
+    let target = program.target as usize;
+    let cpus = [recorded.groups[target].cpus, replayed.groups[target].cpus];
+    add(
+        &format!("CPU use of {}", program.groups[target].path),
+        "CPUs",
+        cpus,
+        Some(0.03),
+    );
+    if let (Some(a), Some(b)) = (
+        recorded.groups[target].throttled,
+        replayed.groups[target].throttled,
+    ) {
+        add("throttled periods", "%", [a * 100.0, b * 100.0], None);
+    }
+    SelfCheck { checks }
+}

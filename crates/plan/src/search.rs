@@ -1,0 +1,380 @@
+//! The search: every candidate once, a closer look around the cheapest that do, ranges for those that are left.
+use crate::candidates::{first_pass, limits, Knobs};
+use crate::confidence::Range;
+use crate::goal::{Goal, Subject};
+use crate::quantities::measure;
+use crate::replicates::Replicates;
+use crate::source::Source;
+use plimsoll_replay::{replay, GroupSettings, Outcome, Semantics, Settings, SettingsError};
+use rayon::prelude::*;
+use serde::Serialize;
+
+pub struct Options {
+    pub goals: Vec<Goal>,
+    /// CPUs that the group may be given; `None`: all of the machine.
+    pub max_cpus: Option<f64>,
+    pub knobs: Knobs,
+    pub semantics: Semantics,
+    pub seed: u64,
+    /// Replays of a setting with other period boundaries, for ranges; at least 1.
+    pub replicates: u32,
+}
+
+/// One setting of the group and what it gives.
+#[derive(Clone, Debug, Serialize)]
+pub struct Candidate {
+    #[serde(flatten)]
+    pub limits: Limits,
+    /// CPUs that are kept for the group: its limit, or the whole machine.
+    pub reserved_cpus: f64,
+    pub p50_ns: f64,
+    pub p99_ns: f64,
+    pub throttled: f64,
+    pub cpus: f64,
+    /// One for each goal, ns or share.
+    pub values: Vec<Option<f64>>,
+    /// Whether every goal is met.
+    pub meets: bool,
+    /// Smallest room left to a goal, as a share of its bound; negative: missed by so much.
+    pub margin: f64,
+    /// One for each goal, of candidates that were looked at closely.
+    pub ranges: Option<Vec<Option<Range>>>,
+    /// Of p50 and p99 of all requests, of the share of throttled periods, and of CPUs used.
+    pub p50_range: Option<Range>,
+    pub p99_range: Option<Range>,
+    pub throttled_range: Option<Range>,
+    pub cpus_range: Option<Range>,
+}
+
+/// [`GroupSettings`] as they are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    pub quota_us: Option<u64>,
+    pub period_us: u64,
+    pub burst_us: u64,
+    pub weight: u32,
+    pub headroom_percent: u32,
+}
+
+impl From<GroupSettings> for Limits {
+    fn from(s: GroupSettings) -> Limits {
+        Limits {
+            quota_us: s.quota_us,
+            period_us: s.period_us,
+            burst_us: s.burst_us,
+            weight: s.weight,
+            headroom_percent: s.headroom_percent,
+        }
+    }
+}
+
+impl From<Limits> for GroupSettings {
+    fn from(s: Limits) -> GroupSettings {
+        GroupSettings {
+            quota_us: s.quota_us,
+            period_us: s.period_us,
+            burst_us: s.burst_us,
+            weight: s.weight,
+            headroom_percent: s.headroom_percent,
+        }
+    }
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The recommendation meets every goal, its whole range included.
+    Met,
+    /// It meets every goal, but in some runs it may not.
+    MetNarrowly,
+    /// Nothing does.
+    NotMet,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    pub verdict: Verdict,
+    pub group: String,
+    pub goals: Vec<String>,
+    /// Settings that were replayed.
+    pub tried: usize,
+    pub today: Candidate,
+    /// The cheapest that meets the goals; of those that do not, the nearest.
+    pub recommended: Candidate,
+    /// The most that can be had for less than the recommendation, which misses a goal.
+    pub next_cheaper: Option<Candidate>,
+    /// From cheap to dear, each better than all cheaper ones.
+    pub frontier: Vec<Candidate>,
+}
+
+pub type PlanError = SettingsError;
+
+struct Search<'a> {
+    source: &'a Source,
+    options: &'a Options,
+    machine_cpus: f64,
+    progress: &'a (dyn Fn(usize, usize) + Sync),
+}
+
+/// Searches. `progress` is told how many replays are done, of how many that are planned so far.
+pub fn plan(
+    source: &Source,
+    options: &Options,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Plan, PlanError> {
+    for goal in &options.goals {
+        check_class(source, goal)?;
+    }
+    let program = &source.program;
+    let machine_cpus = f64::from(source.machine.topology.nr_cpus());
+    let max_cpus = options.max_cpus.unwrap_or(machine_cpus).min(machine_cpus);
+    let search = Search {
+        source,
+        options,
+        machine_cpus,
+        progress,
+    };
+    let today = Settings::recorded(program).groups[program.target as usize];
+
+    let mut tried = search.try_all(first_pass(
+        program,
+        today,
+        max_cpus,
+        options.knobs,
+        options.semantics,
+    ))?;
+    // Between the dearest amount of CPU at which nothing does and the cheapest at which something does.
+    let enough = tried
+        .iter()
+        .filter(|c| c.meets)
+        .map(|c| c.reserved_cpus)
+        .fold(f64::INFINITY, f64::min);
+    let too_little = tried
+        .iter()
+        .filter(|c| c.reserved_cpus < enough - 1e-3)
+        .map(|c| c.reserved_cpus)
+        .fold(0.0, f64::max);
+    if enough.is_finite() && too_little > 0.0 {
+        let between = [0.25, 0.5, 0.75].map(|share| too_little + share * (enough - too_little));
+        let closer = between
+            .iter()
+            .flat_map(|&cpus| limits(cpus, today, options.knobs, options.semantics));
+        tried.extend(search.try_all(closer.collect())?);
+    }
+    // Cheapest first; of equal ones the one with less burst, the longer period (fewer timers), more room.
+    tried.sort_by(|a, b| {
+        let key = |c: &Candidate| (c.reserved_cpus * 1e3).round() as u64;
+        key(a)
+            .cmp(&key(b))
+            .then(a.limits.burst_us.cmp(&b.limits.burst_us))
+            .then(b.limits.period_us.cmp(&a.limits.period_us))
+            .then(b.margin.total_cmp(&a.margin))
+            .then(a.limits.weight.cmp(&b.limits.weight))
+            .then(a.limits.headroom_percent.cmp(&b.limits.headroom_percent))
+    });
+    let frontier = frontier(&tried, options);
+    let today = search.closely(&search.evaluate(today)?)?;
+    let (verdict, recommended) = search.recommend(&tried)?;
+    let next_cheaper = frontier
+        .iter()
+        .rev()
+        .find(|c| {
+            verdict != Verdict::NotMet && !c.meets && c.reserved_cpus < recommended.reserved_cpus - 1e-3
+        })
+        .map(|c| search.closely(c))
+        .transpose()?;
+    Ok(Plan {
+        verdict,
+        group: source.target_path().into(),
+        goals: options.goals.iter().map(|g| g.to_string()).collect(),
+        tried: tried.len(),
+        today,
+        recommended,
+        next_cheaper,
+        frontier,
+    })
+}
+
+fn check_class(source: &Source, goal: &Goal) -> Result<(), PlanError> {
+    let (Subject::Percentile {
+        class: Some(class), ..
+    }
+    | Subject::Mean { class: Some(class) }) = &goal.subject
+    else {
+        return Ok(());
+    };
+    let known: Vec<&str> = source.program.classes.iter().map(|c| c.name.as_str()).collect();
+    if known.contains(&class.as_str()) {
+        return Ok(());
+    }
+    Err(SettingsError {
+        what: format!("goal {:?}: request", goal.text),
+        value: class.clone(),
+        allowed: format!("request (all of them), {}", known.join(", ")),
+    })
+}
+
+impl Search<'_> {
+    fn settings(&self, own: GroupSettings, seed: u64) -> Settings {
+        let program = &self.source.program;
+        let mut settings = Settings::recorded(program);
+        settings.groups[program.target as usize] = own;
+        settings.semantics = self.options.semantics;
+        settings.seed = seed;
+        settings
+    }
+
+    fn run(&self, own: GroupSettings, seed: u64) -> Result<Outcome, PlanError> {
+        replay(
+            &self.source.program,
+            &self.source.machine,
+            &self.settings(own, seed),
+            None,
+        )
+    }
+
+    fn try_all(&self, mut settings: Vec<GroupSettings>) -> Result<Vec<Candidate>, PlanError> {
+        // Rounding makes some of them the same.
+        let mut seen: Vec<GroupSettings> = Vec::new();
+        settings.retain(|s| {
+            !seen.contains(s) && {
+                seen.push(*s);
+                true
+            }
+        });
+        let count = settings.len();
+        let done = std::sync::atomic::AtomicUsize::new(0);
+        // rayon keeps the order, so that the number of threads decides nothing.
+        settings
+            .par_iter()
+            .map(|own| {
+                let found = self.evaluate(*own);
+                let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+                (self.progress)(done, count);
+                found
+            })
+            .collect()
+    }
+
+    fn evaluate(&self, own: GroupSettings) -> Result<Candidate, PlanError> {
+        let outcome = self.run(own, self.options.seed)?;
+        Ok(self.judge(own, &outcome))
+    }
+
+    fn judge(&self, own: GroupSettings, outcome: &Outcome) -> Candidate {
+        let program = &self.source.program;
+        let of = |subject: &Subject| measure(program, outcome, subject);
+        let percentile = |percent| of(&Subject::Percentile { percent, class: None }).unwrap_or(0.0);
+        let values: Vec<Option<f64>> = self.options.goals.iter().map(|g| of(&g.subject)).collect();
+        let (meets, margin) = self.meets(&values);
+        Candidate {
+            limits: own.into(),
+            reserved_cpus: own
+                .cpus()
+                .map_or(self.machine_cpus, |cpus| cpus.min(self.machine_cpus)),
+            p50_ns: percentile(50.0),
+            p99_ns: percentile(99.0),
+            throttled: of(&Subject::Throttled).unwrap_or(0.0),
+            cpus: outcome.groups[program.target as usize].cpus,
+            values,
+            meets,
+            margin,
+            ranges: None,
+            p50_range: None,
+            p99_range: None,
+            throttled_range: None,
+            cpus_range: None,
+        }
+    }
+
+    fn meets(&self, values: &[Option<f64>]) -> (bool, f64) {
+        let goals = self.options.goals.iter().zip(values);
+        let mut meets = true;
+        let mut margin = f64::INFINITY;
+        for (goal, value) in goals {
+            let Some(value) = value else {
+                return (false, f64::NEG_INFINITY);
+            };
+            meets &= goal.is_met_by(*value);
+            margin = margin.min(goal.margin(*value));
+        }
+        (meets, margin)
+    }
+
+    /// The same candidate with ranges.
+    fn closely(&self, candidate: &Candidate) -> Result<Candidate, PlanError> {
+        let settings = self.settings(candidate.limits.into(), self.options.seed);
+        let replicates = Replicates::run(self.source, &settings, self.options.replicates)?;
+        Ok(Candidate {
+            ranges: Some(
+                self.options
+                    .goals
+                    .iter()
+                    .map(|g| replicates.range(&g.subject))
+                    .collect(),
+            ),
+            p50_range: replicates.percentile(50.0),
+            p99_range: replicates.percentile(99.0),
+            throttled_range: replicates.range(&Subject::Throttled),
+            cpus_range: replicates.cpus(),
+            ..candidate.clone()
+        })
+    }
+
+    /// The cheapest that meets the goals over its whole range.
+    fn recommend(&self, tried: &[Candidate]) -> Result<(Verdict, Candidate), PlanError> {
+        let mut narrow = None;
+        // One for each amount of CPU is enough to look at: they are in order of preference.
+        let mut last = -1.0;
+        for candidate in tried.iter().filter(|c| c.meets) {
+            if candidate.reserved_cpus < last * 1.001 {
+                continue;
+            }
+            last = candidate.reserved_cpus;
+            let close = self.closely(candidate)?;
+            let highs: Vec<Option<f64>> = close
+                .ranges
+                .iter()
+                .flatten()
+                .map(|range| range.map(|r| r.high))
+                .collect();
+            if self.meets(&highs).0 {
+                return Ok((Verdict::Met, close));
+            }
+            narrow.get_or_insert(close);
+        }
+        if let Some(close) = narrow {
+            return Ok((Verdict::MetNarrowly, close));
+        }
+        let nearest = tried
+            .iter()
+            .max_by(|a, b| a.margin.total_cmp(&b.margin))
+            .expect("no limit at all is always tried");
+        Ok((Verdict::NotMet, self.closely(nearest)?))
+    }
+}
+
+/// By the first goal that is about latency, else by p99 of all requests.
+fn frontier(tried: &[Candidate], options: &Options) -> Vec<Candidate> {
+    let by = options.goals.iter().position(|g| g.subject != Subject::Throttled);
+    let value = |c: &Candidate| match by {
+        Some(goal) => c.values[goal].unwrap_or(f64::INFINITY),
+        None => c.p99_ns,
+    };
+    let mut best = f64::INFINITY;
+    let mut found: Vec<Candidate> = Vec::new();
+    for candidate in tried {
+        // 1% is not worth a step.
+        if value(candidate) < best * 0.99 {
+            best = value(candidate);
+            match found.last() {
+                Some(last) if (last.reserved_cpus - candidate.reserved_cpus).abs() < 1e-3 => {
+                    *found.last_mut().expect("there is a last") = candidate.clone();
+                }
+                _ => found.push(candidate.clone()),
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,221 @@
+//! Open or closed loop: whether work that comes from outside keeps its own time, or waits for the work before.
+//!
+//! A timer or a device wakes a thread. If it would have done so whenever the thread had finished (a periodic timer,
+//! packets of clients that do not wait), the absolute time is kept: open loop. If the time ran from the end of the
+//! thread's last work (a sleep, a client that waits for the answer), the distance is kept: closed loop.
+//!
+//! Three looks at the times, the first that is clear decides:
+//! 1. A schedule: wake-ups that stay near a straight line have a clock of their own. Errors of sleeps add up instead
+//!    (a random walk), so that distances from the line are then larger than the changes from one to the next.
+//! 2. Spread: of the times between wake-ups, and of the times from end of work to wake-up, the one that is kept
+//!    spreads less.
+//! 3. The slope of the first over the length of the work: 0 for open, 1 for closed.
+//!
+//! Where none is clear, because work is short compared with the times between: a timer whose sleeps differ widely
+//! follows a plan (a time-out or a pause is a constant), one whose sleeps are alike does not.
+
+/// How work from outside of the trace is timed in the replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// Times of the recording are kept.
+    Open,
+    /// The distance from the end of the thread's last work is kept.
+    Closed,
+}
+
+/// Two arrivals in a row: when the thread was woken, when it blocked for the last time before the next wake-up, and
+/// when that was. Nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    pub woken_ns: i64,
+    pub idle_ns: i64,
+    pub next_ns: i64,
+}
+
+/// Fewer than these say nothing about a distribution.
+const ARRIVALS_MIN: usize = 8;
+/// A spread counts as smaller when it is below this share of the other.
+const CLEARLY: f64 = 0.8;
+
+/// Decides for one thread. `unclear` is the answer when the times do not tell.
+pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
+    if arrivals.len() < ARRIVALS_MIN {
+        return unclear;
+    }
+    if keeps_a_schedule(arrivals) {
+        return Pacing::Open;
+    }
+    let between: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - a.woken_ns) as f64).collect();
+    let gap: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - a.idle_ns) as f64).collect();
+    let (between_spread, gap_spread) = (spread(&between), spread(&gap));
+    if between_spread < CLEARLY * gap_spread {
+        return Pacing::Open;
+    }
+    if gap_spread < CLEARLY * between_spread {
+        return Pacing::Closed;
+    }
+    // Only where work was short: no wake-up is seen before the work is done, so that longer work would always come with
+    // a longer time between, open loop or not.
+    let short = 0.5 * median(between.clone());
+    let (busy, between): (Vec<f64>, Vec<f64>) = arrivals
+        .iter()
+        .map(|a| ((a.idle_ns - a.woken_ns) as f64, (a.next_ns - a.woken_ns) as f64))
+        .filter(|(busy, _)| *busy <= short)
+        .unzip();
+    match slope(&busy, &between) {
+        Some((slope, error)) if error < 0.25 && slope < 0.25 => Pacing::Open,
+        Some((slope, error)) if error < 0.25 && slope > 0.75 => Pacing::Closed,
+        _ => unclear,
+    }
+}
+
+/// Whether wake-ups stay near a straight line through them all.
+fn keeps_a_schedule(arrivals: &[Arrival]) -> bool {
+    let first = arrivals[0].woken_ns;
+    let times: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - first) as f64).collect();
+    let numbers: Vec<f64> = (0..times.len()).map(|i| i as f64).collect();
+    let Some((period, _)) = slope(&numbers, &times) else {
+        return false;
+    };
+    let (mean_number, mean_time) = (mean(&numbers), mean(&times));
+    let off: Vec<f64> = times
+        .iter()
+        .zip(&numbers)
+        .map(|(t, n)| t - mean_time - period * (n - mean_number))
+        .collect();
+    let square = |values: &mut dyn Iterator<Item = f64>| {
+        let (sum, count) = values.fold((0.0, 0.0), |(sum, count), v| (sum + v * v, count + 1.0));
+        sum / f64::max(count, 1.0)
+    };
+    let far = square(&mut off.iter().copied());
+    let change = square(&mut off.windows(2).map(|w| w[1] - w[0]));
+    // White noise has far = change / 2; a random walk of n steps about n / 15 * change.
+    far <= change && far.sqrt() < 0.1 * period
+}
+
+/// Timers: what they are where [`pacing`] finds nothing.
+pub fn unclear_timer(arrivals: &[Arrival]) -> Pacing {
+    let gaps: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - a.idle_ns) as f64).collect();
+    match gaps.len() >= ARRIVALS_MIN && spread(&gaps) > 0.2 * median(gaps.clone()) {
+        true => Pacing::Open,
+        false => Pacing::Closed,
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Median distance from the median.
+fn spread(values: &[f64]) -> f64 {
+    let middle = median(values.to_vec());
+    median(values.iter().map(|v| (v - middle).abs()).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+/// Least squares: slope of y over x, and its standard error. `None`: x does not vary.
+fn slope(x: &[f64], y: &[f64]) -> Option<(f64, f64)> {
+    if x.len() < 3 {
+        return None;
+    }
+    let (mx, my) = (mean(x), mean(y));
+    let sxx: f64 = x.iter().map(|v| (v - mx).powi(2)).sum();
+    if sxx <= 0.0 {
+        return None;
+    }
+    let sxy: f64 = x.iter().zip(y).map(|(a, b)| (a - mx) * (b - my)).sum();
+    let slope = sxy / sxx;
+    let rest: f64 = x
+        .iter()
+        .zip(y)
+        .map(|(a, b)| (b - my - slope * (a - mx)).powi(2))
+        .sum();
+    Some((slope, (rest / (x.len() as f64 - 2.0) / sxx).sqrt()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    /// Arrivals of a thread: `next(woken, idle)` says when it is woken again.
+    fn arrivals(
+        work: impl Fn(&mut Pcg64) -> i64,
+        next: impl Fn(&mut Pcg64, i64, i64, i64) -> i64,
+    ) -> Vec<Arrival> {
+        let mut rng = Pcg64::seed_from_u64(7);
+        let mut woken_ns = 0;
+        (1..200)
+            .map(|i| {
+                let idle_ns = woken_ns + work(&mut rng);
+                let next_ns = next(&mut rng, i, woken_ns, idle_ns).max(idle_ns);
+                let arrival = Arrival {
+                    woken_ns,
+                    idle_ns,
+                    next_ns,
+                };
+                woken_ns = next_ns;
+                arrival
+            })
+            .collect()
+    }
+
+    const MS: i64 = 1_000_000;
+
+    #[test]
+    fn periodic_timer_with_constant_work_is_open_loop() {
+        let found = arrivals(
+            |_| 10 * MS,
+            |rng, i, _, _| i * 97 * MS + rng.random_range(0..50_000),
+        );
+        assert_eq!(pacing(&found, Pacing::Closed), Pacing::Open);
+    }
+
+    #[test]
+    fn sleep_after_constant_work_is_closed_loop_even_though_it_looks_periodic() {
+        let found = arrivals(
+            |rng| 10 * MS + rng.random_range(0..100_000),
+            |_, _, _, idle| idle + 90 * MS,
+        );
+        assert_eq!(pacing(&found, Pacing::Open), Pacing::Closed);
+    }
+
+    #[test]
+    fn client_that_waits_for_the_answer_is_closed_loop() {
+        let found = arrivals(
+            |rng| rng.random_range(MS..20 * MS),
+            |rng, _, _, idle| idle + 3 * MS + rng.random_range(0..MS),
+        );
+        assert_eq!(pacing(&found, Pacing::Open), Pacing::Closed);
+    }
+
+    #[test]
+    fn packets_that_do_not_wait_are_open_loop() {
+        let found = arrivals(
+            |rng| rng.random_range(MS..8 * MS),
+            |rng, _, woken, _| woken + 20 * MS + rng.random_range(0..3 * MS),
+        );
+        assert_eq!(pacing(&found, Pacing::Closed), Pacing::Open);
+    }
+
+    #[test]
+    fn timers_at_random_times_follow_a_plan_even_if_work_is_too_short_to_tell() {
+        let found = arrivals(
+            |rng| rng.random_range(50_000..60_000),
+            |rng, _, woken, _| woken + rng.random_range(MS..20 * MS),
+        );
+        assert_eq!(pacing(&found, unclear_timer(&found)), Pacing::Open);
+    }
+
+    #[test]
+    fn few_arrivals_decide_nothing() {
+        let few = arrivals(|_| MS, |_, i, _, _| i * 10 * MS)[..5].to_vec();
+        assert_eq!(pacing(&few, Pacing::Closed), Pacing::Closed);
+        assert_eq!(pacing(&few, Pacing::Open), Pacing::Open);
+    }
+}

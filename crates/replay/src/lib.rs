@@ -1,0 +1,31 @@
+//! A recorded trace as a workload of the simulator: work between blocking points is kept, waiting for a CPU is
+//! left out, and what woke what is kept, so that latencies change when limits do.
+//!
+//! Entry points: [`Program::build`] once for a trace, then [`replay`] for every setting; the program is shared, so
+//! settings can be tried in parallel. [`recorded`] is what the trace itself measured, for comparison.
+//!
+//! What is kept and what is lost:
+//! - A wake-up that the trace shows becomes a message: its receiver cannot start before its sender got there.
+//! - A message that found its receiver running left no wake-up, so its sender is not waited for.
+//! - A lock that nobody waited for in the recording is free in the replay, too.
+//! - Work is CPU time. That caches are colder after a throttling is not in it.
+//!
+//! Memory is linear in the trace: 32 bytes for each burst, 16 for each wake-up and mark, 24 for each request, once;
+//! 16 bytes for each request in each run.
+mod arrivals;
+mod machine;
+mod marks;
+mod outcome;
+mod program;
+mod requests;
+mod run;
+mod settings;
+mod task;
+
+pub use arrivals::Pacing;
+pub use machine::{describe as describe_machine, machine};
+pub use outcome::{percentile_ns, CpuStat, GroupOutcome, Outcome, Request};
+pub use program::{Program, Thread};
+pub use requests::{ClassIx, Loop, RequestClass};
+pub use run::{recorded, replay};
+pub use settings::{GroupSettings, Semantics, Settings, SettingsError};

@@ -1,0 +1,179 @@
+//! The machine that a trace was recorded on, as the simulator wants it.
+//!
+//! Recorded work already holds what the kernel did on a thread's behalf: system calls, wake-ups, switches. So those
+//! cost nothing again. What is not in it is the time from a wake-up of an idle CPU until the thread runs there; that
+//! is measured in the trace, by how long the CPU had been idle.
+use plimsoll_sim::{Costs, CpuPlace, IdleState, Machine, Topology};
+use plimsoll_trace::{Cause, Header, Timeline};
+
+/// Lower edges of the classes of idle time.
+const IDLE_NS: [u64; 4] = [0, 20_000, 200_000, 2_000_000];
+/// Fewer wake-ups than this do not make a class.
+const SAMPLES_MIN: usize = 20;
+
+/// Topology, clock and wake-up delays of the recording.
+pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
+    let mut machine = Machine::new(topology(header, timeline));
+    machine.hz = header.machine.hz.unwrap_or(250).clamp(24, 10_000);
+    machine.clock_start_ns = header.clock.start_ns.max(0) as u64;
+    machine.costs = Costs {
+        smt_percent: Costs::default().smt_percent,
+        ..Costs::free()
+    };
+    machine.costs.idle_states = idle_states(timeline);
+    machine
+}
+
+/// In words, for output.
+pub fn describe(machine: &Machine) -> String {
+    let delays: Vec<String> = machine
+        .costs
+        .idle_states
+        .iter()
+        .map(|s| format!("{:.1} us after {} us", s.exit_ns as f64 / 1e3, s.after_ns / 1000))
+        .collect();
+    let delays = if delays.is_empty() {
+        "not seen".into()
+    } else {
+        delays.join(", ")
+    };
+    format!(
+        "{} CPUs, {} Hz, wake-up of an idle CPU {delays}",
+        machine.topology.nr_cpus(),
+        machine.hz
+    )
+}
+
+fn topology(header: &Header, timeline: &Timeline) -> Topology {
+    let seen = timeline
+        .threads
+        .iter()
+        .flat_map(|t| &t.runs)
+        .filter(|r| r.cpu != u32::MAX)
+        .map(|r| r.cpu)
+        .max();
+    let listed = header.machine.cpus.iter().map(|c| c.cpu).max();
+    let count = listed.into_iter().chain(seen).max().map_or(1, |last| last + 1);
+    let cpus = (0..count)
+        .map(|cpu| {
+            let known = header.machine.cpus.iter().find(|c| c.cpu == cpu);
+            let node = known.and_then(|c| c.node).unwrap_or(0);
+            CpuPlace {
+                core: known.and_then(|c| c.core).unwrap_or(cpu),
+                llc: known.and_then(|c| c.llc).unwrap_or(0),
+                node,
+                socket: node,
+            }
+        })
+        .collect();
+    Topology { cpus }
+}
+
+/// Another number of CPUs of the same kind: the first ones, or more of them in the last cache.
+pub(crate) fn resize(topology: &mut Topology, cpus: u32) {
+    topology.cpus.truncate(cpus as usize);
+    while topology.nr_cpus() < cpus {
+        let last = topology.cpus[topology.cpus.len() - 1];
+        let core = topology.cpus.iter().map(|c| c.core).max().unwrap_or(0) + 1;
+        topology.cpus.push(CpuPlace { core, ..last });
+    }
+}
+
+/// Stretches on each CPU, in order of time: start, end, thread, burst.
+fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<(i64, i64, u32, u32)>> {
+    let mut by_cpu: Vec<Vec<(i64, i64, u32, u32)>> = Vec::new();
+    for (t, thread) in timeline.threads.iter().enumerate() {
+        for (b, burst) in thread.bursts.iter().enumerate() {
+            for run in &thread.runs[burst.runs.start as usize..burst.runs.end as usize] {
+                if run.cpu == u32::MAX {
+                    continue;
+                }
+                if by_cpu.len() <= run.cpu as usize {
+                    by_cpu.resize(run.cpu as usize + 1, Vec::new());
+                }
+                by_cpu[run.cpu as usize].push((run.start_ns, run.end_ns, t as u32, b as u32));
+            }
+        }
+    }
+    by_cpu.iter_mut().for_each(|runs| runs.sort_unstable());
+    by_cpu
+}
+
+/// Median time from wake-up to run where the CPU was idle, by how long it had been.
+fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
+    let mut delays: [Vec<u64>; IDLE_NS.len()] = Default::default();
+    for runs in runs_by_cpu(timeline) {
+        for pair in runs.windows(2) {
+            let ((_, idle_since, ..), (start, _, t, b)) = (pair[0], pair[1]);
+            let thread = &timeline.threads[t as usize];
+            let burst = &thread.bursts[b as usize];
+            let first = &thread.runs[burst.runs.start as usize];
+            let woken = burst.woken_ns;
+            if matches!(burst.cause, Cause::Start | Cause::Unseen)
+                || first.start_ns != start
+                || woken <= idle_since
+            {
+                continue;
+            }
+            let idle = (woken - idle_since) as u64;
+            let class = IDLE_NS.iter().rposition(|&from| idle >= from).unwrap_or(0);
+            delays[class].push((start - woken) as u64);
+        }
+    }
+    let mut states = Vec::new();
+    let mut longest = 0;
+    for (after_ns, mut found) in IDLE_NS.into_iter().zip(delays) {
+        if found.len() < SAMPLES_MIN {
+            continue;
+        }
+        let middle = found.len() / 2;
+        // Deeper sleep does not make waking faster; where the medians say so it is noise.
+        longest = (*found.select_nth_unstable(middle).1).max(longest);
+        states.push(IdleState {
+            after_ns,
+            exit_ns: longest,
+        });
+    }
+    states
+}
+
+/// For each burst the share of full speed that its CPU time was worth: below 1 where its core's other thread was busy.
+/// Work times this is the same work on a core of its own; the simulator slows it down again.
+pub(crate) fn sibling_speeds(header: &Header, timeline: &Timeline, smt_percent: u32) -> Vec<Vec<f32>> {
+    let mut speeds: Vec<Vec<f32>> = timeline
+        .threads
+        .iter()
+        .map(|t| vec![1.0; t.bursts.len()])
+        .collect();
+    let cpus = &header.machine.cpus;
+    let sibling_of = |cpu: u32| {
+        let core = cpus.iter().find(|c| c.cpu == cpu)?.core?;
+        cpus.iter()
+            .find(|c| c.core == Some(core) && c.cpu != cpu)
+            .map(|c| c.cpu)
+    };
+    if !cpus.iter().any(|c| sibling_of(c.cpu).is_some()) {
+        return speeds;
+    }
+    let by_cpu = runs_by_cpu(timeline);
+    let lost = 1.0 - f64::from(smt_percent) / 100.0;
+    for (cpu, runs) in by_cpu.iter().enumerate() {
+        let Some(other) = sibling_of(cpu as u32).and_then(|s| by_cpu.get(s as usize)) else {
+            continue;
+        };
+        let mut next = 0;
+        for &(start, end, t, b) in runs {
+            while next < other.len() && other[next].1 <= start {
+                next += 1;
+            }
+            let shared: i64 = other[next..]
+                .iter()
+                .take_while(|o| o.0 < end)
+                .map(|o| o.1.min(end) - o.0.max(start))
+                .sum();
+            let work = timeline.threads[t as usize].bursts[b as usize].work_ns.max(1);
+            speeds[t as usize][b as usize] -= (lost * shared as f64 / work as f64) as f32;
+        }
+    }
+    speeds
+}

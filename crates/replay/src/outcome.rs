@@ -1,0 +1,68 @@
+//! What a replay, or the recording itself, measured.
+use crate::requests::ClassIx;
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub begin_ns: u64,
+    /// For one that was not done at the end: how old it was then.
+    pub latency_ns: u64,
+    pub class: ClassIx,
+    pub done: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuStat {
+    pub nr_periods: u64,
+    pub nr_throttled: u64,
+    pub throttled_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupOutcome {
+    pub path: String,
+    pub usage_ns: u64,
+    /// CPUs used on average while there were requests.
+    pub cpus: f64,
+    pub stat: Option<CpuStat>,
+    /// Share of periods at whose end somebody was throttled; `None`: no limit.
+    pub throttled: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// In the order in which they began in the recording.
+    pub requests: Vec<Request>,
+    /// As in the program.
+    pub groups: Vec<GroupOutcome>,
+    pub end_ns: u64,
+    /// When the last request that was done was done; rates are up to here.
+    pub busy_ns: u64,
+    /// Share of the recorded work that was done.
+    pub work_done: f64,
+    /// Scheduling events simulated; 0 for the recording.
+    pub events: u64,
+}
+
+impl Outcome {
+    /// Latencies of one class, or of all, ascending.
+    pub fn latencies(&self, class: Option<ClassIx>) -> Vec<u64> {
+        let mut all: Vec<u64> = self
+            .requests
+            .iter()
+            .filter(|r| class.is_none_or(|c| c == r.class))
+            .map(|r| r.latency_ns)
+            .collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// The nearest-rank percentile of ascending values; 0 of none.
+pub fn percentile_ns(ascending: &[u64], percent: f64) -> u64 {
+    let rank = (percent / 100.0 * ascending.len() as f64).ceil() as usize;
+    ascending
+        .get(rank.clamp(1, ascending.len().max(1)) - 1)
+        .copied()
+        .unwrap_or(0)
+}

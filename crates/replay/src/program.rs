@@ -1,0 +1,457 @@
+//! What each thread does in a replay: the trace, cut at its blocking points, with causes instead of times.
+//!
+//! A thread does its bursts in the order in which their causes arrive, not in that of the recording: a server that got
+//! request A before request B may get them the other way round under other limits. Two things keep their place. A
+//! burst that continues what the thread was doing (woken by a thread of its own program, as by a lock, or from an
+//! uninterruptible wait, as for storage) is waited for with nothing in between but bursts that came before it in the
+//! recording. And the last burst, which exits, comes last.
+//!
+//! No replay can hang: of all bursts not done, take the earliest of the recording. What causes it came earlier, so it
+//! is done; its thread either waits for anything or for a later burst, and so may do it.
+use crate::arrivals::{pacing, unclear_timer, Arrival, Pacing};
+use crate::marks::Marks;
+use crate::requests::{self, RequestClass, RequestInfo};
+use crate::settings::SettingsError;
+use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
+
+pub(crate) type BurstIx = u32;
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// When a burst may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// At `at_ns` since the beginning.
+    At,
+    /// `at_ns` after the thread's burst before.
+    After,
+    /// When its waker gets there.
+    Message,
+    /// Likewise; the first of a thread.
+    Fork,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Burst {
+    pub work_ns: u64,
+    /// See [`Start`].
+    pub at_ns: u64,
+    /// First of its actions; they end where those of the next burst begin.
+    pub actions: u32,
+    pub thread: u32,
+    /// The request that begins as this burst becomes due, for bursts that no thread wakes; else [`NONE`].
+    pub request: u32,
+    pub start: Start,
+    /// Continues the burst before: see the head of this file.
+    pub strict: bool,
+    pub exits: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    Wake(BurstIx),
+    Fork(BurstIx),
+    Begin(u32),
+    End(u32),
+}
+
+/// Something that happens after `at_ns` of a burst's work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Action {
+    pub at_ns: u64,
+    pub deed: Deed,
+}
+
+/// A thread of the trace.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pub name: String,
+    /// Into [`Program::groups`].
+    pub group: u32,
+    /// The only CPU of a kernel thread that belongs to one.
+    pub(crate) pinned: Option<u32>,
+    pub(crate) bursts: std::ops::Range<BurstIx>,
+    /// CPU time in the recording.
+    pub work_ns: u64,
+}
+
+/// A group of the trace: its path, and what it was set to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    pub path: String,
+    pub parent: Option<u32>,
+    pub quota_us: Option<u64>,
+    pub period_us: u64,
+    pub burst_us: u64,
+    pub weight: u32,
+    /// CPU time of its threads and those below, as the trace shows it.
+    pub work_ns: u64,
+    /// CPU time by the kernel's own count, if the trace has it.
+    pub usage_ns: Option<u64>,
+    /// Share of periods with throttling in the recording, if the trace has it.
+    pub throttled: Option<f64>,
+}
+
+/// A trace, ready to be replayed any number of times.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub threads: Vec<Thread>,
+    pub groups: Vec<Group>,
+    pub classes: Vec<RequestClass>,
+    /// The group that is planned for: index into `groups`.
+    pub target: u32,
+    /// Length of the recording.
+    pub duration_ns: u64,
+    /// Start of the recording on its own clock.
+    pub clock_start_ns: u64,
+    /// How timers and devices were classed, by thread: name, kind, pacing, wake-ups.
+    pub pacings: Vec<(String, &'static str, Pacing, u64)>,
+    pub switches: u64,
+    job: bool,
+    pub(crate) bursts: Vec<Burst>,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) requests: Vec<RequestInfo>,
+}
+
+impl Program {
+    /// Compiles a timeline. `target`: path of the group that is planned for; `None`: the group, not the root, with
+    /// the most CPU time. `request`: what a request is; `None`: a wake-up chain through that group.
+    pub fn build(
+        header: &Header,
+        timeline: &Timeline,
+        target: Option<&str>,
+        request: Option<&RequestSpec>,
+        smt_percent: u32,
+    ) -> Result<Program, SettingsError> {
+        let mut groups = groups(header);
+        let group_of: Vec<u32> = header
+            .groups
+            .iter()
+            .map(|g| {
+                groups
+                    .iter()
+                    .position(|own| own.path == normal(&g.path))
+                    .unwrap_or(0) as u32
+            })
+            .collect();
+        let firsts = firsts(timeline);
+        let speeds = crate::machine::sibling_speeds(header, timeline, smt_percent);
+        let mut threads = Vec::with_capacity(timeline.threads.len());
+        let mut bursts = Vec::with_capacity(*firsts.last().unwrap_or(&0) as usize);
+        let mut pacings = Vec::new();
+        for (ix, thread) in timeline.threads.iter().enumerate() {
+            let group = main_group(thread, &group_of);
+            let work_ns: u64 = thread.bursts.iter().map(|b| b.work_ns.max(0) as u64).sum();
+            let mut above = Some(group);
+            while let Some(at) = above {
+                groups[at as usize].work_ns += work_ns;
+                above = groups[at as usize].parent;
+            }
+            threads.push(Thread {
+                name: format!("{}/{}", thread.comm, thread.tid),
+                group,
+                pinned: pinned(thread, &groups[group as usize]),
+                bursts: firsts[ix]..firsts[ix + 1],
+                work_ns,
+            });
+            add_bursts(timeline, ix, &speeds[ix], &mut bursts, &mut pacings);
+        }
+        let target = find_target(&groups, &threads, target)?;
+        let found = requests::find(timeline, &threads, &groups, &bursts, &firsts, target, request);
+        let mut marks = Marks::new(timeline, &firsts);
+        for (ix, request) in found.requests.iter().enumerate() {
+            marks.begin(ix as u32, request.begin);
+            marks.end(ix as u32, request.end);
+        }
+        for (burst, request) in marks.take_due() {
+            bursts[burst as usize].request = request;
+        }
+        let actions = marks.into_actions(&mut bursts, &speeds);
+        Ok(Program {
+            threads,
+            groups,
+            classes: found.classes,
+            target,
+            duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
+            clock_start_ns: timeline.start_ns.max(0) as u64,
+            pacings,
+            switches: timeline.quality.switches,
+            job: matches!(request, Some(RequestSpec::Process { .. })),
+            bursts,
+            actions,
+            requests: found.requests.iter().map(|r| r.info).collect(),
+        })
+    }
+
+    /// Bytes that the program takes.
+    pub fn memory_bytes(&self) -> u64 {
+        let of = |count: usize, size: usize| (count * size) as u64;
+        of(self.bursts.len(), size_of::<Burst>())
+            + of(self.actions.len(), size_of::<Action>())
+            + of(self.requests.len(), size_of::<RequestInfo>())
+            + of(self.threads.len(), size_of::<Thread>())
+    }
+
+    pub fn nr_requests(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    /// Whether most requests come from clients that wait for the answer before.
+    pub fn is_closed_loop(&self) -> bool {
+        let (closed, all) = self.classes.iter().fold((0, 0), |(closed, all), c| {
+            (closed + c.closed, all + c.closed + c.open)
+        });
+        closed * 2 > all
+    }
+
+    /// Whether the requests are pieces of a job that has to be finished: lives of processes.
+    pub fn is_job(&self) -> bool {
+        self.job
+    }
+
+    pub(crate) fn actions_of(&self, burst: BurstIx) -> std::ops::Range<u32> {
+        let end = self
+            .bursts
+            .get(burst as usize + 1)
+            .map_or(self.actions.len() as u32, |b| b.actions);
+        self.bursts[burst as usize].actions..end
+    }
+
+    /// A group by its path.
+    pub fn group(&self, path: &str) -> Option<u32> {
+        self.groups
+            .iter()
+            .position(|g| g.path == path)
+            .map(|ix| ix as u32)
+    }
+}
+
+/// Index of each thread's first burst in the order of all; one more at the end.
+pub(crate) fn firsts(timeline: &Timeline) -> Vec<u32> {
+    let mut next = 0;
+    let mut firsts = vec![0];
+    for thread in &timeline.threads {
+        next += thread.bursts.len() as u32;
+        firsts.push(next);
+    }
+    firsts
+}
+
+/// A path with one slash before each part.
+fn normal(path: &str) -> String {
+    let parts: String = path
+        .split('/')
+        .filter(|p| !p.is_empty())
+        .flat_map(|p| ["/", p])
+        .collect();
+    if parts.is_empty() {
+        "/".into()
+    } else {
+        parts
+    }
+}
+
+/// Groups of the header and everything above them, parents first, the root at 0.
+fn groups(header: &Header) -> Vec<Group> {
+    let mut paths: Vec<String> = vec!["/".into()];
+    for group in &header.groups {
+        let mut path = String::new();
+        for part in group.path.split('/').filter(|p| !p.is_empty()) {
+            path = format!("{path}/{part}");
+            paths.push(path.clone());
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    let parent_of = |path: &str| {
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let above = if above.is_empty() { "/" } else { above };
+        paths
+            .binary_search_by(|p| p.as_str().cmp(above))
+            .ok()
+            .map(|ix| ix as u32)
+    };
+    let find = |path: &str| header.groups.iter().find(|g| normal(&g.path) == path);
+    paths
+        .iter()
+        .map(|path| {
+            let known = find(path);
+            let usage = |g: &plimsoll_trace::Group| {
+                g.stat_end
+                    .as_ref()?
+                    .usage_ns?
+                    .checked_sub(g.stat_start.as_ref()?.usage_ns?)
+            };
+            let throttled = |g: &plimsoll_trace::Group| {
+                let (start, end) = (g.stat_start.as_ref()?, g.stat_end.as_ref()?);
+                let periods = end.nr_periods?.checked_sub(start.nr_periods?)?;
+                let throttled = end.nr_throttled?.checked_sub(start.nr_throttled?)?;
+                (periods > 0).then(|| throttled as f64 / periods as f64)
+            };
+            Group {
+                path: path.clone(),
+                parent: if path == "/" { None } else { parent_of(path) },
+                quota_us: known.and_then(|g| g.quota_us).filter(|_| path != "/"),
+                period_us: known.and_then(|g| g.period_us).unwrap_or(100_000),
+                burst_us: known.and_then(|g| g.burst_us).unwrap_or(0),
+                weight: known.and_then(|g| g.weight).unwrap_or(100),
+                work_ns: 0,
+                usage_ns: known.and_then(usage),
+                throttled: known.and_then(throttled),
+            }
+        })
+        .collect()
+}
+
+/// The group in which a thread did most of its work.
+fn main_group(thread: &ThreadTimeline, group_of: &[u32]) -> u32 {
+    let mut work: Vec<(u32, i64)> = Vec::new();
+    for burst in &thread.bursts {
+        let Some(group) = burst.group else { continue };
+        match work.iter_mut().find(|(g, _)| *g == group) {
+            Some((_, sum)) => *sum += burst.work_ns + 1,
+            None => work.push((group, burst.work_ns + 1)),
+        }
+    }
+    work.iter()
+        .max_by_key(|(group, sum)| (*sum, std::cmp::Reverse(*group)))
+        .and_then(|(group, _)| group_of.get(*group as usize))
+        .copied()
+        .unwrap_or(0)
+}
+
+/// Threads of the kernel that belong to one CPU have a name that ends in `/CPU` or holds `/CPU:`.
+fn pinned(thread: &ThreadTimeline, group: &Group) -> Option<u32> {
+    let (_, rest) = thread.comm.split_once('/')?;
+    let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let cpu: u32 = number.parse().ok()?;
+    (group.path == "/" && thread.runs.iter().all(|r| r.cpu == cpu)).then_some(cpu)
+}
+
+fn find_target(groups: &[Group], threads: &[Thread], path: Option<&str>) -> Result<u32, SettingsError> {
+    let own_work = |ix: usize| -> u64 {
+        threads
+            .iter()
+            .filter(|t| t.group == ix as u32)
+            .map(|t| t.work_ns)
+            .sum()
+    };
+    match path {
+        Some(path) => {
+            let path = normal(path);
+            groups
+                .iter()
+                .position(|g| g.path == path)
+                .map(|ix| ix as u32)
+                .ok_or_else(|| SettingsError {
+                    what: "group".into(),
+                    value: path,
+                    allowed: groups
+                        .iter()
+                        .map(|g| g.path.as_str())
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                })
+        }
+        None => Ok((1..groups.len())
+            .max_by_key(|&ix| (own_work(ix), std::cmp::Reverse(ix)))
+            .unwrap_or(0) as u32),
+    }
+}
+
+fn add_bursts(
+    timeline: &Timeline,
+    ix: usize,
+    speeds: &[f32],
+    out: &mut Vec<Burst>,
+    pacings: &mut Vec<(String, &'static str, Pacing, u64)>,
+) {
+    let thread = &timeline.threads[ix];
+    // Arrivals from outside that tell nothing keep their times: a client that does not slow down is the harder case
+    // for a limit.
+    let by_timer = arrivals_of(thread, |cause| matches!(cause, Cause::Timer));
+    let by_others = arrivals_of(thread, is_from_outside);
+    let timers = pacing(&by_timer, unclear_timer(&by_timer));
+    let devices = pacing(&by_others, Pacing::Open);
+    for (kind, found, pacing) in [("timer", by_timer, timers), ("outside", by_others, devices)] {
+        if !found.is_empty() {
+            pacings.push((thread.comm.clone(), kind, pacing, found.len() as u64 + 1));
+        }
+    }
+    for (i, burst) in thread.bursts.iter().enumerate() {
+        let before = i.checked_sub(1).map(|i| &thread.bursts[i]);
+        let stuck = before.is_some_and(|b| {
+            matches!(
+                b.end,
+                End::Blocked {
+                    uninterruptible: true
+                }
+            )
+        });
+        let since_start = (burst.woken_ns - timeline.start_ns).max(0) as u64;
+        let after = before.map(|b| (burst.woken_ns - b.end_ns).max(0) as u64);
+        let timed = |pacing: Pacing| match (after, pacing) {
+            (Some(gap_ns), _) if stuck => (Start::After, gap_ns),
+            (Some(gap_ns), Pacing::Closed) => (Start::After, gap_ns),
+            _ => (Start::At, since_start),
+        };
+        let (start, at_ns) = match burst.cause {
+            Cause::Start => (Start::At, 0),
+            Cause::Thread { .. } => (Start::Message, 0),
+            Cause::Fork { .. } => (Start::Fork, 0),
+            Cause::Timer => timed(timers),
+            Cause::Outside { .. } | Cause::Interrupt => timed(devices),
+            Cause::Unseen => timed(Pacing::Closed),
+        };
+        let own_program = match burst.cause {
+            Cause::Thread { thread: waker, .. } => same_program(thread, &timeline.threads[waker as usize]),
+            _ => false,
+        };
+        out.push(Burst {
+            work_ns: (burst.work_ns.max(0) as f64 * f64::from(speeds[i])) as u64,
+            at_ns,
+            actions: 0,
+            thread: ix as u32,
+            request: NONE,
+            start,
+            strict: before.is_some() && (stuck || own_program) && start != Start::At,
+            exits: burst.end == End::Exit,
+        });
+    }
+}
+
+fn is_from_outside(cause: Cause) -> bool {
+    matches!(cause, Cause::Outside { .. } | Cause::Interrupt)
+}
+
+/// Threads of one process, or processes of one program.
+pub(crate) fn same_program(a: &ThreadTimeline, b: &ThreadTimeline) -> bool {
+    (a.tgid.is_some() && a.tgid == b.tgid) || a.comm == b.comm
+}
+
+/// Pairs of neighbouring wake-ups of one kind; waits for storage are left out.
+fn arrivals_of(thread: &ThreadTimeline, is: fn(Cause) -> bool) -> Vec<Arrival> {
+    let mut found = Vec::new();
+    let mut last: Option<i64> = None;
+    for (i, burst) in thread.bursts.iter().enumerate().skip(1) {
+        let before = &thread.bursts[i - 1];
+        if !is(burst.cause)
+            || matches!(
+                before.end,
+                End::Blocked {
+                    uninterruptible: true
+                }
+            )
+        {
+            continue;
+        }
+        if let Some(woken_ns) = last {
+            found.push(Arrival {
+                woken_ns,
+                idle_ns: before.end_ns,
+                next_ns: burst.woken_ns,
+            });
+        }
+        last = Some(burst.woken_ns);
+    }
+    found
+}

@@ -1,0 +1,321 @@
+//! What a request is: pairs of moments, found in the recording, that exist again in every replay.
+//!
+//! Without `--request`, a wake-up chain: a thread outside of the planned group (a client) wakes one inside, blocks,
+//! and is woken from inside. The request lasts from the first wake-up to the second. Where the client's message found
+//! its receiver still running there is no first wake-up; then it lasts from the client's blocking. Without such
+//! clients, arrivals from devices and from threads that were not recorded begin a request, and without those, timers;
+//! it ends where the thread blocks, waits for storage or for its own program not counted as the end.
+use crate::marks::Mark;
+use crate::program::{same_program, Burst, Group, Start, Thread};
+use plimsoll_trace::{Cause, End, RequestSpec, ThreadIx, Timeline};
+
+pub type ClassIx = u32;
+
+/// Requests of one kind: those that one program answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestClass {
+    /// Name of the program's threads.
+    pub name: String,
+    /// Requests that arrive whether or not those before are done.
+    pub open: u64,
+    /// Requests of clients that wait for the answer before.
+    pub closed: u64,
+}
+
+/// How a request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loop {
+    Open,
+    Closed,
+}
+
+/// What the recording says of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestInfo {
+    pub class: ClassIx,
+    /// Since the recording began.
+    pub begin_ns: u64,
+    pub latency_ns: u64,
+}
+
+pub(crate) struct Pair {
+    pub begin: Mark,
+    pub end: Mark,
+    pub info: RequestInfo,
+}
+
+#[derive(Default)]
+pub(crate) struct Found {
+    pub requests: Vec<Pair>,
+    pub classes: Vec<RequestClass>,
+}
+
+/// Kernel threads that wake others on the kernel's behalf, not as clients.
+const HELPERS: [&str; 6] = ["kworker", "rcu", "jbd2", "migration", "ksoftirqd", "kcompactd"];
+
+struct Finder<'a> {
+    timeline: &'a Timeline,
+    bursts: &'a [Burst],
+    firsts: &'a [u32],
+    inside: Vec<bool>,
+    found: Found,
+}
+
+pub(crate) fn find(
+    timeline: &Timeline,
+    threads: &[Thread],
+    groups: &[Group],
+    bursts: &[Burst],
+    firsts: &[u32],
+    target: u32,
+    request: Option<&RequestSpec>,
+) -> Found {
+    let below = |mut group: u32| loop {
+        if group == target {
+            return true;
+        }
+        match groups[group as usize].parent {
+            Some(parent) => group = parent,
+            None => return false,
+        }
+    };
+    let inside = threads.iter().map(|t| below(t.group)).collect();
+    let mut finder = Finder {
+        timeline,
+        bursts,
+        firsts,
+        inside,
+        found: Found::default(),
+    };
+    match request {
+        None => finder.chains(),
+        Some(RequestSpec::Uprobe { .. } | RequestSpec::Usdt { .. }) => finder.markers(),
+        Some(RequestSpec::Client { .. }) => finder.clients(request),
+        Some(RequestSpec::Process { .. }) => finder.processes(request),
+        Some(RequestSpec::Comm { .. } | RequestSpec::Tid { .. }) => finder.bursts(request),
+    }
+    // In order of time, so that results and resampling see them as they came.
+    finder.found.requests.sort_by_key(|r| r.info.begin_ns);
+    finder.found
+}
+
+impl Finder<'_> {
+    fn named(&self, request: Option<&RequestSpec>, thread: usize) -> bool {
+        let t = &self.timeline.threads[thread];
+        request.is_some_and(|r| r.names_thread(t.tid, &t.comm))
+    }
+
+    fn start_of(&self, thread: usize, burst: usize) -> Start {
+        self.bursts[self.firsts[thread] as usize + burst].start
+    }
+
+    fn add(&mut self, name: &str, kind: Loop, begin: Mark, end: Mark) {
+        let (begin_ns, end_ns) = (begin.recorded_ns(self.timeline), end.recorded_ns(self.timeline));
+        if end_ns < begin_ns {
+            return;
+        }
+        let class = match self.found.classes.iter().position(|c| c.name == name) {
+            Some(class) => class,
+            None => {
+                self.found.classes.push(RequestClass {
+                    name: name.into(),
+                    open: 0,
+                    closed: 0,
+                });
+                self.found.classes.len() - 1
+            }
+        };
+        match kind {
+            Loop::Open => self.found.classes[class].open += 1,
+            Loop::Closed => self.found.classes[class].closed += 1,
+        }
+        let info = RequestInfo {
+            class: class as ClassIx,
+            begin_ns: (begin_ns - self.timeline.start_ns).max(0) as u64,
+            latency_ns: (end_ns - begin_ns) as u64,
+        };
+        self.found.requests.push(Pair { begin, end, info });
+    }
+
+    fn chains(&mut self) {
+        for client in 0..self.timeline.threads.len() {
+            let comm = &self.timeline.threads[client].comm;
+            if !self.inside[client] && !HELPERS.iter().any(|helper| comm.starts_with(helper)) {
+                self.client(client, |finder, other| finder.inside[other as usize], Mark::Woken);
+            }
+        }
+        if self.found.requests.is_empty() {
+            self.arrivals(|cause| matches!(cause, Cause::Interrupt | Cause::Outside { .. }));
+        }
+        if self.found.requests.is_empty() {
+            self.arrivals(|cause| matches!(cause, Cause::Timer));
+        }
+    }
+
+    fn clients(&mut self, request: Option<&RequestSpec>) {
+        for client in 0..self.timeline.threads.len() {
+            if self.named(request, client) {
+                let other_program = move |finder: &Self, other: ThreadIx| {
+                    let threads = &finder.timeline.threads;
+                    !same_program(&threads[client], &threads[other as usize])
+                };
+                self.client(client, other_program, Mark::Runs);
+            }
+        }
+    }
+
+    /// Requests of one client: it wakes a server or finds it running, blocks, and is woken by one.
+    fn client(
+        &mut self,
+        client: usize,
+        is_server: impl Fn(&Self, ThreadIx) -> bool,
+        end: fn(ThreadIx, u32) -> Mark,
+    ) {
+        let timeline = self.timeline;
+        let thread = &timeline.threads[client];
+        let ix = client as ThreadIx;
+        for i in 1..thread.bursts.len() {
+            let Cause::Thread { thread: server, .. } = thread.bursts[i].cause else {
+                continue;
+            };
+            if !is_server(self, server) {
+                continue;
+            }
+            let sent = &thread.bursts[i - 1];
+            let wakes = &thread.wakes[sent.wakes.start as usize..sent.wakes.end as usize];
+            let kind = match self.start_of(client, i - 1) {
+                Start::At if i > 1 => Loop::Open,
+                _ => Loop::Closed,
+            };
+            let begin = match wakes.iter().rev().find(|w| is_server(self, w.thread)) {
+                // A client with a schedule counts from when the request was due, however late it is itself.
+                _ if kind == Loop::Open => Mark::Woken(ix, i as u32 - 1),
+                Some(wake) => Mark::Woken(wake.thread, wake.burst),
+                None => Mark::Ends(ix, i as u32 - 1),
+            };
+            self.add(
+                &timeline.threads[server as usize].comm,
+                kind,
+                begin,
+                end(ix, i as u32),
+            );
+        }
+    }
+
+    /// Requests that begin without a client that is seen.
+    fn arrivals(&mut self, is: fn(Cause) -> bool) {
+        let timeline = self.timeline;
+        for (ix, thread) in timeline.threads.iter().enumerate() {
+            if !self.inside[ix] {
+                continue;
+            }
+            for (i, burst) in thread.bursts.iter().enumerate() {
+                let waits_for_storage = i > 0
+                    && matches!(
+                        thread.bursts[i - 1].end,
+                        End::Blocked {
+                            uninterruptible: true
+                        }
+                    );
+                if !is(burst.cause) || waits_for_storage {
+                    continue;
+                }
+                let mut last = i;
+                while last + 1 < thread.bursts.len()
+                    && self.bursts[self.firsts[ix] as usize + last + 1].strict
+                    && !is(thread.bursts[last + 1].cause)
+                {
+                    last += 1;
+                }
+                if thread.bursts[last].end == End::Cut {
+                    continue;
+                }
+                let kind = if self.start_of(ix, i) == Start::At {
+                    Loop::Open
+                } else {
+                    Loop::Closed
+                };
+                self.add(
+                    &thread.comm,
+                    kind,
+                    Mark::Woken(ix as ThreadIx, i as u32),
+                    Mark::Ends(ix as ThreadIx, last as u32),
+                );
+            }
+        }
+    }
+
+    /// Each burst of the named threads.
+    fn bursts(&mut self, request: Option<&RequestSpec>) {
+        let timeline = self.timeline;
+        for (ix, thread) in timeline.threads.iter().enumerate() {
+            if !self.named(request, ix) {
+                continue;
+            }
+            for (i, burst) in thread.bursts.iter().enumerate() {
+                if burst.cause == Cause::Start || burst.end == End::Cut {
+                    continue;
+                }
+                let kind = match burst.cause {
+                    Cause::Thread {
+                        thread: by,
+                        burst: sent,
+                        ..
+                    } => self.start_of(by as usize, sent as usize),
+                    _ => self.start_of(ix, i),
+                };
+                let kind = if kind == Start::At {
+                    Loop::Open
+                } else {
+                    Loop::Closed
+                };
+                let (t, b) = (ix as ThreadIx, i as u32);
+                self.add(&thread.comm, kind, Mark::Woken(t, b), Mark::Ends(t, b));
+            }
+        }
+    }
+
+    /// Lives of the named processes, from fork to exit.
+    fn processes(&mut self, request: Option<&RequestSpec>) {
+        let timeline = self.timeline;
+        for (ix, thread) in timeline.threads.iter().enumerate() {
+            let leader = thread.tgid.is_none_or(|tgid| tgid == thread.tid);
+            let (Some(first), Some(last)) = (thread.bursts.first(), thread.bursts.last()) else {
+                continue;
+            };
+            let whole = matches!(first.cause, Cause::Fork { .. }) && last.end == End::Exit;
+            if self.named(request, ix) && leader && whole {
+                let (t, b) = (ix as ThreadIx, thread.bursts.len() as u32 - 1);
+                self.add(&thread.comm, Loop::Closed, Mark::Woken(t, 0), Mark::Ends(t, b));
+            }
+        }
+    }
+
+    /// Pairs of probes, within one thread.
+    fn markers(&mut self) {
+        let timeline = self.timeline;
+        for (ix, thread) in timeline.threads.iter().enumerate() {
+            let mut open: Option<Mark> = None;
+            let mut burst = 0;
+            for &(ts_ns, begins) in &thread.requests {
+                while thread.bursts.get(burst).is_some_and(|b| b.end_ns < ts_ns) {
+                    burst += 1;
+                }
+                let Some(within) = thread.bursts.get(burst) else {
+                    break;
+                };
+                let runs = &thread.runs[within.runs.start as usize..within.runs.end as usize];
+                let work_ns = runs
+                    .iter()
+                    .map(|r| (ts_ns.min(r.end_ns) - r.start_ns).max(0))
+                    .sum();
+                let mark = Mark::Works(ix as ThreadIx, burst as u32, work_ns);
+                if begins {
+                    open = Some(mark);
+                } else if let Some(begin) = open.take() {
+                    self.add(&thread.comm, Loop::Closed, begin, mark);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! One replay: the program under settings, on the recorded machine.
+use crate::machine::resize;
+use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};
+use crate::program::{Program, Start};
+use crate::settings::{Semantics, Settings, SettingsError};
+use crate::task::ThreadTask;
+use plimsoll_sim::{
+    Config, ConfigError, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Simulation,
+    TaskSpec, WorkloadId,
+};
+use rand::Rng;
+use rand_pcg::Pcg64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+/// A closed loop stops where the recording did. Open arrivals have to be drained, a job has to be finished: that may
+/// take longer under a limit, but not for ever.
+const DRAIN_FACTOR_MAX: u64 = 20;
+
+const UNSET: u64 = u64::MAX;
+
+/// What the threads of one replay share. Written by one simulation, on one thread; atomic only so that behaviours may
+/// be sent to it.
+pub(crate) struct State {
+    begin_ns: Vec<AtomicU64>,
+    end_ns: Vec<AtomicU64>,
+    work_ns: AtomicU64,
+    workload: WorkloadId,
+}
+
+impl State {
+    pub fn begin(&self, request: u32, now_ns: u64) {
+        self.begin_ns[request as usize].store(now_ns, Relaxed);
+    }
+
+    pub fn end(&self, request: u32, now_ns: u64) {
+        self.end_ns[request as usize].store(now_ns, Relaxed);
+    }
+
+    /// Counts work as it is begun.
+    pub fn work_done(&self, ns: u64) {
+        self.work_ns.store(self.work_ns.load(Relaxed) + ns, Relaxed);
+    }
+
+    pub fn spec(&self, program: &Arc<Program>, state: &Arc<State>, thread: u32, forked: bool) -> TaskSpec {
+        let known = &program.threads[thread as usize];
+        let task = ThreadTask::new(program.clone(), state.clone(), thread, forked);
+        // A thread's name only names its random stream, and a replay draws no random numbers.
+        let mut spec = TaskSpec::new(GroupId(known.group), self.workload, known.name.clone(), task);
+        spec.affinity = known.pinned.map(|cpu| std::iter::once(cpu).collect::<CpuSet>());
+        spec
+    }
+}
+
+/// Replays the program under `settings`. The same program, machine and settings give the same outcome.
+pub fn replay(
+    program: &Arc<Program>,
+    machine: &Machine,
+    settings: &Settings,
+    observer: Option<&mut dyn Observer>,
+) -> Result<Outcome, SettingsError> {
+    let mut machine = machine.clone();
+    if let Some(cpus) = settings.cpus {
+        resize(&mut machine.topology, cpus);
+    }
+    let nr_cpus = machine.topology.nr_cpus();
+    let horizon_ns = match program.is_closed_loop() && !program.is_job() {
+        true => program.duration_ns,
+        false => program.duration_ns.saturating_mul(DRAIN_FACTOR_MAX),
+    };
+    let mut config = Config::new(machine, horizon_ns.max(1));
+    config.seed = settings.seed;
+    config.stop_when_done = true;
+    mainline_or_published(&mut config, settings.semantics);
+    add_groups(&mut config, program, settings)?;
+    let workload = config.add_workload("replay");
+    let unset = |count: usize| (0..count).map(|_| AtomicU64::new(UNSET)).collect();
+    let state = Arc::new(State {
+        begin_ns: unset(program.requests.len()),
+        end_ns: unset(program.requests.len()),
+        work_ns: AtomicU64::new(0),
+        workload,
+    });
+    for (ix, thread) in program.threads.iter().enumerate() {
+        config.add_channel(u32::MAX);
+        let Some(first) = program.bursts.get(thread.bursts.start as usize) else {
+            continue;
+        };
+        if thread.bursts.is_empty() || first.start == Start::Fork {
+            continue;
+        }
+        let mut spec = state.spec(program, &state, ix as u32, false);
+        // One whose first burst has a time comes into being then; others wait for their message from the start.
+        if first.start == Start::At && thread.bursts.len() == 1 {
+            spec.start_ns = first.at_ns;
+        }
+        spec.affinity = spec.affinity.filter(|set| set.iter().all(|cpu| cpu < nr_cpus));
+        config.add_task(spec);
+    }
+    let results = Simulation::new(config).map_err(from_config)?.run(observer);
+    Ok(outcome(program, settings, &state, &results))
+}
+
+fn from_config(error: ConfigError) -> SettingsError {
+    SettingsError {
+        what: error.what,
+        value: error.value,
+        allowed: error.allowed,
+    }
+}
+
+fn mainline_or_published(config: &mut Config, semantics: Semantics) {
+    // Stealing and headroom are Plimsoll's own; the kernel's class has neither.
+    match semantics {
+        Semantics::Mainline => {
+            config.policy.core.bandwidth.mainline = 1;
+            config.policy.enforce = Enforce::Tick;
+            config.policy.steal.enabled = 0;
+            // Since 6.6 a woken task that is owed time runs at once, however little it is.
+            config.policy.core.fair.wakeup_gran_ns = 0;
+        }
+        Semantics::Published => config.policy.enforce = Enforce::Timer,
+    }
+}
+
+fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Result<(), SettingsError> {
+    let mut rng = Pcg64::new(u128::from(settings.seed), 0x706c_616e_7068_6173);
+    for (ix, group) in program.groups.iter().enumerate() {
+        let own = &settings.groups[ix];
+        // Drawn for every group, so that one group's setting does not move another's phase.
+        let phase = rng.random_range(0.0..1.0f64);
+        let Some(parent) = group.parent else { continue };
+        let mut spec = GroupSpec::new(group.path.clone(), GroupId(parent));
+        spec.cpu_weight = own.weight;
+        spec.headroom_percent = own.headroom_percent;
+        spec.phase_ns = (phase * own.period_us as f64 * 1000.0) as u64;
+        spec.limits = Limits {
+            quota_ns: own.quota_us.map(|us| us * 1000),
+            period_ns: own.period_us * 1000,
+            burst_ns: if own.quota_us.is_some() {
+                own.burst_us * 1000
+            } else {
+                0
+            },
+            onset_percent: 0,
+        };
+        config.add_group(spec);
+    }
+    Ok(())
+}
+
+fn outcome(
+    program: &Program,
+    settings: &Settings,
+    state: &State,
+    results: &plimsoll_sim::Results,
+) -> Outcome {
+    let end_ns = results.end_ns;
+    let mut requests = Vec::with_capacity(program.requests.len());
+    let mut busy_ns = 0;
+    for (ix, info) in program.requests.iter().enumerate() {
+        let (begin_ns, end) = (state.begin_ns[ix].load(Relaxed), state.end_ns[ix].load(Relaxed));
+        if begin_ns == UNSET {
+            continue;
+        }
+        let done = end != UNSET;
+        if done {
+            busy_ns = busy_ns.max(end);
+        }
+        let until = if done { end } else { end_ns };
+        requests.push(Request {
+            begin_ns,
+            latency_ns: until.saturating_sub(begin_ns),
+            class: info.class,
+            done,
+        });
+    }
+    if busy_ns == 0 {
+        busy_ns = end_ns;
+    }
+    let groups = program
+        .groups
+        .iter()
+        .zip(&results.groups)
+        .zip(&settings.groups)
+        .map(|((group, result), own)| {
+            let stat = result.stat.map(|s| CpuStat {
+                nr_periods: s.nr_periods,
+                nr_throttled: s.nr_throttled,
+                throttled_ns: s.throttled_ns,
+            });
+            let throttled = own.quota_us.and(stat).map(|s| match s.nr_periods {
+                0 => 0.0,
+                periods => s.nr_throttled as f64 / periods as f64,
+            });
+            GroupOutcome {
+                path: group.path.clone(),
+                usage_ns: result.usage_ns,
+                cpus: result.usage_ns as f64 / busy_ns.max(1) as f64,
+                stat,
+                throttled,
+            }
+        })
+        .collect();
+    let all_work: u64 = program.threads.iter().map(|t| t.work_ns).sum();
+    Outcome {
+        requests,
+        groups,
+        end_ns,
+        busy_ns,
+        work_done: state.work_ns.load(Relaxed) as f64 / all_work.max(1) as f64,
+        events: results.events.total(),
+    }
+}
+
+/// What the trace itself measured.
+pub fn recorded(program: &Program) -> Outcome {
+    let requests = program.requests.iter().map(|r| Request {
+        begin_ns: r.begin_ns,
+        latency_ns: r.latency_ns,
+        class: r.class,
+        done: true,
+    });
+    let last = program.requests.iter().map(|r| r.begin_ns + r.latency_ns).max();
+    let busy_ns = last.unwrap_or(program.duration_ns).max(1);
+    let groups = program.groups.iter().map(|g| GroupOutcome {
+        path: g.path.clone(),
+        usage_ns: g.work_ns,
+        cpus: g.work_ns as f64 / busy_ns as f64,
+        stat: None,
+        throttled: g.throttled,
+    });
+    Outcome {
+        requests: requests.collect(),
+        groups: groups.collect(),
+        end_ns: program.duration_ns,
+        busy_ns,
+        work_done: 1.0,
+        events: 0,
+    }
+}

@@ -1,0 +1,128 @@
+//! What a replay is run with: limits of groups, and what is different about the machine.
+use crate::program::Program;
+
+/// Whose rules the limits follow. The numbers of the recording come from a kernel: mainline is the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Semantics {
+    /// As the kernel's fair class does it: noticed at ticks, burst at most quota.
+    #[default]
+    Mainline,
+    /// As `plimsoll run` does it: noticed on time, burst may exceed quota.
+    Published,
+}
+
+/// One group's knobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSettings {
+    /// `None`: no limit.
+    pub quota_us: Option<u64>,
+    pub period_us: u64,
+    pub burst_us: u64,
+    /// cpu.weight
+    pub weight: u32,
+    /// cpu.headroom, percent; 0: off.
+    pub headroom_percent: u32,
+}
+
+impl GroupSettings {
+    /// CPUs that the group may use in the long run; `None`: all.
+    pub fn cpus(&self) -> Option<f64> {
+        Some(self.quota_us? as f64 / self.period_us as f64)
+    }
+}
+
+/// Everything that one replay depends on, beside the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// For each group of the program.
+    pub groups: Vec<GroupSettings>,
+    /// CPUs of the machine; `None`: as recorded.
+    pub cpus: Option<u32>,
+    pub semantics: Semantics,
+    /// Names the random stream from which period boundaries are drawn.
+    pub seed: u64,
+}
+
+/// A setting that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {value} is not allowed; allowed: {allowed}")]
+pub struct SettingsError {
+    pub what: String,
+    pub value: String,
+    pub allowed: String,
+}
+
+impl Settings {
+    /// As recorded.
+    pub fn recorded(program: &Program) -> Settings {
+        let of = |g: &crate::program::Group| GroupSettings {
+            quota_us: g.quota_us,
+            period_us: g.period_us,
+            burst_us: g.burst_us,
+            weight: g.weight,
+            headroom_percent: 0,
+        };
+        Settings {
+            groups: program.groups.iter().map(of).collect(),
+            cpus: None,
+            semantics: Semantics::Mainline,
+            seed: 1,
+        }
+    }
+
+    /// Changes one value: `group.PATH.quota_us=200000`, `group.PATH.weight=50`, `machine.cpus=4`,
+    /// `policy.semantics=published`.
+    pub fn set(&mut self, program: &Program, assignment: &str) -> Result<(), SettingsError> {
+        const KEYS: &str =
+            "group.PATH.quota_us, .period_us, .burst_us, .weight or .headroom_percent, machine.cpus, \
+                            policy.semantics, seed; then = and a value";
+        let bad = |value: &str, allowed: &str| SettingsError {
+            what: assignment.split('=').next().unwrap_or(assignment).into(),
+            value: format!("{value:?}"),
+            allowed: allowed.into(),
+        };
+        let (key, value) = assignment.split_once('=').ok_or_else(|| bad(assignment, KEYS))?;
+        let (key, value) = (key.trim(), value.trim().trim_matches('"'));
+        let number = |low: u64, high: u64| match value.parse::<u64>() {
+            Ok(n) if (low..=high).contains(&n) => Ok(n),
+            _ => Err(bad(value, &format!("a whole number from {low} to {high}"))),
+        };
+        match key {
+            "machine.cpus" => self.cpus = Some(number(1, 4096)? as u32),
+            "seed" => self.seed = number(0, u64::MAX)?,
+            "policy.semantics" => {
+                self.semantics = match value {
+                    "mainline" => Semantics::Mainline,
+                    "published" => Semantics::Published,
+                    _ => return Err(bad(value, "mainline, published")),
+                }
+            }
+            _ => {
+                let rest = key.strip_prefix("group.").ok_or_else(|| bad(key, KEYS))?;
+                let (path, knob) = rest.rsplit_once('.').ok_or_else(|| bad(key, KEYS))?;
+                let path = format!("/{}", path.trim_matches('/'));
+                let paths = || {
+                    program
+                        .groups
+                        .iter()
+                        .map(|g| g.path.as_str())
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                };
+                let ix = program.group(&path).ok_or_else(|| bad(&path, &paths()))?;
+                let group = &mut self.groups[ix as usize];
+                match knob {
+                    "quota_us" if path == "/" => return Err(bad(value, "no limit on the root group")),
+                    "quota_us" if matches!(value, "max" | "-1") => group.quota_us = None,
+                    "quota_us" => group.quota_us = Some(number(1_000, (1 << 44) - 1)?),
+                    "period_us" => group.period_us = number(1_000, 1_000_000)?,
+                    "burst_us" => group.burst_us = number(0, (1 << 44) - 1)?,
+                    "weight" => group.weight = number(1, 10_000)? as u32,
+                    "headroom_percent" => group.headroom_percent = number(0, 100)? as u32,
+                    _ => return Err(bad(knob, KEYS)),
+                }
+            }
+        }
+        Ok(())
+    }
+}

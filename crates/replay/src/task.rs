@@ -1,0 +1,200 @@
+//! One thread of the trace at work in the simulator.
+use crate::program::{BurstIx, Deed, Program, Start, NONE};
+use crate::run::State;
+use plimsoll_sim::{Behaviour, ChannelId, Context, Step};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// Between bursts; may do any burst that is due, or those before this one only.
+    Waiting {
+        before: BurstIx,
+    },
+    /// Sleeps until this burst is due, and does nothing else.
+    Sleeping(BurstIx),
+    Working(BurstIx),
+}
+
+pub(crate) struct ThreadTask {
+    program: Arc<Program>,
+    state: Arc<State>,
+    thread: u32,
+    doing: Doing,
+    /// Work of the current burst that is done.
+    done_ns: u64,
+    action: u32,
+    action_end: u32,
+    /// Bursts whose wake-up has come, in order of arrival.
+    inbox: VecDeque<BurstIx>,
+    /// Bursts that come by themselves: when, which.
+    timers: Vec<(u64, BurstIx)>,
+    /// Next burst that has a time of its own, from the recording.
+    next_at: BurstIx,
+    left: u32,
+}
+
+impl ThreadTask {
+    /// `forked`: its first burst is due at once.
+    pub fn new(program: Arc<Program>, state: Arc<State>, thread: u32, forked: bool) -> Self {
+        let bursts = program.threads[thread as usize].bursts.clone();
+        let mut task = Self {
+            program,
+            state,
+            thread,
+            doing: Doing::Waiting { before: NONE },
+            done_ns: 0,
+            action: 0,
+            action_end: 0,
+            inbox: VecDeque::new(),
+            timers: Vec::new(),
+            next_at: bursts.start,
+            left: bursts.len() as u32,
+        };
+        if forked {
+            task.inbox.push_back(bursts.start);
+        }
+        task.seek();
+        task
+    }
+
+    /// Moves on to the next burst with a time of its own.
+    fn seek(&mut self) {
+        let end = self.program.threads[self.thread as usize].bursts.end;
+        while self.next_at < end && self.program.bursts[self.next_at as usize].start != Start::At {
+            self.next_at += 1;
+        }
+    }
+
+    /// The next burst with a time of its own, and that time.
+    fn at(&self) -> Option<(u64, BurstIx)> {
+        let end = self.program.threads[self.thread as usize].bursts.end;
+        (self.next_at < end).then(|| (self.program.bursts[self.next_at as usize].at_ns, self.next_at))
+    }
+
+    fn may(&self, burst: BurstIx, before: BurstIx) -> bool {
+        burst <= before && (self.left == 1 || !self.program.bursts[burst as usize].exits)
+    }
+
+    /// Takes the burst to do now, or says until when to wait.
+    fn choose(&mut self, before: BurstIx, now_ns: u64) -> Result<(BurstIx, u64), Option<u64>> {
+        if let Some(i) = (0..self.inbox.len()).find(|&i| self.may(self.inbox[i], before)) {
+            let burst = self.inbox.remove(i).expect("the index was found in it");
+            return Ok((burst, now_ns));
+        }
+        let timer = (0..self.timers.len())
+            .filter(|&i| self.may(self.timers[i].1, before))
+            .min_by_key(|&i| self.timers[i]);
+        let at = self.at().filter(|&(_, burst)| self.may(burst, before));
+        let timer_due = timer.map(|i| self.timers[i].0);
+        match (timer_due, at) {
+            (Some(due), _) if due <= now_ns && at.is_none_or(|(at, _)| due <= at) => {
+                let (due, burst) = self.timers.swap_remove(timer.expect("it has a time"));
+                Ok((burst, due))
+            }
+            (_, Some((due, burst))) if due <= now_ns => {
+                self.next_at += 1;
+                self.seek();
+                Ok((burst, due))
+            }
+            (timer, at) => Err(timer.into_iter().chain(at.map(|(at, _)| at)).min()),
+        }
+    }
+
+    /// `due_ns`: when it could have started.
+    fn begin(&mut self, burst: BurstIx, due_ns: u64) {
+        let request = self.program.bursts[burst as usize].request;
+        if request != NONE {
+            self.state.begin(request, due_ns);
+        }
+        let actions = self.program.actions_of(burst);
+        (self.action, self.action_end) = (actions.start, actions.end);
+        self.done_ns = 0;
+        self.doing = Doing::Working(burst);
+    }
+
+    /// What comes after a burst.
+    fn end(&mut self, burst: BurstIx, now_ns: u64) {
+        self.left -= 1;
+        self.doing = Doing::Waiting { before: NONE };
+        let next = burst + 1;
+        if next >= self.program.threads[self.thread as usize].bursts.end {
+            return;
+        }
+        let following = &self.program.bursts[next as usize];
+        match following.start {
+            Start::After if following.strict => self.doing = Doing::Sleeping(next),
+            Start::After => self.timers.push((now_ns + following.at_ns, next)),
+            Start::Message if following.strict => self.doing = Doing::Waiting { before: next },
+            _ => {}
+        }
+    }
+}
+
+impl Behaviour for ThreadTask {
+    fn next(&mut self, ctx: &mut Context) -> Step {
+        if let Some(value) = ctx.received() {
+            self.inbox.push_back(value as BurstIx);
+        }
+        let now_ns = ctx.now_ns();
+        loop {
+            match self.doing {
+                Doing::Working(burst) => {
+                    while self.action < self.action_end {
+                        let action = self.program.actions[self.action as usize];
+                        if action.at_ns > self.done_ns {
+                            let ns = action.at_ns - self.done_ns;
+                            self.done_ns = action.at_ns;
+                            self.state.work_done(ns);
+                            return Step::Compute { ns };
+                        }
+                        self.action += 1;
+                        match action.deed {
+                            Deed::Begin(request) => self.state.begin(request, now_ns),
+                            Deed::End(request) => self.state.end(request, now_ns),
+                            Deed::Fork(child) => {
+                                let thread = self.program.bursts[child as usize].thread;
+                                ctx.spawn(self.state.spec(&self.program, &self.state, thread, true));
+                            }
+                            Deed::Wake(woken) => {
+                                let channel = ChannelId(self.program.bursts[woken as usize].thread);
+                                return Step::Send {
+                                    channel,
+                                    value: u64::from(woken),
+                                };
+                            }
+                        }
+                    }
+                    let work_ns = self.program.bursts[burst as usize].work_ns;
+                    if self.done_ns < work_ns {
+                        let ns = work_ns - self.done_ns;
+                        self.done_ns = work_ns;
+                        self.state.work_done(ns);
+                        return Step::Compute { ns };
+                    }
+                    self.end(burst, now_ns);
+                    if let Doing::Sleeping(next) = self.doing {
+                        let at_ns = now_ns + self.program.bursts[next as usize].at_ns;
+                        return Step::SleepUntil { at_ns };
+                    }
+                }
+                Doing::Sleeping(burst) => self.begin(burst, now_ns),
+                Doing::Waiting { before } => {
+                    if self.left == 0 {
+                        return Step::Exit;
+                    }
+                    match self.choose(before, now_ns) {
+                        Ok((burst, due_ns)) => self.begin(burst, due_ns),
+                        Err(until) => {
+                            let channel = ChannelId(self.thread);
+                            return match until {
+                                Some(at_ns) => Step::ReceiveUntil { channel, at_ns },
+                                None => Step::Receive { channel },
+                            };
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Synthetic traces, replayed: what must come out is known.
+use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Pacing, Program, Settings};
+use plimsoll_sim::Machine;
+use plimsoll_trace::{Clock, Context, Cpu, Event, Group, Header, State, Thread, Timeline, What};
+use std::sync::Arc;
+
+const MS: i64 = 1_000_000;
+
+/// Two CPUs, a group for a service, threads by number: 10 and 11 outside, 20 and above inside.
+fn header(end_ns: i64, threads: &[(u32, &str, u32)]) -> Header {
+    let group = |path: &str| Group {
+        path: path.into(),
+        ..Default::default()
+    };
+    Header {
+        source: "bpf".into(),
+        clock: Clock {
+            name: "CLOCK_MONOTONIC".into(),
+            start_ns: 0,
+            end_ns,
+            wall_start_ns: None,
+        },
+        machine: plimsoll_trace::Machine {
+            cpus: (0..2)
+                .map(|cpu| Cpu {
+                    cpu,
+                    ..Default::default()
+                })
+                .collect(),
+            hz: Some(250),
+            ..Default::default()
+        },
+        groups: vec![group("/"), group("/web")],
+        threads: threads
+            .iter()
+            .map(|&(tid, comm, group)| Thread {
+                tid,
+                tgid: Some(tid),
+                comm: comm.into(),
+                group: Some(group),
+                from_ns: 0,
+            })
+            .collect(),
+        ..Default::default()
+    }
+}
+
+fn switch(ts_ns: i64, cpu: u32, prev: u32, prev_state: State, next: u32) -> Event {
+    Event {
+        ts_ns,
+        cpu,
+        what: What::Switch {
+            prev,
+            prev_state,
+            next,
+        },
+    }
+}
+
+fn waking(ts_ns: i64, cpu: u32, tid: u32, waker: u32, context: Context) -> Event {
+    Event {
+        ts_ns,
+        cpu,
+        what: What::Waking { tid, waker, context },
+    }
+}
+
+fn compile(header: &Header, events: &[Event]) -> (Arc<Program>, Machine) {
+    let timeline = Timeline::build(header, events);
+    assert!(
+        timeline.quality.warnings.is_empty(),
+        "{:?}",
+        timeline.quality.warnings
+    );
+    let program = Program::build(header, &timeline, None, None, 60).unwrap();
+    (Arc::new(program), machine(header, &timeline))
+}
+
+fn run(program: &Arc<Program>, machine: &Machine, sets: &[&str]) -> Outcome {
+    let mut settings = Settings::recorded(program);
+    sets.iter().for_each(|set| settings.set(program, set).unwrap());
+    replay(program, machine, &settings, None).unwrap()
+}
+
+fn p(outcome: &Outcome, percent: f64) -> f64 {
+    percentile_ns(&outcome.latencies(None), percent) as f64 / MS as f64
+}
+
+/// A client on CPU 0 asks, a server on CPU 1 works for 4 ms and answers, the client thinks for 1 ms of CPU time.
+fn closed_loop(rounds: i64) -> (Arc<Program>, Machine) {
+    let header = header(rounds * 5 * MS + 2 * MS, &[(10, "client", 0), (20, "server", 1)]);
+    let mut events = vec![
+        switch(1, 0, 0, State::Runnable, 10),
+        switch(1, 1, 20, State::Sleeping, 0),
+    ];
+    for round in 0..rounds {
+        let t = round * 5 * MS + MS;
+        events.push(waking(t, 0, 20, 10, Context::Task));
+        events.push(switch(t + 10, 0, 10, State::Sleeping, 0));
+        events.push(switch(t + 20, 1, 0, State::Runnable, 20));
+        events.push(waking(t + 4 * MS, 1, 10, 20, Context::Task));
+        events.push(switch(t + 4 * MS + 10, 1, 20, State::Sleeping, 0));
+        events.push(switch(t + 4 * MS + 20, 0, 0, State::Runnable, 10));
+    }
+    compile(&header, &events)
+}
+
+/// A timer every 10 ms, 3 ms of work.
+fn open_loop(rounds: i64) -> (Arc<Program>, Machine) {
+    let header = header(rounds * 10 * MS + 5 * MS, &[(20, "tick", 1)]);
+    let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+    for round in 0..rounds {
+        // The timer is a little early or late, as timers are.
+        let t = round * 10 * MS + MS + (round * 7919 % 13) * 1000;
+        events.push(waking(t, 1, 20, 0, Context::Timer));
+        events.push(switch(t + 20, 1, 0, State::Runnable, 20));
+        events.push(switch(t + 20 + 3 * MS, 1, 20, State::Sleeping, 0));
+    }
+    compile(&header, &events)
+}
+
+#[test]
+fn replay_under_recorded_settings_shows_what_was_recorded() {
+    for (program, machine) in [closed_loop(400), open_loop(300)] {
+        let (before, after) = (recorded(&program), run(&program, &machine, &[]));
+        assert!(before.requests.len() > 290);
+        for percent in [50.0, 99.0] {
+            let (a, b) = (p(&before, percent), p(&after, percent));
+            assert!(
+                (a - b).abs() < 0.02 * a,
+                "p{percent}: recorded {a} ms, replayed {b} ms"
+            );
+        }
+        let target = program.target as usize;
+        let (a, b) = (before.groups[target].cpus, after.groups[target].cpus);
+        assert!((a - b).abs() < 0.02 * a, "CPUs: recorded {a}, replayed {b}");
+    }
+}
+
+#[test]
+fn closed_loop_slows_down_under_a_limit_and_never_uses_more() {
+    let (program, machine) = closed_loop(400);
+    assert!(program.is_closed_loop());
+    let free = run(&program, &machine, &[]);
+    let tight = run(&program, &machine, &["group.web.quota_us=20000"]);
+    let target = program.target as usize;
+    assert!(
+        (tight.groups[target].cpus - 0.2).abs() < 0.02,
+        "{} CPUs",
+        tight.groups[target].cpus
+    );
+    assert!(tight.groups[target].throttled.unwrap() > 0.9);
+    assert!(p(&tight, 99.0) > 5.0 * p(&free, 99.0));
+    assert!(
+        tight.requests.len() < free.requests.len() / 2,
+        "the client waits for answers"
+    );
+}
+
+#[test]
+fn open_loop_arrivals_do_not_wait_so_that_a_queue_grows_under_too_small_a_limit() {
+    let (program, machine) = open_loop(300);
+    assert!(!program.is_closed_loop());
+    assert!(program
+        .pacings
+        .iter()
+        .any(|(name, _, pacing, _)| name == "tick" && *pacing == Pacing::Open));
+    let tight = run(&program, &machine, &["group.web.quota_us=20000"]);
+    // 0.3 CPUs of work on 0.2: after 3 s the queue is 1.5 s long.
+    assert_eq!(tight.requests.len(), 300);
+    assert!(
+        (p(&tight, 100.0) / 1500.0 - 1.0).abs() < 0.1,
+        "longest {} ms",
+        p(&tight, 100.0)
+    );
+    assert!(
+        (tight.work_done - 1.0).abs() < 1e-9,
+        "all arrivals are served in the end"
+    );
+}
+
+#[test]
+fn burst_serves_what_the_quota_alone_would_throttle() {
+    let (program, machine) = open_loop(300);
+    let bare = run(
+        &program,
+        &machine,
+        &["group.web.quota_us=2600", "group.web.period_us=8000"],
+    );
+    let burst = run(
+        &program,
+        &machine,
+        &[
+            "group.web.quota_us=2600",
+            "group.web.period_us=8000",
+            "group.web.burst_us=2600",
+        ],
+    );
+    let throttled = |o: &Outcome| o.groups[program.target as usize].throttled.unwrap();
+    assert!(
+        throttled(&burst) < throttled(&bare),
+        "{} against {}",
+        throttled(&burst),
+        throttled(&bare)
+    );
+}
+
+#[test]
+fn forked_threads_start_when_their_parent_gets_there_and_exits_are_waited_for() {
+    // A shell outside waits for a job in the group: 20 forks 21, which works and exits and so wakes 20.
+    let header = header(100 * MS, &[(10, "sh", 0), (20, "make", 1), (21, "cc", 1)]);
+    let events = [
+        switch(1, 0, 0, State::Runnable, 10),
+        switch(1, 1, 20, State::Sleeping, 0),
+        waking(MS, 0, 20, 10, Context::Task),
+        switch(MS + 10, 0, 10, State::Sleeping, 0),
+        switch(MS + 20, 1, 0, State::Runnable, 20),
+        Event {
+            ts_ns: 3 * MS,
+            cpu: 1,
+            what: What::Fork {
+                parent: 20,
+                child: 21,
+            },
+        },
+        switch(4 * MS, 1, 20, State::Sleeping, 21),
+        Event {
+            ts_ns: 44 * MS,
+            cpu: 1,
+            what: What::Exit { tid: 21 },
+        },
+        waking(44 * MS, 1, 20, 21, Context::Task),
+        switch(44 * MS + 10, 1, 21, State::Dead, 20),
+        waking(45 * MS, 1, 10, 20, Context::Task),
+        switch(45 * MS + 10, 1, 20, State::Sleeping, 0),
+        switch(45 * MS + 20, 0, 0, State::Runnable, 10),
+        switch(50 * MS, 0, 10, State::Sleeping, 0),
+    ];
+    let (program, machine) = compile(&header, &events);
+    let free = run(&program, &machine, &[]);
+    assert_eq!(free.requests.len(), 1);
+    // 44 ms in the recording; the child waited 1 ms for its parent's CPU while the other one was idle.
+    assert!((p(&free, 50.0) - 43.0).abs() < 0.1, "{} ms", p(&free, 50.0));
+    let half = run(
+        &program,
+        &machine,
+        &["group.web.quota_us=10000", "group.web.period_us=20000"],
+    );
+    assert!(
+        p(&half, 50.0) > 70.0,
+        "{} ms for 44 ms of work on half a CPU",
+        p(&half, 50.0)
+    );
+}
+
+#[test]
+fn same_settings_give_the_same_outcome() {
+    let (program, machine) = closed_loop(200);
+    let sets = ["group.web.quota_us=30000", "seed=7"];
+    assert_eq!(run(&program, &machine, &sets), run(&program, &machine, &sets));
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_with_what_is_allowed() {
+    let (program, _) = closed_loop(10);
+    for (set, allowed) in [
+        ("group.web.quota_us=10", "1000"),
+        ("group.web.period_us=2000000", "1000000"),
+        ("group.nowhere.quota_us=5000", "/web"),
+        ("group.web.quota=5000", "quota_us"),
+        ("machine.cpus=0", "from 1"),
+        ("group.web.quota_us", "value"),
+        ("policy.semantics=other", "mainline"),
+    ] {
+        let error = Settings::recorded(&program).set(&program, set).unwrap_err();
+        assert!(error.to_string().contains(allowed), "{error}");
+    }
+}

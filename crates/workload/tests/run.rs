@@ -1,0 +1,221 @@
+//! Every workload does what its parameters say, on a machine on which only its own work takes time.
+use plimsoll_sim::{Config, Costs, GroupId, Machine, Results, Simulation, Topology};
+use plimsoll_workload::{Place, Workload};
+
+/// Runs a workload of the root group for `ms`, on `cpus` CPUs.
+fn run(parameters: &str, cpus: u32, ms: u64) -> Results {
+    let workload: Workload = serde_json::from_str(parameters).unwrap();
+    let mut machine = Machine::new(Topology::flat(cpus));
+    machine.costs = Costs::free();
+    let mut config = Config::new(machine, ms * 1_000_000);
+    config.stop_when_done = true;
+    workload.build(&Place::new("w", GroupId::ROOT), &mut config);
+    Simulation::new(config).unwrap().run(None)
+}
+
+fn counter(results: &Results, name: &str) -> u64 {
+    let counters = &results.workloads[0].counters;
+    counters
+        .iter()
+        .find(|counter| counter.name == name)
+        .unwrap()
+        .value
+}
+
+fn mean_us(results: &Results) -> f64 {
+    results.workloads[0].latencies[0].histogram.mean() / 1e3
+}
+
+fn near(value: f64, wanted: f64, percent: f64) {
+    assert!(
+        (value / wanted - 1.0).abs() * 100.0 <= percent,
+        "{value}, wanted {wanted} within {percent}%"
+    );
+}
+
+#[test]
+fn schbench_hands_out_its_rate_and_no_worker_waits_where_cpus_are_free() {
+    let results = run(
+        r#"{"kind":"schbench","worker_threads":30,"cputime_us":10000,"requests_per_s":500}"#,
+        32,
+        4000,
+    );
+    near(counter(&results, "requests") as f64, 2000.0, 2.0);
+    assert!(mean_us(&results) < 1.0, "{}", mean_us(&results));
+    // 500 requests of 10 ms a second are 5 CPUs.
+    near(results.workloads[0].usage_ns as f64 / 4e9, 5.0, 2.0);
+}
+
+#[test]
+fn schbench_without_a_rate_keeps_every_worker_busy() {
+    let results = run(
+        r#"{"kind":"schbench","worker_threads":4,"cputime_us":1000}"#,
+        8,
+        1000,
+    );
+    near(counter(&results, "requests") as f64, 4000.0, 2.0);
+}
+
+#[test]
+fn hackbench_delivers_every_message_and_ends() {
+    for channel in ["socket", "pipe"] {
+        for mode in ["process", "thread"] {
+            let parameters = format!(
+                r#"{{"kind":"hackbench","groups":2,"fds":5,"loops":300,"channel":"{channel}","mode":"{mode}",
+                    "send_us":1,"receive_us":1}}"#
+            );
+            let results = run(&parameters, 4, 60_000);
+            assert!(results.all_exited, "{channel} {mode}");
+            assert_eq!(counter(&results, "messages"), 2 * 5 * 5 * 300, "{channel} {mode}");
+        }
+    }
+}
+
+#[test]
+fn duty_threads_are_released_on_time_and_late_ones_start_at_once() {
+    let results = run(
+        r#"{"kind":"duty","threads":2,"work_us":10000,"interval_us":50000,"window_ms":1000}"#,
+        2,
+        5000,
+    );
+    assert_eq!(counter(&results, "bursts"), 40);
+    near(mean_us(&results), 10_000.0, 0.2);
+    // One CPU for two threads that want 60 ms each in every 50: burst k of both is done at (k + 1) * 120 ms.
+    let late = run(
+        r#"{"kind":"duty","threads":2,"work_us":60000,"interval_us":50000,"window_ms":200}"#,
+        1,
+        5000,
+    );
+    assert!(late.all_exited);
+    near(
+        late.workloads[0].usage_ns as f64,
+        counter(&late, "bursts") as f64 * 60e6,
+        0.01,
+    );
+    assert!(late.workloads[0].latencies[0].histogram.max() >= 150_000_000);
+}
+
+#[test]
+fn a_duty_thread_that_looks_at_its_clock_overshoots_by_less_than_two_looks() {
+    let results = run(
+        r#"{"kind":"duty","threads":1,"work_us":10000,"interval_us":50000,"window_ms":5000,"check_us":100}"#,
+        1,
+        6000,
+    );
+    let over_us = mean_us(&results) - 10_000.0;
+    assert!((20.0..=110.0).contains(&over_us), "{over_us} us");
+}
+
+#[test]
+fn fibtest_puts_each_thread_on_its_own_cpu() {
+    let results = run(r#"{"kind":"fibtest","slow_work_us":10}"#, 4, 1000);
+    near(counter(&results, "fast_us") as f64, 1e6, 0.1);
+    // Three slow threads, 10 us of every 10,010.
+    near(
+        results.workloads[0].usage_ns as f64 - 1e9,
+        3.0 * 1e9 * 10.0 / 10_010.0,
+        2.0,
+    );
+}
+
+#[test]
+fn request_response_takes_the_time_of_both_sides() {
+    let results = run(
+        r#"{"kind":"request_response","pairs":2,"client_us":30,"server_us":20}"#,
+        4,
+        1000,
+    );
+    near(counter(&results, "transactions") as f64, 2.0 * 1e6 / 50.0, 0.1);
+    let waiting = run(
+        r#"{"kind":"request_response","pairs":1,"client_us":30,"server_us":20,"server_wait_us":50}"#,
+        2,
+        1000,
+    );
+    near(counter(&waiting, "transactions") as f64, 1e6 / 100.0, 0.1);
+}
+
+#[test]
+fn a_stream_goes_as_fast_as_its_slower_side() {
+    let results = run(
+        r#"{"kind":"stream","pairs":1,"send_us":10,"receive_us":25,"message_bytes":1000}"#,
+        2,
+        1000,
+    );
+    near(counter(&results, "bytes") as f64, 1e6 / 25.0 * 1000.0, 1.0);
+}
+
+#[test]
+fn clients_of_a_database_share_its_lock() {
+    let free = run(
+        r#"{"kind":"clients_db","clients":8,"queries":1,"client_us":100,"server_us":100,"spread":"fixed"}"#,
+        32,
+        1000,
+    );
+    near(counter(&free, "transactions") as f64, 8.0 * 1e6 / 200.0, 1.0);
+    let locked = run(
+        r#"{"kind":"clients_db","clients":8,"queries":1,"client_us":100,"server_us":100,"spread":"fixed","locked_us":100}"#,
+        32,
+        1000,
+    );
+    // One at a time in 100 us.
+    near(counter(&locked, "transactions") as f64, 1e6 / 100.0, 1.0);
+}
+
+#[test]
+fn remote_clients_cost_no_cpu_time() {
+    let results = run(
+        r#"{"kind":"clients_db","clients":1,"queries":10,"client_us":100,"server_us":100,"spread":"fixed","remote_clients":true}"#,
+        1,
+        1000,
+    );
+    near(results.workloads[0].usage_ns as f64, 0.5e9, 1.0);
+}
+
+#[test]
+fn an_open_server_keeps_its_rate_and_a_closed_one_its_clients() {
+    let open = run(
+        r#"{"kind":"server","workers":64,"work_us":1000,"arrivals":{"process":"poisson","rate_per_s":2000}}"#,
+        8,
+        5000,
+    );
+    near(counter(&open, "requests") as f64, 10_000.0, 4.0);
+    near(mean_us(&open), 1000.0, 5.0);
+    let closed = run(
+        r#"{"kind":"server","workers":4,"clients":4,"work_us":1000,"spread":"fixed","arrivals":{"process":"closed","think_us":0}}"#,
+        8,
+        1000,
+    );
+    near(counter(&closed, "requests") as f64, 4000.0, 1.0);
+}
+
+#[test]
+fn a_server_whose_queue_is_full_refuses() {
+    let results = run(
+        r#"{"kind":"server","workers":1,"work_us":1000,"spread":"fixed","queue_requests":10,
+            "arrivals":{"process":"fixed","rate_per_s":2000}}"#,
+        1,
+        1000,
+    );
+    near(counter(&results, "requests") as f64, 1000.0, 1.0);
+    near(counter(&results, "refused") as f64, 990.0, 2.0);
+}
+
+#[test]
+fn batches_and_spinners_take_every_cpu() {
+    for parameters in [
+        r#"{"kind":"batch","work_us":5000}"#,
+        r#"{"kind":"spinners","threads":4,"pin":true}"#,
+    ] {
+        let results = run(parameters, 4, 1000);
+        near(results.workloads[0].usage_ns as f64, 4e9, 0.1);
+    }
+}
+
+#[test]
+fn unknown_parameters_are_errors() {
+    let unknown = serde_json::from_str::<Workload>(r#"{"kind":"duty","thread":1}"#);
+    assert!(unknown
+        .unwrap_err()
+        .to_string()
+        .contains("unknown field `thread`"));
+}
