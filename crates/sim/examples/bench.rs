@@ -48,43 +48,42 @@ impl Behaviour for Receiver {
 }
 
 /// One group of hackbench: 20 senders, 20 receivers, all to all.
-fn hackbench(config: &mut Config, group: GroupId, workload: WorkloadId, steps: CounterId, capacity: u32) {
+fn hackbench(config: &mut Config, groups: &[GroupId], workload: WorkloadId, steps: CounterId, capacity: u32) {
     let first = config.channels.len() as u32;
     let wake_level = capacity / 4;
     config
         .channels
         .extend((0..FDS).map(|_| ChannelSpec { capacity, wake_level }));
     for turn in 0..FDS {
+        let next = config.tasks.len();
+        let group = |number: usize| groups[(next + number) % groups.len()];
         let channel = ChannelId(first + turn);
         let receiver = Receiver { channel, steps };
         config.add_task(TaskSpec::new(
-            group,
+            group(0),
             workload,
             format!("receiver{turn}"),
             receiver,
         ));
         let sender = Sender { first, turn, steps };
-        config.add_task(TaskSpec::new(group, workload, format!("sender{turn}"), sender));
+        let task = TaskSpec::new(group(1), workload, format!("sender{turn}"), sender);
+        config.add_task(task);
     }
 }
 
-/// hackbench groups spread over cgroups; `limited`: every cgroup has a quota.
+/// hackbench, its tasks dealt out to `cgroups` groups in turn; 0: all in the root.
 fn machine(topology: Topology, cgroups: u32, hackbenches: u32, capacity: u32, ms: u64) -> Config {
     let mut config = Config::new(Machine::new(topology), ms * 1_000_000);
     let workload = config.add_workload("hackbench");
     let steps = config.add_counter(workload, "steps");
-    let groups: Vec<GroupId> = (0..cgroups)
+    let mut groups: Vec<GroupId> = (0..cgroups)
         .map(|i| config.add_group(GroupSpec::new(format!("/g{i}"), GroupId::ROOT)))
         .collect();
-    for i in 0..hackbenches {
-        let group = groups.get((i % cgroups.max(1)) as usize).copied();
-        hackbench(
-            &mut config,
-            group.unwrap_or(GroupId::ROOT),
-            workload,
-            steps,
-            capacity,
-        );
+    if groups.is_empty() {
+        groups.push(GroupId::ROOT);
+    }
+    for _ in 0..hackbenches {
+        hackbench(&mut config, &groups, workload, steps, capacity);
     }
     config
 }
@@ -148,6 +147,15 @@ fn main() {
             "hackbench10_20cpus_buffer4",
             Box::new(move || machine(x6(), 0, 10, 4, 500)),
         ),
+        (
+            "hackbench10_224cpus_buffer4",
+            Box::new(move || machine(spr(), 0, 10, 4, 300)),
+        ),
+        (
+            "hackbench10_1024cpus_2000groups",
+            Box::new(move || machine(big(), 2000, 10, 4, 300)),
+        ),
+        // The same load per CPU as 10 groups on 20 CPUs.
         (
             "hackbench112_224cpus_buffer4",
             Box::new(move || machine(spr(), 1, 112, 4, 100)),
