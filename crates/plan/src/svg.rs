@@ -2,7 +2,7 @@
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
-const LEFT: f64 = 90.0;
+const LEFT: f64 = 110.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 48.0;

@@ -101,7 +101,8 @@ impl Model {
             histogram.value_at_quantile(rank / n.max(1) as f64)
         };
         Simulated {
-            cpu_us: us(group.usage_ns),
+            // The probe's threads first look at their clocks when they have been born.
+            cpu_us: us(group.usage_ns) - self.own.birth_us * f64::from(row.nth + row.spin + row.slow),
             nr_periods: stat.nr_periods as f64,
             nr_throttled: stat.nr_throttled as f64,
             throttled_us: us(stat.throttled_ns),

@@ -72,6 +72,8 @@ impl Default for Duty {
     }
 }
 
+/// A sleep of a slow thread may last this much longer: the kernel's timer slack.
+const SLACK_NS: u64 = 50_000;
 /// CPU time between two looks of a spinner at the clock.
 const SPIN_NS: u64 = 200_000;
 
@@ -95,7 +97,7 @@ impl Duty {
                 };
                 place.task(workload, "spin", number, Born::new(birth_ns, start_ns, spin))
             } else if slow_number.is_some_and(|number| number < self.slow_threads) {
-                let slow = slow(ns(self.slow_work_us), 10_000_000, end_ns);
+                let slow = slow(ns(self.slow_work_us), 10_000_000, SLACK_NS, end_ns);
                 place.task(workload, "slow", number, Born::new(birth_ns, start_ns, slow))
             } else {
                 let stagger_ns = (self.stagger_us * 1e3) as u64 * u64::from(number);

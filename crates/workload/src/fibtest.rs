@@ -4,6 +4,7 @@
 //! busy thread when slices expire.
 use crate::place::{ns, Place};
 use plimsoll_sim::{Config, Context, Step, WorkloadId};
+use rand::Rng;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -23,6 +24,9 @@ pub struct Fibtest {
     /// Sleep of a slow thread, in microseconds. Default 10000.
     #[schemars(range(min = 1.0, max = 1e9))]
     pub slow_sleep_us: f64,
+    /// A sleep may last up to this much longer, in microseconds: the kernel's timer slack. Default 50.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub slow_slack_us: f64,
     /// Thread k runs on CPU k only. Default true.
     pub pin: bool,
 }
@@ -34,6 +38,7 @@ impl Default for Fibtest {
             slow_threads: None,
             slow_work_us: 5.0,
             slow_sleep_us: 10_000.0,
+            slow_slack_us: 50.0,
             pin: true,
         }
     }
@@ -52,6 +57,7 @@ impl Fibtest {
             .slow_threads
             .unwrap_or(nr_cpus.saturating_sub(self.fast_threads));
         let (work_ns, sleep_ns) = (ns(self.slow_work_us), ns(self.slow_sleep_us));
+        let slack_ns = (self.slow_slack_us * 1e3) as u64;
         for number in 0..self.fast_threads + slow_threads {
             let mut task = if number < self.fast_threads {
                 let mut started = false;
@@ -63,7 +69,12 @@ impl Fibtest {
                     Step::Compute { ns: CHUNK_US * 1000 }
                 })
             } else {
-                place.task(workload, "slow", number, slow(work_ns, sleep_ns, u64::MAX))
+                place.task(
+                    workload,
+                    "slow",
+                    number,
+                    slow(work_ns, sleep_ns, slack_ns, u64::MAX),
+                )
             };
             if self.pin {
                 task = place.pinned(task, number, config);
@@ -75,7 +86,12 @@ impl Fibtest {
 }
 
 /// Computes, sleeps, for ever, until a clock.
-pub(crate) fn slow(work_ns: u64, sleep_ns: u64, until_ns: u64) -> impl FnMut(&mut Context) -> Step + Send {
+pub(crate) fn slow(
+    work_ns: u64,
+    sleep_ns: u64,
+    slack_ns: u64,
+    until_ns: u64,
+) -> impl FnMut(&mut Context) -> Step + Send {
     let mut worked = false;
     move |ctx| {
         if !worked {
@@ -86,8 +102,9 @@ pub(crate) fn slow(work_ns: u64, sleep_ns: u64, until_ns: u64) -> impl FnMut(&mu
             Step::Compute { ns: work_ns }
         } else {
             worked = false;
+            let late_ns = ctx.rng().random_range(0..=slack_ns);
             Step::SleepUntil {
-                at_ns: ctx.now_ns() + sleep_ns,
+                at_ns: ctx.now_ns() + sleep_ns + late_ns,
             }
         }
     }

@@ -175,7 +175,9 @@ impl Engine<'_> {
             self.channel_line(channel, cpu);
         }
         let state = &mut self.channels[channel as usize];
-        if let Some(receiver) = state.receivers.pop_front() {
+        if state.nr_receivers > 0 {
+            state.nr_receivers -= 1;
+            let receiver = state.receivers.pop_front().expect("nr_receivers is their number");
             self.tasks[receiver as usize].received = Some(value);
             self.tasks[receiver as usize].waits_for = NONE;
             self.tasks[receiver as usize].timer = 0;
@@ -202,6 +204,7 @@ impl Engine<'_> {
                 return true;
             }
             state.receivers.push_back(task);
+            state.nr_receivers += 1;
             self.tasks[task as usize].waits_for = channel;
             if until_ns != NEVER {
                 self.tasks[task as usize].timer = self.timers.push(until_ns, Timer::Sleep { task });
@@ -242,7 +245,9 @@ impl Engine<'_> {
         let channel = std::mem::replace(&mut entry.waits_for, NONE);
         let (cpu, external) = (entry.policy.cpu, entry.external);
         if channel != NONE {
-            self.channels[channel as usize].receivers.retain(|&t| t != task);
+            let state = &mut self.channels[channel as usize];
+            state.receivers.retain(|&t| t != task);
+            state.nr_receivers = state.receivers.len() as u32;
         }
         if external {
             self.external_step(task);

@@ -1,0 +1,72 @@
+//! One configuration and seed, one result: byte for byte, in every run and in every build profile.
+use plimsoll_sim::observer::{Move, Stop};
+use plimsoll_sim::{GroupId, Observer, Simulation, TaskId};
+use std::fmt::Write;
+#[path = "fuzz/mod.rs"]
+mod fuzz;
+
+/// Everything that happened, as text.
+#[derive(Default)]
+struct Log(String);
+
+impl Observer for Log {
+    fn run(&mut self, now_ns: u64, cpu: u32, task: TaskId, group: GroupId) {
+        writeln!(self.0, "{now_ns} run {cpu} {task:?} {group:?}").unwrap();
+    }
+    fn stop(&mut self, now_ns: u64, cpu: u32, task: TaskId, why: Stop) {
+        writeln!(self.0, "{now_ns} stop {cpu} {task:?} {why:?}").unwrap();
+    }
+    fn wake(&mut self, now_ns: u64, task: TaskId, cpu: u32, waker_cpu: u32) {
+        writeln!(self.0, "{now_ns} wake {task:?} {cpu} {waker_cpu}").unwrap();
+    }
+    fn migrate(&mut self, now_ns: u64, task: TaskId, from: u32, to: u32, why: Move) {
+        writeln!(self.0, "{now_ns} migrate {task:?} {from} {to} {why:?}").unwrap();
+    }
+    fn throttle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {
+        writeln!(self.0, "{now_ns} throttle {group:?} {cpu}").unwrap();
+    }
+    fn unthrottle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {
+        writeln!(self.0, "{now_ns} unthrottle {group:?} {cpu}").unwrap();
+    }
+    fn pool(&mut self, now_ns: u64, group: GroupId, runtime_ns: i64) {
+        writeln!(self.0, "{now_ns} pool {group:?} {runtime_ns}").unwrap();
+    }
+}
+
+fn log(seed: u64) -> String {
+    let mut log = Log::default();
+    let results = Simulation::new(fuzz::config(seed)).unwrap().run(Some(&mut log));
+    write!(
+        log.0,
+        "{:?} {:?} {:?}",
+        results.events, results.groups, results.cpus
+    )
+    .unwrap();
+    log.0
+}
+
+/// FNV-1a: one number for a whole log.
+fn digest(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[test]
+fn two_runs_write_the_same_log() {
+    for seed in 1..=20 {
+        let (first, second) = (log(seed), log(seed));
+        assert!(first.len() > 1000 || seed > 1, "the log has something in it");
+        assert!(first == second, "seed {seed}: two runs differ");
+    }
+}
+
+/// Debug and release builds of one commit must print the same number: scripts/determinism.sh compares them.
+#[test]
+fn digest_of_many_runs() {
+    let mut all = String::new();
+    for seed in 1..=60 {
+        writeln!(all, "{:016x}", digest(&log(seed))).unwrap();
+    }
+    println!("digest {:016x}", digest(&all));
+}

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Sixty random machines, simulated by a debug and by a release build: every event's log must be the same.
+# Exit: 0 the same, 1 not.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+digest() {
+	cargo test --quiet "$@" -p plimsoll-sim --test determinism -- --nocapture digest_of_many_runs |
+		sed -n 's/.*digest \([0-9a-f]\{16\}\).*/\1/p'
+}
+
+debug=$(digest)
+release=$(digest --release)
+echo "debug $debug, release $release"
+[ -n "$debug" ] && [ "$debug" = "$release" ]
