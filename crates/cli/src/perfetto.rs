@@ -1,7 +1,8 @@
 //! Writes Perfetto traces: the few messages of its protobuf format that a timeline of a simulation needs.
 //!
-//! The complete generated types take a minute to build and this uses nine messages of them, so the field numbers are
-//! declared here. Source of each: protos/perfetto/trace/ in Perfetto's repository (stable numbers, proto2).
+//! The crate perfetto_protos generates types for all of Perfetto's 398 .proto files (0.51); this needs nine messages of
+//! them, so their field numbers are declared here, on the protobuf writer that crates/trace reads with. Source of each:
+//! protos/perfetto/trace/ in Perfetto's repository (stable numbers, proto2).
 //!
 //! CPUs are written as ftrace scheduling events, not as slices of our own, so that the Perfetto UI shows its CPU view
 //! and its SQL tables `sched` and `thread_state` hold the simulated machine.

@@ -1,9 +1,11 @@
-//! Aligned tables of text: the first column to the left, figures to the right.
+//! Aligned tables of text: words to the left, figures to the right.
 use std::fmt;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
+    /// Columns of words, the first ones.
+    words: usize,
 }
 
 impl Table {
@@ -11,7 +13,14 @@ impl Table {
     pub fn new(head: &[&str]) -> Self {
         Table {
             rows: vec![head.iter().map(|cell| cell.to_string()).collect()],
+            words: 1,
         }
+    }
+
+    /// The first `words` columns hold words; without this, one does.
+    pub fn words(mut self, words: usize) -> Self {
+        self.words = words;
+        self
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
@@ -40,7 +49,7 @@ impl fmt::Display for Table {
             for (column, cell) in row.iter().enumerate() {
                 let fill = " ".repeat(widths[column] - cell.chars().count());
                 match column {
-                    0 => line.push_str(&format!("  {cell}{fill}")),
+                    column if column < self.words => line.push_str(&format!("  {cell}{fill}")),
                     _ => line.push_str(&format!("  {fill}{cell}")),
                 }
             }

@@ -150,7 +150,7 @@ type Pair<'a> = (&'a Run, &'a Run);
 
 /// One line for each of the other systems.
 fn lines(slices: Pair, steal: Pair, load: Pair, headroom: Pair) -> Table {
-    let mut table = Table::new(&["system", "workload", "figure", "without", "with", "change"]);
+    let mut table = Table::new(&["system", "workload", "figure", "without", "with", "change"]).words(3);
     let mut line = |system: &str, workload: &str, figure: &str, (a, b): (f64, f64), decimals: usize| {
         let (a, b) = (Value::Number(a, decimals), Value::Number(b, decimals));
         let cells = [system, workload, figure].map(str::to_string);
@@ -194,4 +194,21 @@ fn lines(slices: Pair, steal: Pair, load: Pair, headroom: Pair) -> Table {
         2,
     );
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_of_the_demo_is_there_and_its_system_can_be_taken_away() {
+        for show in &SHOWS {
+            let settings: Vec<String> = show.without.iter().map(|setting| setting.to_string()).collect();
+            let (_, text) = plimsoll_scenario::find::scenarios()
+                .find(|(name, _)| *name == show.scenario)
+                .unwrap_or_else(|| panic!("no example {}", show.scenario));
+            Scenario::parse(show.scenario, text, Path::new(""), &settings)
+                .unwrap_or_else(|problems| panic!("{problems}"));
+        }
+    }
 }
