@@ -155,14 +155,14 @@ fn what_cannot_be_run_is_refused_with_exit_code_2() {
     refused(
         &["simulate", "limits.toml", "--seed", "-1"],
         expect![[r#"
-        error: unexpected argument '-1' found
+            error: unexpected argument '-1' found
 
-          tip: to pass '-1' as a value, use '-- -1'
+              tip: to pass '-1' as a value, use '-- -1'
 
-        Usage: plimsoll simulate [OPTIONS] <SCENARIO>
+            Usage: plimsoll simulate [OPTIONS] [SCENARIO]
 
-        For more information, try '--help'.
-    "#]],
+            For more information, try '--help'.
+        "#]],
     );
     refused(
         &["simulate", "limits.toml", "--duration-ms", "0"],

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const REPLICATES: u32 = 8;
 
 #[derive(clap::Args)]
+#[group(id = "replay_args")]
 pub struct Args {
     /// Replay a recorded trace instead of a scenario. Prints whether the replay shows what was recorded (exit code 1: it
     /// does not), and with --set what the other limits would have done
