@@ -485,7 +485,7 @@ PL_FN void pl_bw_init(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
 	pool->nr_cpus = nr_cpus;
 	pool->ring = ring;
 	pool->ring_mask = slots - 1;
-	for (cpu = 0; cpu < nr_cpus && PL_LOOP; cpu++)
+	for (cpu = PL_START(nr_cpus); cpu < nr_cpus && PL_LOOP; cpu++)
 		balances[cpu].cpu = cpu;
 }
 
@@ -521,7 +521,7 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
 	pool->snapshot_ns = (s64)start_ns;
 	pool->generation++;
 	pool->idle = 0;
-	for (cpu = 0; cpu < pool->nr_cpus && PL_LOOP; cpu++) {
+	for (cpu = PL_START(pool->nr_cpus); cpu < pool->nr_cpus && PL_LOOP; cpu++) {
 		pl_write(&pool->balances[cpu].remaining_ns, 0);
 		pool->balances[cpu].generation = pool->generation;
 	}

@@ -135,7 +135,7 @@ PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *
 	group->depth = parent ? parent->depth + 1 : 0;
 	group->weight = PL_WEIGHT_UNIT;
 	group->queues = queues;
-	for (cpu = 0; cpu < nr_cpus && PL_LOOP; cpu++) {
+	for (cpu = PL_START(nr_cpus); cpu < nr_cpus && PL_LOOP; cpu++) {
 		queues[cpu].cpu = cpu;
 		queues[cpu].factor = PL_FACTOR_ONE;
 	}
@@ -218,8 +218,9 @@ PL_INLINE const struct pl_bw_config PL_MEM *pl_level_config(const struct pl_grou
  * Something of the group became runnable on this CPU where nothing of this level was: its balance is asked
  * for, which may throttle it. Returns PL_BW_* flags.
  */
-PL_INLINE u32 pl_level_enter(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
-			     struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+PL_SUB u32 pl_level_enter(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 now_ns,
+			  struct pl_touch PL_MEM *touch PL_ARENA,
+			  const struct pl_config PL_MEM *config PL_ARENA)
 {
 	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 
@@ -230,8 +231,9 @@ PL_INLINE u32 pl_level_enter(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
 	return pl_bw_charge(&level->pool, balance, 0, true, now_ns, pl_level_config(level, config));
 }
 
-PL_INLINE u32 pl_level_leave(struct pl_group PL_MEM *level, u32 cpu, u64 now_ns,
-			     struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+PL_SUB u32 pl_level_leave(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 now_ns,
+			  struct pl_touch PL_MEM *touch PL_ARENA,
+			  const struct pl_config PL_MEM *config PL_ARENA)
 {
 	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 

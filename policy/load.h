@@ -52,8 +52,8 @@ PL_FN void pl_load_update(struct pl_load PL_MEM *load, u64 now_ns)
 }
 
 /* Publishes what changed, if it is enough and not too soon. Returns whether the shared line was written. */
-PL_FN bool pl_load_publish(struct pl_group_load PL_MEM *group, struct pl_load PL_MEM *load, u64 now_ns,
-			   const struct pl_load_config PL_MEM *config)
+PL_SUB bool pl_load_publish(struct pl_group_load PL_MEM *group PL_ARENA, struct pl_load PL_MEM *load PL_ARENA,
+			    u64 now_ns, const struct pl_load_config PL_MEM *config PL_ARENA)
 {
 	s64 change = (s64)load->pelt.avg - load->contribution;
 	s64 size = change < 0 ? -change : change;
@@ -66,6 +66,25 @@ PL_FN bool pl_load_publish(struct pl_group_load PL_MEM *group, struct pl_load PL
 	load->contribution = (s64)load->pelt.avg;
 	load->published_at_ns = now_ns;
 	return true;
+}
+
+/*
+ * A runnable task left this queue for another CPU's, or came from one (`arrived`): its load moves with it, instead
+ * of decaying here while it builds up there. The average is set to what is runnable now, if it is above it
+ * (left) or below it (arrived), and published.
+ */
+PL_FN void pl_load_moved(struct pl_group_load PL_MEM *group, struct pl_load PL_MEM *load, bool arrived,
+			 u64 now_ns)
+{
+	if (arrived ? load->pelt.avg >= load->weight : load->pelt.avg <= load->weight)
+		return;
+	load->pelt.avg = load->weight;
+	load->pelt.sum = load->weight * (PL_PELT_MAX - PL_PELT_SEGMENT + load->pelt.segment);
+	if ((s64)load->pelt.avg == load->contribution)
+		return;
+	pl_add(&group->load_avg, (s64)load->pelt.avg - load->contribution);
+	load->contribution = (s64)load->pelt.avg;
+	load->published_at_ns = now_ns;
 }
 
 /* What of the group's weight belongs to this queue: PL_SHARE_MIN .. weight. Reads the shared line. */

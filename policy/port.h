@@ -30,13 +30,26 @@ typedef long long s64;
 #define false 0
 #endif
 #define PL_MEM __attribute__((address_space(1)))
-#define PL_FN static inline __attribute__((unused))
+/* Always inlined: a BPF function takes no more than five arguments. */
+#define PL_FN static inline __attribute__((always_inline, unused))
+/* Called rather than inlined, so that the verifier looks at it once, whoever calls. Pointers into the arena
+ * are said to be such. */
+#define PL_SUB __attribute__((noinline))
+#define PL_ARENA __attribute__((btf_decl_tag("arg:arena")))
 #ifndef can_loop
 /* Where the adapter's own can_loop is not there (the dual-compile test), every loop is still bounded by its
  * own condition. */
 #define can_loop 1
 #endif
 #define PL_LOOP (can_loop)
+/* 0, computed so that the verifier does not know: from a constant start it would go through every turn of a
+ * loop to `bound`. */
+#define PL_START(bound)                                                                                      \
+	({                                                                                                   \
+		u64 bound_ = (bound), copy_ = bound_;                                                        \
+		asm volatile("" : "+r"(copy_));                                                              \
+		(u32)(bound_ - copy_);                                                                       \
+	})
 #define PL_ASSERT(cond) ((void)0)
 #define pl_read(p) (*(volatile typeof(*(p)) *)(p))
 #define pl_write(p, v) (*(volatile typeof(*(p)) *)(p) = (v))
@@ -58,6 +71,9 @@ typedef int64_t s64;
 #define PL_FN static inline __attribute__((unused))
 #endif
 #define PL_LOOP 1
+#define PL_START(bound) 0
+#define PL_SUB PL_FN
+#define PL_ARENA
 #ifdef NDEBUG
 #define PL_ASSERT(cond) ((void)0)
 #else
