@@ -45,6 +45,17 @@ impl fmt::Display for Failure {
     }
 }
 
+impl From<plimsoll_live::Error> for Failure {
+    fn from(error: plimsoll_live::Error) -> Self {
+        match error {
+            plimsoll_live::Error::Input(message) => Failure::Input(message),
+            plimsoll_live::Error::Machine(message) | plimsoll_live::Error::Failed(message) => {
+                Failure::Machine(message)
+            }
+        }
+    }
+}
+
 impl From<plimsoll_scenario::Problems> for Failure {
     fn from(problems: plimsoll_scenario::Problems) -> Self {
         Failure::Input(problems.to_string())

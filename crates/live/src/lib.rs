@@ -1,1 +1,26 @@
+//! The policy of policy/ on a real kernel: loads bpf/plimsoll.bpf.c, passes knobs on, reads statistics.
+//!
+//! Invariant: nothing here decides who runs. What a limit means is policy's; this crate finds out what the machine is,
+//! puts it into the BPF program, and reads back what happened.
+mod config;
+mod control;
+mod error;
+mod intf;
+mod knobs;
+mod machine;
+mod probe;
+mod scheduler;
+mod status;
 
+pub use config::Config;
+pub use control::{ask, reload_all, Request, Server};
+pub use error::{Error, Result};
+pub use knobs::{cgroup_id, cpu_max, Knob, KnobValues};
+pub use libbpf_rs::OpenObject;
+pub use machine::Machine;
+pub use probe::probe;
+pub use scheduler::{Ended, Scheduler};
+pub use status::{CpuStatus, GroupStatus, Status};
+
+/// Where cgroup v2 is mounted.
+pub const CGROUP_ROOT: &str = "/sys/fs/cgroup";

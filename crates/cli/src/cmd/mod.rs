@@ -2,12 +2,16 @@
 pub mod calibrate;
 pub mod completions;
 pub mod demo;
+pub mod get;
 pub mod man;
 pub mod plan;
 pub mod record;
 pub mod replay;
 pub mod reproduce;
+pub mod run;
 pub mod schema;
+pub mod set;
 pub mod simulate;
+pub mod status;
 pub mod validate;
 pub mod vm;

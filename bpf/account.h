@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * account.h - a task enters and leaves its group's queues on a CPU, and is charged
+ *
+ * Everything here calls the policy and keeps what it answers: which timers to arm, and that somebody was
+ * throttled. Arena pointers are passed as numbers, so that the verifier looks at each function once.
+ */
+#ifndef PLIMSOLL_ACCOUNT_H
+#define PLIMSOLL_ACCOUNT_H
+
+struct cpu_timer {
+	struct bpf_timer timer;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_timer);
+} cpu_timers SEC(".maps");
+
+struct group_timer {
+	struct bpf_timer timer;
+	u64 group;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct group_timer);
+} period_timers SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct group_timer);
+} slack_timers SEC(".maps");
+
+#define TIMER_DELAY_MIN_NS (10 * PL_US)
+
+static __always_inline void start_period_timer(u32 slot, u64 at_ns, u64 now_ns)
+{
+	struct group_timer *timer = bpf_map_lookup_elem(&period_timers, &slot);
+
+	if (timer)
+		bpf_timer_start(&timer->timer,
+				at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS, 0);
+}
+
+static __always_inline void start_slack_timer(u32 slot, u64 delay_ns)
+{
+	struct group_timer *timer = bpf_map_lookup_elem(&slack_timers, &slot);
+
+	if (timer)
+		bpf_timer_start(&timer->timer, delay_ns, 0);
+}
+
+/* Starts the timers that the charged levels of a group ask for. */
+__noinline u32 arm_levels(u64 group_address, u64 now_ns)
+{
+	struct pl_group PL_MEM *group = (struct pl_group PL_MEM *)group_address;
+	struct pl_group PL_MEM *level;
+
+	for (level = pl_charged_first(group); level && can_loop; level = pl_charged_next(group, level)) {
+		u32 slot = ((struct live_group PL_MEM *)level)->slot;
+
+		if (pl_bw_take_arm_period(&level->pool))
+			start_period_timer(slot, level->pool.next_ns, now_ns);
+		if (pl_bw_take_arm_slack(&level->pool))
+			start_slack_timer(slot, PL_BW_SLACK_DELAY_NS);
+	}
+	return 0;
+}
+
+static __always_inline void after_policy(struct live_group PL_MEM *group, struct live_cpu PL_MEM *c,
+					 u32 flags, u64 now_ns)
+{
+	if (flags & PL_BW_THROTTLED)
+		c->scan = 1;
+	if (flags & (PL_BW_ARM_PERIOD | PL_BW_ARM_SLACK))
+		arm_levels((u64)group, now_ns);
+}
+
+/* Takes a task out of its group's queues where it was last. Its run time must have been charged. */
+__noinline u32 account_out(u64 task_address, u64 now_ns)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	u32 cpu = task->t.cpu;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	u32 flags = 0;
+
+	cpu_lock(c);
+	if (task->runnable) {
+		count_out(task, c, cpu);
+		flags = pl_task_blocked(&task->t, now_ns, &c->touch, &S->config);
+		task->runnable = 0;
+	}
+	cpu_unlock(c);
+	after_policy(task->group, c, flags, now_ns);
+	return 0;
+}
+
+/*
+ * Puts a task that is nowhere into its group's queues on a CPU. `woken`: it slept or is new, so that its
+ * vruntime is placed; a task that only moves keeps its lag.
+ */
+__noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	struct live_cpu PL_MEM *from = cpu_of(task->t.cpu);
+	u32 flags;
+
+	cpu_lock(c);
+	task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair);
+	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
+	if (woken)
+		task->t.vruntime =
+		    pl_fair_place(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	task->runnable = 1;
+	cpu_unlock(c);
+	after_policy(task->group, c, flags, now_ns);
+	return flags;
+}
+
+/*
+ * A task that moves takes its load along: what it leaves behind would count twice until it has decayed. With
+ * `arrived` the load of a queue is at least what is runnable there; without, at most.
+ */
+__noinline int move_load(u64 task_address, u32 cpu, bool arrived, u64 now_ns)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	struct pl_group PL_MEM *level;
+
+	cpu_lock(c);
+	for (level = task->t.group; level->parent && can_loop; level = level->parent)
+		pl_load_moved(&level->load, &level->queues[cpu].load, arrived, now_ns);
+	cpu_unlock(c);
+	return 0;
+}
+
+static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
+{
+	u32 from = task->t.cpu;
+
+	account_out((u64)task, now_ns);
+	move_load((u64)task, from, false, now_ns);
+	account_in((u64)task, cpu, now_ns, false);
+	move_load((u64)task, cpu, true, now_ns);
+}
+
+/*
+ * Charges what the task has run since it was last charged, on its CPU, while it runs or as it stops. exec_ns: the
+ * kernel's count of its run time, which leaves out interrupts and is what cpu.stat shows.
+ */
+__noinline u32 charge(u64 task_address, u64 exec_ns, u64 now_ns)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	struct live_group PL_MEM *group = task->group;
+	u32 cpu = task->t.cpu;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	u64 delta_ns = exec_ns - task->charged_exec_ns;
+	u32 flags;
+
+	if ((s64)delta_ns <= 0)
+		return 0;
+	task->charged_at_ns = now_ns;
+	task->charged_exec_ns = exec_ns;
+	group->queues[cpu].used_ns += delta_ns;
+	if (group->g.side)
+		c->side_used_ns += delta_ns;
+	flags = pl_task_charge(&task->t, delta_ns, now_ns, &c->touch, &S->config);
+	after_policy(group, c, flags, now_ns);
+	return flags;
+}
+
+/* The level that keeps the group from running on this CPU, as an address; 0: none does. */
+__noinline u64 throttled_at(u64 group_address, u32 cpu)
+{
+	return (u64)pl_group_throttled((struct pl_group PL_MEM *)group_address, cpu);
+}
+
+static __always_inline bool is_limited(struct live_group PL_MEM *group)
+{
+	return group->g.charged || group->g.side;
+}
+
+__noinline u32 reweigh(u64 task_address, u64 now_ns)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
+
+	cpu_lock(c);
+	pl_task_reweigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
+	cpu_unlock(c);
+	return 0;
+}
+
+/* This CPU's timer: fires at at_ns or before. Only on the CPU itself. */
+static __always_inline void arm_cpu_timer(struct live_cpu PL_MEM *c, u32 cpu, u64 at_ns, u64 now_ns)
+{
+	struct cpu_timer *timer;
+	u64 delay_ns = at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS;
+
+	if (c->timer_at_ns && c->timer_at_ns <= at_ns && c->timer_at_ns + PL_MS > now_ns)
+		return; /* fires early enough: its callback looks again */
+	timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
+	if (!timer)
+		return;
+	c->timer_at_ns = now_ns + delay_ns;
+	bpf_timer_start(&timer->timer, delay_ns, BPF_F_TIMER_CPU_PIN);
+}
+
+/* See pl_group_budget. */
+__noinline u64 budget_of(u64 group_address, u32 cpu, u64 max_ns)
+{
+	return pl_group_budget((struct pl_group PL_MEM *)group_address, cpu, max_ns);
+}
+
+#define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
+
+/* Sees to it that the task now running is stopped when its groups' run time is used up. */
+static __always_inline void arm_stop(struct live_cpu PL_MEM *c, u32 cpu, struct live_task PL_MEM *task,
+				     u64 now_ns)
+{
+	u64 budget_ns;
+
+	if (!is_limited(task->group)) {
+		c->stop_at_ns = 0;
+		return;
+	}
+	budget_ns = budget_of((u64)task->group, cpu, STOP_LOOKAHEAD_NS);
+	if (task->granted)
+		budget_ns = 0;
+	c->stop_at_ns = now_ns + pl_max(budget_ns, settings.min_run_ns);
+	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
+}
+
+#endif

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * groups.h - cgroups come, change and go; knobs and headroom
+ */
+#ifndef PLIMSOLL_GROUPS_H
+#define PLIMSOLL_GROUPS_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_timer);
+} window_timer SEC(".maps");
+
+#define NO_QUOTA_US (~0ULL)
+
+/* Zeroes memory that may have been used before. bytes: a multiple of 8. */
+static __always_inline void arena_zero(void PL_MEM *memory, u64 bytes)
+{
+	u64 i;
+
+	for (i = zero; i < bytes / 8 && can_loop; i++)
+		((volatile u64 PL_MEM *)memory)[i] = 0;
+}
+
+static __always_inline u32 ring_slots(void)
+{
+	u32 slots = zero + 1;
+
+	while (slots < nr_cpus && can_loop)
+		slots <<= 1;
+	return slots;
+}
+
+/* A group's memory: the group, then per CPU its queues, balances and statistics, then the ring. */
+static __always_inline u64 group_bytes(void)
+{
+	u64 bytes =
+	    sizeof(struct live_group) +
+	    nr_cpus * (sizeof(struct pl_queue) + sizeof(struct pl_balance) + sizeof(struct live_queue));
+
+	return (bytes + ring_slots() * sizeof(u32) + 63) & ~63ULL;
+}
+
+/* Sleepable contexts only. 0: no memory, or more groups than max_groups. */
+__noinline u64 group_alloc(u64 parent_address, u64 id)
+{
+	struct live_group PL_MEM *parent = (struct live_group PL_MEM *)parent_address;
+	u64 address = free_pop(&S->free_groups, GROUP_NEXT);
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)address;
+	struct pl_queue PL_MEM *queues;
+	struct pl_balance PL_MEM *balances;
+	u32 slot;
+
+	if (group) {
+		slot = group->slot;
+	} else {
+		struct group_timer *timer;
+
+		slot = pl_add32(&S->nr_slots, 1) - 1;
+		if (slot >= max_groups) {
+			pl_add32(&S->nr_slots, -1);
+			return 0;
+		}
+		group = arena_alloc(group_bytes());
+		if (!group || scx_bpf_create_dsq(PARK_DSQ(slot), NUMA_NO_NODE) < 0)
+			return 0;
+		timer = bpf_map_lookup_elem(&period_timers, &slot);
+		if (!timer)
+			return 0;
+		timer->group = (u64)group;
+		bpf_timer_init(&timer->timer, &period_timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&timer->timer, period_fired);
+		timer = bpf_map_lookup_elem(&slack_timers, &slot);
+		if (!timer)
+			return 0;
+		timer->group = (u64)group;
+		bpf_timer_init(&timer->timer, &slack_timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&timer->timer, slack_fired);
+	}
+	arena_zero(group, group_bytes());
+	queues = (struct pl_queue PL_MEM *)(group + 1);
+	balances = (struct pl_balance PL_MEM *)(queues + nr_cpus);
+	group->queues = (struct live_queue PL_MEM *)(balances + nr_cpus);
+	group->slot = slot;
+	group->refs = 1;
+	group->quota_us = NO_QUOTA_US;
+	group->period_us = 100000;
+	pl_group_init(&group->g, &parent->g, id, queues, balances, nr_cpus,
+		      (u32 PL_MEM *)(group->queues + nr_cpus), ring_slots());
+	if (parent)
+		group_get(parent);
+	S->groups[slot] = group;
+	return (u64)group;
+}
+
+/* Calls `body` for every living group, parents before children. */
+#define FOR_EACH_GROUP(group, body)                                                                          \
+	do {                                                                                                 \
+		u32 depth_, slot_;                                                                           \
+		for (depth_ = zero; depth_ <= S->max_depth && can_loop; depth_++)                            \
+			for (slot_ = zero + 1; slot_ < S->nr_slots && can_loop; slot_++) {                   \
+				group = S->groups[slot_];                                                    \
+				if (group && group->alive && group->g.depth == depth_)                       \
+					body;                                                                \
+			}                                                                                    \
+	} while (0)
+
+__noinline int relink_charged(void)
+{
+	struct live_group PL_MEM *group;
+
+	FOR_EACH_GROUP(group, pl_group_link(&group->g));
+	return 0;
+}
+
+/* Limits as cgroup and knobs have them now. An error names the group. */
+__noinline int apply_limits(u64 group_address, u64 now_ns)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	struct pl_bw_limits limits = {
+	    .quota_ns = group->quota_us == NO_QUOTA_US ? PL_UNLIMITED : group->quota_us * PL_US,
+	    .period_ns = group->period_us * PL_US,
+	    .burst_ns = (group->burst_set ? group->burst_us : group->cpu_burst_us) * PL_US,
+	    .onset_percent = group->onset_percent,
+	};
+	bool was_limited = pl_bw_limited(&group->g.pool);
+	u32 error = pl_bw_check(&limits, !group->g.parent, S->config.bandwidth.mainline);
+
+	if (error) {
+		scx_error("cgroup %llu: limits cannot be enforced: quota %llu us, period %llu us, error %u",
+			  group->g.id, group->quota_us, group->period_us, error);
+		return -EINVAL;
+	}
+	if (!was_limited && limits.quota_ns == PL_UNLIMITED)
+		return 0;
+	group->nr_limit_changes++;
+	if (pl_bw_set(&group->g.pool, &limits, now_ns, now_ns, &S->config.bandwidth) &&
+	    pl_bw_take_arm_period(&group->g.pool))
+		start_period_timer(group->slot, group->g.pool.next_ns, now_ns);
+	release_all((u64)group, now_ns);
+	if (was_limited != pl_bw_limited(&group->g.pool))
+		relink_charged();
+	start_slack_timer(group->slot, TIMER_DELAY_MIN_NS);
+	return 0;
+}
+
+s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgroup_init_args *args)
+{
+	USE_ARENA;
+	struct live_group PL_MEM *parent = NULL;
+	struct live_group PL_MEM *group;
+	struct group_entry *entry;
+	struct cgroup *above;
+	const char *name;
+	s32 level = cgrp->level;
+	char label[LIVE_NAME_MAX];
+	u32 i;
+
+	__builtin_memset(label, 0, sizeof(label));
+	name = cgrp->kn->name;
+	bpf_probe_read_kernel_str(label, sizeof(label), name);
+	if (level > PL_GROUP_DEPTH_MAX) {
+		scx_error("cgroup %llu (%s) is %d levels deep; at most %d can be represented", cgrp->kn->id,
+			  label, level, PL_GROUP_DEPTH_MAX);
+		return -E2BIG;
+	}
+	if (level > 0) {
+		above = bpf_cgroup_ancestor(cgrp, level - 1);
+		if (!above)
+			return -ENOENT;
+		parent = group_of(above);
+		bpf_cgroup_release(above);
+		if (!parent) {
+			scx_error("cgroup %llu (%s): its parent is not known", cgrp->kn->id, label);
+			return -ENOENT;
+		}
+	}
+	group = (struct live_group PL_MEM *)group_alloc((u64)parent, cgrp->kn->id);
+	if (!group) {
+		scx_error("cgroup %llu (%s): more than %u groups, or no memory left", cgrp->kn->id, label,
+			  max_groups);
+		return -ENOMEM;
+	}
+	entry = bpf_cgrp_storage_get(&cgroups, cgrp, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!entry)
+		return -ENOMEM;
+	entry->group = (u64)group;
+	for (i = zero; i < LIVE_NAME_MAX && can_loop; i++)
+		group->name[i] = label[i];
+	group->g.weight = pl_weight_of_cpu_weight(args->weight);
+	{
+		struct task_group *tg =
+		    (struct task_group *)
+			cgrp->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)];
+		s32 idle = 0;
+
+		if (tg && bpf_core_field_exists(tg->idle))
+			bpf_core_read(&idle, sizeof(idle), &tg->idle);
+		group->g.idle = idle > 0;
+	}
+	if (parent) {
+		group->g.under_main = parent->g.under_main;
+		pl_headroom_link(&S->headroom, &group->g, &S->side->g);
+	} else {
+		S->root = group;
+	}
+	if (group->g.depth > S->max_depth)
+		S->max_depth = group->g.depth;
+	group->alive = 1;
+	pl_add32(&S->nr_groups, 1);
+	group->quota_us = args->bw_quota_us;
+	group->period_us = args->bw_period_us;
+	group->cpu_burst_us = args->bw_burst_us;
+	/* The root takes no limit. */
+	if (!parent)
+		return 0;
+	return apply_limits((u64)group, scx_bpf_now());
+}
+
+void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
+{
+	USE_ARENA;
+	struct live_group PL_MEM *group = group_of(cgrp);
+	u64 now_ns = scx_bpf_now();
+
+	if (!group || !group->alive)
+		return;
+	group->alive = 0;
+	release_all((u64)group, now_ns);
+	pl_add32(&S->nr_groups, -1);
+	group_put(group);
+}
+
+void BPF_OPS(plimsoll_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
+{
+	USE_ARENA;
+	struct live_group PL_MEM *group = group_of(cgrp);
+
+	if (group)
+		group->g.weight = pl_weight_of_cpu_weight(weight);
+}
+
+void BPF_OPS(plimsoll_cgroup_set_idle, struct cgroup *cgrp, bool idle)
+{
+	USE_ARENA;
+	struct live_group PL_MEM *group = group_of(cgrp);
+
+	if (group)
+		group->g.idle = idle;
+}
+
+void BPF_OPS(plimsoll_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
+{
+	USE_ARENA;
+	struct live_group PL_MEM *group = group_of(cgrp);
+
+	if (!group)
+		return;
+	group->quota_us = quota_us;
+	group->period_us = period_us;
+	group->cpu_burst_us = burst_us;
+	apply_limits((u64)group, scx_bpf_now());
+}
+
+void BPF_OPS(plimsoll_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	USE_ARENA;
+	struct live_task PL_MEM *task = task_of(p);
+	struct live_group PL_MEM *group = group_of(to);
+	struct live_group PL_MEM *old;
+
+	if (!task || !group)
+		return;
+	account_out((u64)task, scx_bpf_now());
+	old = task->group;
+	group_get(group);
+	task->group = group;
+	task->t.group = &group->g;
+	group_put(old);
+}
+
+/* Who is main and who is side; then how much of the side is runnable where. */
+__noinline int relink_side(void)
+{
+	struct live_group PL_MEM *group;
+	u32 cpu, slot;
+
+	S->headroom.percent = 0;
+	FOR_EACH_GROUP(group, pl_headroom_clear(&group->g));
+	FOR_EACH_GROUP(group, pl_headroom_mark(&S->headroom, &group->g));
+	FOR_EACH_GROUP(group, pl_headroom_link(&S->headroom, &group->g, &S->side->g));
+	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++) {
+		struct live_cpu PL_MEM *c = cpu_of(cpu);
+		unsigned long flags;
+		u32 runnable = 0;
+
+		bpf_local_irq_save(&flags);
+		cpu_lock(c);
+		for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
+			group = S->groups[slot];
+			if (group && group->alive && group->g.side && !group->g.parent->side &&
+			    group->g.queues[cpu].nr_runnable)
+				runnable++;
+		}
+		S->side->g.queues[cpu].nr_runnable = runnable;
+		cpu_unlock(c);
+		bpf_local_irq_restore(&flags);
+	}
+	return 0;
+}
+
+/* What the side has used and the machine has been idle so far, into S->sum_*. */
+__noinline int measure(u64 now_ns)
+{
+	u64 idle_ns = zero, used_ns = zero;
+	u32 cpu, online = zero;
+
+	for (cpu = zero; cpu < S->nr_cpus && can_loop; cpu++) {
+		struct live_cpu PL_MEM *c = cpu_of(cpu);
+		u64 since_ns = pl_read(&c->idle_since_ns);
+
+		if (!c->online)
+			continue;
+		online++;
+		idle_ns += c->idle_ns;
+		used_ns += c->side_used_ns;
+		if (since_ns && since_ns < now_ns)
+			idle_ns += now_ns - since_ns;
+	}
+	S->sum_idle_ns = idle_ns;
+	S->sum_used_ns = used_ns;
+	S->nr_online = online;
+	return 0;
+}
+
+/* A headroom window ended: sets the side's budget for the next one. */
+__noinline int end_window(u64 now_ns)
+{
+	struct live_group PL_MEM *side = S->side;
+	u64 idle_ns, used_ns;
+
+	measure(now_ns);
+	idle_ns = S->sum_idle_ns - pl_min(S->window_idle_ns, S->sum_idle_ns);
+	used_ns = S->sum_used_ns - pl_min(S->window_used_ns, S->sum_used_ns);
+	if (pl_headroom_window(&S->headroom, &side->g, used_ns, idle_ns, now_ns - S->window_at_ns,
+			       S->nr_online, now_ns, &S->headroom_config, &S->config.side) &&
+	    pl_bw_take_arm_period(&side->g.pool))
+		start_period_timer(side->slot, side->g.pool.next_ns, now_ns);
+	S->window_at_ns = now_ns;
+	S->window_idle_ns = S->sum_idle_ns;
+	S->window_used_ns = S->sum_used_ns;
+	return 0;
+}
+
+static int window_fired(void *map, u32 *key, struct cpu_timer *timer)
+{
+	u64 now_ns = scx_bpf_now();
+	struct live_group PL_MEM *side = S->side;
+
+	end_window(now_ns);
+	if (!S->headroom.percent)
+		release_all((u64)side, now_ns);
+	unpark((u64)side, now_ns);
+	if (S->headroom.percent)
+		bpf_timer_start(&timer->timer, S->headroom_config.window_ns, 0);
+	else
+		S->window_active = 0;
+	return 0;
+}
+
+SEC("syscall")
+int set_knobs(struct live_knobs *knobs)
+{
+	USE_ARENA;
+	struct live_group PL_MEM *group = NULL;
+	u64 now_ns = scx_bpf_now();
+	u32 slot, key = 0;
+	bool limits;
+
+	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
+		group = S->groups[slot];
+		if (group && group->alive && group->g.id == knobs->cgroup_id)
+			break;
+		group = NULL;
+	}
+	if (!group) {
+		knobs->result = -ENOENT;
+		return 0;
+	}
+	limits = group->burst_set != knobs->burst_set || group->burst_us != knobs->burst_us ||
+		 group->onset_percent != knobs->onset_percent;
+	group->burst_set = knobs->burst_set;
+	group->burst_us = knobs->burst_us;
+	group->onset_percent = knobs->onset_percent;
+	group->tolerance_us = knobs->tolerance_us;
+	if (limits && group->g.parent)
+		apply_limits((u64)group, now_ns);
+	if (group->g.headroom_percent != knobs->headroom_percent) {
+		group->g.headroom_percent = knobs->headroom_percent;
+		relink_side();
+		if (S->headroom.percent && !pl_xchg32(&S->window_active, 1)) {
+			struct cpu_timer *timer = bpf_map_lookup_elem(&window_timer, &key);
+
+			S->window_at_ns = now_ns;
+			if (timer)
+				bpf_timer_start(&timer->timer, S->headroom_config.window_ns, 0);
+		}
+	}
+	knobs->result = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * intf.h - the scheduler's state, as both BPF and the loader (crates/live/src/intf.rs) see it
+ *
+ * All of it lives in one BPF arena, so that the loader reads what the scheduler writes, in place. Everything
+ * per group has the size of the real machine (live_state.nr_cpus), which is why it is found by pointers.
+ */
+#ifndef PLIMSOLL_INTF_H
+#define PLIMSOLL_INTF_H
+
+#include "headroom.h"
+#include "steal.h"
+#include "balance.h"
+
+#define LIVE_CPUS_MAX 1024
+#define LIVE_NODES_MAX 64
+#define LIVE_NAME_MAX 64
+#define LIVE_CPU_NONE 0xffffffffu
+
+struct live_group;
+
+/* A task. Allocated as it is born, on a free list afterwards; never unmapped while the scheduler runs. */
+struct live_task {
+	struct pl_task t;     /* first */
+	u64 charged_at_ns;    /* when it was last charged */
+	u64 charged_exec_ns;  /* the kernel's count of its run time then */
+	u64 waiting_since_ns; /* runnable and not running since; 0: sleeps or runs */
+	struct live_group PL_MEM *group;
+	u32 runnable; /* in its group's queues on t.cpu */
+	u32 parked;   /* slot + 1 of the group in whose parking queue it is */
+	u32 granted;  /* may run once although throttled: it has waited for too long */
+	s32 pid;
+	u32 next_free; /* low half of an arena address */
+	u32 reserved;
+};
+
+/* What of one group happens on one CPU and is not policy. */
+struct live_queue {
+	u64 run_delay_ns; /* time that its tasks waited, runnable */
+	u64 nr_runs;
+	u64 used_ns;   /* run time */
+	u64 nr_grants; /* times that a task ran although throttled */
+};
+
+struct live_group {
+	struct pl_group g; /* first */
+	struct live_queue PL_MEM *queues;
+	u32 slot;      /* also names its parking queue and its timers */
+	u32 refs;      /* tasks, children, and the cgroup itself */
+	u32 alive;     /* the cgroup is there */
+	u32 nr_parked; /* tasks in its parking queue, or on the way there */
+	u32 next_free; /* low half of an arena address */
+	u32 nr_limit_changes;
+	u64 cpu_burst_us; /* cpu.max.burst; the knob burst_us, where set, takes its place */
+	u64 burst_us;	  /* knob user.plimsoll.burst_us */
+	u32 burst_set;
+	u32 onset_percent;
+	u64 quota_us; /* as in cpu.max; ~0: none */
+	u64 period_us;
+	u64 tolerance_us; /* knob of a main group; 0: the machine's */
+	char name[LIVE_NAME_MAX];
+};
+
+struct live_cpu {
+	struct pl_fair_cpu fair;
+	struct pl_steal steal;
+	struct pl_newidle newidle;
+	struct pl_touch touch;
+	struct live_task PL_MEM *running;
+	u64 idle_since_ns; /* 0: busy */
+	u64 idle_ns;	   /* up to the last idle stretch that ended */
+	u64 timer_at_ns;   /* this CPU's timer fires then; 0: it is not armed */
+	u64 stop_at_ns;	   /* the running task is out of run time then; 0: not known to be */
+	u64 check_at_ns;   /* somebody here waits for a waker to sleep; 0: nobody */
+	u64 side_used_ns;
+	u64 nr_switches;
+	u64 nr_wakeups;
+	u64 nr_preempts;
+	u64 nr_pulls;
+	u64 nr_parks;
+	u32 lock;      /* queues[cpu] of every group, and this */
+	u32 scan;      /* something queued here may be throttled by now */
+	u32 pull_from; /* CPU looked at last */
+	u32 online;
+	u64 unused[2];
+};
+
+struct live_state {
+	struct pl_config config;
+	struct pl_steal_config steal;
+	struct pl_headroom_config headroom_config;
+	struct pl_headroom headroom;
+	struct pl_fair_machine fair;
+	struct live_cpu PL_MEM *cpus;
+	struct live_group PL_MEM *PL_MEM *groups; /* by slot */
+	struct live_group PL_MEM *root;
+	struct live_group PL_MEM *side; /* slot 0 */
+	struct pl_sparsemask_chunk PL_MEM *chunks;
+	struct pl_sparsemask PL_MEM *overloaded; /* one per LLC */
+	s64 free_tasks;				 /* tag << 32 | low half of an arena address */
+	s64 free_groups;
+	u64 window_at_ns;
+	u64 window_idle_ns; /* sums as the last window ended */
+	u64 window_used_ns;
+	u64 sum_idle_ns; /* sums as last measured */
+	u64 sum_used_ns;
+	u32 nr_cpus;
+	u32 nr_online;
+	u32 nr_slots; /* groups allocated so far */
+	u32 max_groups;
+	u32 nr_groups; /* alive */
+	u32 max_depth;
+	u32 window_active; /* the headroom window timer runs */
+	u32 reserved;
+	u64 nr_tasks;
+};
+
+/* Switches of the machine, as the loader passes them. */
+struct live_settings {
+	struct pl_config config;
+	struct pl_steal_config steal;
+	struct pl_headroom_config headroom;
+	u64 min_run_ns;	  /* a task that was let run is not stopped before this */
+	u64 park_max_ns;  /* a task that waits, throttled, for this long gets one minimum run */
+	u64 sync_wait_ns; /* a task queued behind its waker moves to an idle CPU after this */
+};
+
+/* Argument of the program `set_knobs`. */
+struct live_knobs {
+	u64 cgroup_id;
+	u64 burst_us;
+	u64 tolerance_us;
+	u32 burst_set;
+	u32 onset_percent;
+	u32 headroom_percent;
+	s32 result;
+};
+
+struct live_exit {
+	s32 kind; /* 0: still running */
+	u32 reserved;
+	s64 code;
+	char reason[128];
+	char message[1024];
+};
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * park.h - tasks of a throttled group wait aside, and come back when it gets run time
+ *
+ * Problem    A throttled task must not be picked, and must not be lost: released a moment before it parks, it
+ *            would wait for ever.
+ *
+ * Mechanism  Each group has a parking queue. A task counts itself there (nr_parked) before it looks once more
+ *            whether the group is still throttled. Whoever releases the group looks at the count after: if it
+ *            is not zero the queue is gone through, and again a little later until nobody is on the way.
+ *            A task that has waited for park_max_ns runs once for min_run_ns, charged to its groups.
+ *
+ * Limits     Going through a queue takes time in proportion to the tasks parked in it.
+ */
+#ifndef PLIMSOLL_PARK_H
+#define PLIMSOLL_PARK_H
+
+#define PARK_RETRY_NS (200 * PL_US)
+#define PARK_WALK_MAX 4096 /* tasks per walk; the rest in the next one */
+
+/* Exiting tasks must exit; a task that may not migrate may hold what others wait for. */
+static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+
+	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->granted)
+		return false;
+	/* A BPF program itself raises the count of the task that it interrupted by one. */
+	return p->migration_disabled <= (p == current ? 1 : 0);
+}
+
+/* Takes the task out of its CPU's count and into the group's. False: the group is no longer throttled. */
+static __always_inline bool park_begin(struct live_task PL_MEM *task, struct live_group PL_MEM *group,
+				       u32 cpu)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+
+	pl_add32(&group->nr_parked, 1);
+	if (!pl_read(&group->g.pool.balances[cpu].throttled)) {
+		pl_add32(&group->nr_parked, -1);
+		return false;
+	}
+	cpu_lock(c);
+	count_out(task, c, cpu);
+	cpu_unlock(c);
+	task->parked = group->slot + 1;
+	c->nr_parks++;
+	return true;
+}
+
+/* The task is no longer in a parking queue. */
+static __always_inline void park_end(struct live_task PL_MEM *task)
+{
+	u32 slot = pl_read(&task->parked);
+
+	if (slot && (slot = pl_xchg32(&task->parked, 0)))
+		pl_add32(&S->groups[slot - 1]->nr_parked, -1);
+}
+
+/* Lets the CPU know that something was queued for it. */
+static __always_inline void wake_cpu(u32 cpu, u64 vruntime, u64 weight, bool idle)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	struct live_task PL_MEM *running = pl_read(&c->running);
+
+	if (!running ||
+	    pl_fair_preempts(vruntime, weight, idle, running->t.vruntime, running->t.idle, &S->config.fair))
+		scx_bpf_kick_cpu(cpu, running ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
+}
+
+/* A released task is counted where it waits now, unless it has been picked or left in between. */
+static __always_inline void count_released(struct live_task PL_MEM *task, u32 cpu)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	unsigned long flags;
+
+	bpf_local_irq_save(&flags);
+	cpu_lock(c);
+	if (task->runnable && task->t.cpu == cpu && !task->parked)
+		count_in(task, c, cpu);
+	cpu_unlock(c);
+	bpf_local_irq_restore(&flags);
+}
+
+/*
+ * Goes through a group's parking queue and moves on whoever may run, or is held by another level. From timers,
+ * without any run queue's lock.
+ */
+__noinline int unpark(u64 group_address, u64 now_ns)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	u32 before = pl_read(&group->nr_parked);
+	u32 seen = zero;
+	struct task_struct *p;
+
+	if (!before)
+		return 0;
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, PARK_DSQ(group->slot), 0)
+	{
+		struct live_task PL_MEM *task = task_of(p);
+		struct live_group PL_MEM *level;
+		u32 cpu;
+
+		if (++seen > PARK_WALK_MAX)
+			break;
+		if (!task)
+			continue;
+		cpu = task->t.cpu;
+		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
+		if (!cpu_of(cpu)->online) {
+			const struct cpumask *online = scx_bpf_get_online_cpumask();
+
+			cpu = bpf_cpumask_any_and_distribute(p->cpus_ptr, online);
+			scx_bpf_put_cpumask(online);
+			if (cpu >= nr_cpus)
+				continue;
+			level = NULL;
+		} else if (task->waiting_since_ns && now_ns > task->waiting_since_ns + settings.park_max_ns) {
+			task->granted = 1;
+			task->group->queues[cpu].nr_grants++;
+			level = NULL;
+		}
+		if (level == group)
+			continue;
+		park_end(task);
+		if (level) {
+			pl_add32(&level->nr_parked, 1);
+			task->parked = level->slot + 1;
+			if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))
+				park_end(task);
+			else if (!pl_read(&level->g.pool.balances[cpu].throttled))
+				start_slack_timer(level->slot, PARK_RETRY_NS);
+			continue;
+		}
+		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, task->t.vruntime);
+		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, cpu, 0))
+			continue;
+		count_released(task, cpu);
+		wake_cpu(cpu, task->t.vruntime, task->t.effective, task->t.idle);
+	}
+	bpf_rcu_read_unlock();
+	/* Somebody who counts as parked was not there yet, or the walk was cut short. */
+	if (seen < before || seen > PARK_WALK_MAX)
+		start_slack_timer(group->slot, PARK_RETRY_NS);
+	return 0;
+}
+
+/* Hands out what the pool has. */
+__noinline int distribute(u64 group_address, u64 now_ns)
+{
+	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)group_address)->g.pool;
+
+	if (!pl_bw_distribute_begin(pool))
+		return 0;
+	while (pl_bw_distribute_next(pool, now_ns) && can_loop)
+		;
+	pl_bw_distribute_end(pool);
+	return 0;
+}
+
+/* Releases everything throttled, whatever the pool has. */
+__noinline int release_all(u64 group_address, u64 now_ns)
+{
+	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)group_address)->g.pool;
+
+	if (!pl_bw_distribute_begin(pool))
+		return 0;
+	while (pl_bw_release_next(pool, now_ns) && can_loop)
+		;
+	pl_bw_distribute_end(pool);
+	return 0;
+}
+
+/* See pl_bw_period. A function of its own, so that the verifier follows it once. */
+__noinline int period_once(u64 group_address, u64 now_ns, u32 nth)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+
+	return pl_bw_period(&group->g.pool, now_ns, nth, pl_level_config(&group->g, &S->config));
+}
+
+__noinline int slack_once(u64 group_address, u64 now_ns)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+
+	return pl_bw_slack(&group->g.pool, now_ns, pl_level_config(&group->g, &S->config));
+}
+
+#define PERIODS_PER_CALLBACK_MAX 6
+
+static int period_fired(void *map, u32 *key, struct group_timer *timer)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)timer->group;
+	u64 now_ns = scx_bpf_now();
+	int again = 1;
+	u32 nth;
+
+	for (nth = 1; nth <= PERIODS_PER_CALLBACK_MAX && can_loop; nth++) {
+		again = period_once((u64)group, now_ns, nth);
+		now_ns = scx_bpf_now();
+		if (!again || now_ns < group->g.pool.next_ns)
+			break;
+	}
+	distribute((u64)group, now_ns);
+	if (again)
+		start_period_timer(group->slot, group->g.pool.next_ns, now_ns);
+	unpark((u64)group, now_ns);
+	return 0;
+}
+
+static int slack_fired(void *map, u32 *key, struct group_timer *timer)
+{
+	u64 now_ns = scx_bpf_now();
+
+	if (slack_once(timer->group, now_ns))
+		distribute(timer->group, now_ns);
+	unpark(timer->group, now_ns);
+	return 0;
+}
+
+/* Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. */
+__noinline int park_throttled(u32 cpu)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	struct task_struct *p;
+	u32 seen = zero;
+
+	c->scan = 0;
+	bpf_for_each(scx_dsq, p, cpu, 0)
+	{
+		struct live_task PL_MEM *task = task_of(p);
+		struct live_group PL_MEM *level;
+
+		if (++seen > PARK_WALK_MAX) {
+			c->scan = 1;
+			break;
+		}
+		if (!task || !is_limited(task->group) || task->t.cpu != cpu || !may_park(p, task))
+			continue;
+		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
+		if (!level || !park_begin(task, level, cpu))
+			continue;
+		if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))
+			park_end(task);
+	}
+	return 0;
+}
+
+#endif

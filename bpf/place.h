@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * place.h - on which CPU a task that wakes up waits, and whether it preempts
+ *
+ * Mechanism  A waker that is about to sleep (a synchronous wake-up) and has its CPU to itself passes the CPU
+ *            on. Otherwise an idle CPU, looked for by the kernel's own search: the previous one, a whole idle
+ *            core, the LLC, the node, any. Otherwise the previous CPU.
+ *
+ * Trade-offs A waker that said it would sleep and does not makes its task wait. After sync_wait_ns the task
+ *            is offered to an idle CPU.
+ */
+#ifndef PLIMSOLL_PLACE_H
+#define PLIMSOLL_PLACE_H
+
+s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	USE_ARENA;
+	bool idle = false;
+
+	if (p->nr_cpus_allowed == 1 || p->migration_disabled)
+		return prev_cpu;
+	if (wake_flags & SCX_WAKE_SYNC) {
+		u32 cpu = bpf_get_smp_processor_id();
+		struct live_cpu PL_MEM *c = cpu_of(cpu);
+		struct task_struct *waker = bpf_get_current_task_btf();
+		struct live_task PL_MEM *running = c->running;
+
+		if (c->fair.nr_queued == 1 && running && running->pid == waker->pid &&
+		    !(waker->flags & PF_EXITING) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			return cpu;
+	}
+	return scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
+}
+
+/* What the task weighs is read when it enters the queues, and does not change while it is in them. */
+static __always_inline void refresh_weight(struct task_struct *p, struct live_task PL_MEM *task)
+{
+	task->t.weight = pl_weight_of_nice(p->static_prio - NICE_0_PRIO);
+	task->t.idle = p->policy == SCHED_IDLE || task->group->g.idle;
+}
+
+void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	USE_ARENA;
+	struct live_task PL_MEM *task = task_of(p);
+	u32 cpu = scx_bpf_task_cpu(p);
+	u64 now_ns = scx_bpf_now();
+	u64 slice_ns = settings.config.fair.slice_ns;
+	struct live_group PL_MEM *level;
+	struct live_cpu PL_MEM *c;
+	bool woken;
+	u32 others;
+
+	if (!task) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, slice_ns, enq_flags);
+		return;
+	}
+	c = cpu_of(cpu);
+	woken = !task->runnable;
+	if (woken) {
+		refresh_weight(p, task);
+		account_in((u64)task, cpu, now_ns, true);
+		c->nr_wakeups++;
+	} else if (task->t.cpu != cpu) {
+		account_move(task, cpu, now_ns);
+	}
+	if (!task->waiting_since_ns)
+		task->waiting_since_ns = now_ns;
+
+	if (is_limited(task->group) && may_park(p, task)) {
+		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
+		if (level && park_begin(task, level, cpu)) {
+			scx_bpf_dsq_insert(p, PARK_DSQ(level->slot), slice_ns, enq_flags);
+			return;
+		}
+	}
+
+	cpu_lock(c);
+	count_in(task, c, cpu);
+	others = c->fair.nr_queued - 1;
+	cpu_unlock(c);
+
+	/* The kernel's own work for this CPU comes first. */
+	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	if (!others) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		if (!woken)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return;
+	}
+	scx_bpf_dsq_insert_vtime(p, cpu, slice_ns, task->t.vruntime, enq_flags);
+	if (woken) {
+		struct live_task PL_MEM *running = c->running;
+		u64 vruntime;
+
+		if (!running)
+			return;
+		vruntime =
+		    running->t.vruntime +
+		    pl_fair_scale(now_ns - pl_min(running->charged_at_ns, now_ns), running->t.effective);
+		if (cpu == bpf_get_smp_processor_id() && others == 1) {
+			/* Queued behind its waker, which is expected to sleep. */
+			if (!c->check_at_ns) {
+				c->check_at_ns = now_ns + settings.sync_wait_ns;
+				arm_cpu_timer(c, cpu, c->check_at_ns, now_ns);
+			}
+		}
+		if (pl_fair_preempts(task->t.vruntime, task->t.effective, task->t.idle, vruntime,
+				     running->t.idle, &S->config.fair)) {
+			c->nr_preempts++;
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		}
+	}
+}
+
+/* Offers what waits here to an idle CPU, if there is one that shares the cache. */
+__noinline int offer_to_idle(u32 cpu)
+{
+	const struct cpumask *idle;
+	u32 llc = cpu_llc[CPU_INDEX(cpu)];
+	u32 i;
+
+	idle = scx_bpf_get_idle_cpumask();
+	for (i = zero; i < llc_elements[CPU_INDEX(llc)] && can_loop; i++) {
+		u32 other = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + i)];
+
+		if (other != cpu && bpf_cpumask_test_cpu(other, idle)) {
+			scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
+			break;
+		}
+	}
+	scx_bpf_put_idle_cpumask(idle);
+	return 0;
+}
+
+/* This CPU's timer: the running task is out of run time, or somebody still waits for its waker. */
+static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
+{
+	u32 cpu = *key;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	u64 now_ns = scx_bpf_now();
+	u64 stop_at_ns = c->stop_at_ns;
+	u64 next_ns = 0;
+
+	c->timer_at_ns = 0;
+	if (c->check_at_ns) {
+		if (now_ns >= c->check_at_ns) {
+			c->check_at_ns = 0;
+			if (scx_bpf_dsq_nr_queued(cpu))
+				offer_to_idle(cpu);
+		} else {
+			next_ns = c->check_at_ns;
+		}
+	}
+	if (stop_at_ns) {
+		if (now_ns >= stop_at_ns) {
+			c->stop_at_ns = 0;
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		} else if (!next_ns || stop_at_ns < next_ns) {
+			next_ns = stop_at_ns;
+		}
+	}
+	if (next_ns)
+		arm_cpu_timer(c, cpu, next_ns, now_ns);
+	return 0;
+}
+
+#endif

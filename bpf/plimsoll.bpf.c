@@ -1,0 +1,587 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * plimsoll.bpf.c - the policy of policy/, as a sched_ext scheduler
+ *
+ * Problem    A BPF scheduler replaces the kernel's fair class, and with it CPU limits, weights and their
+ *            statistics. They have to be there, at every level of the hierarchy.
+ *
+ * Mechanism  One dispatch queue per CPU in order of vruntime, one per group for tasks that are throttled.
+ *            The callbacks move tasks and time; what is due to whom, and who must wait, is policy's to say.
+ *
+ *              wake up    select_cpu -> enqueue: into the group's queues (account.h), then a CPU's dispatch
+ *                         queue, or the group's parking queue (park.h)
+ *              pick       dispatch: charge who ran; keep it, take the head of the queue, pull, or steal
+ *              run        running ... tick, this CPU's timer ... stopping: run time is charged
+ *              sleep      quiescent: out of the group's queues
+ *
+ * Trade-offs A task that moves between CPUs without passing through enqueue (stolen, pulled, its affinity
+ *            changed) is accounted to its new CPU when it runs there.
+ *
+ * Limits     Time that other classes (real-time, deadline) take on a CPU counts as idle there if it went idle
+ *            before. Interrupts are charged to whom they hit.
+ */
+#include "kernel.h"
+#include "intf.h"
+#include "state.h"
+#include "account.h"
+#include "park.h"
+#include "place.h"
+#include "groups.h"
+
+char _license[] SEC("license") = "GPL";
+
+#define STEAL_WALK_MAX 32 /* candidates looked at in one CPU's queue */
+
+static __always_inline bool may_run_here(struct task_struct *p, struct live_task PL_MEM *task, u32 cpu)
+{
+	bool allowed = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !p->migration_disabled;
+	bool throttled = allowed && is_limited(task->group) && throttled_at((u64)task->group, cpu);
+
+	return pl_steal_may_take(false, allowed, throttled);
+}
+
+/* Takes the first task that may run here out of another CPU's queue, to run it next. */
+__noinline bool take_from(u32 victim, u32 cpu)
+{
+	struct task_struct *p;
+	bool taken = false;
+	u32 seen = zero;
+
+	bpf_for_each(scx_dsq, p, victim, 0)
+	{
+		struct live_task PL_MEM *task = task_of(p);
+
+		if (++seen > STEAL_WALK_MAX)
+			break;
+		if (!task || !may_run_here(p, task, cpu))
+			continue;
+		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
+		if (taken)
+			break;
+	}
+	return taken;
+}
+
+__noinline u32 next_overloaded(u32 llc, u32 from, u32 *left)
+{
+	return left ? pl_sparsemask_next(&S->overloaded[llc], from, left) : PL_SPARSEMASK_NONE;
+}
+
+/* This CPU has nothing to run: a task of an overloaded CPU of its LLC, siblings first. */
+__noinline bool steal(u32 cpu)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	u32 llc = cpu_llc[CPU_INDEX(cpu)];
+	struct pl_sparsemask PL_MEM *mask = &S->overloaded[llc];
+	u64 start_ns = bpf_ktime_get_ns();
+	bool taken = false;
+	u32 sibling, element, left, victim;
+
+	if (!pl_steal_worthwhile(&c->steal, nr_nodes, &S->steal)) {
+		/* Not by stealing: the baseline's search, if it pays. */
+		if (S->steal.enabled || !pl_newidle_worthwhile(&c->newidle, c->steal.avg_idle_ns, 0))
+			return false;
+	}
+	c->steal.nr_searches++;
+	for (sibling = cpu_sibling[CPU_INDEX(cpu)]; sibling != cpu && !taken && can_loop;
+	     sibling = cpu_sibling[CPU_INDEX(sibling)])
+		if (pl_sparsemask_test(mask, cpu_element[CPU_INDEX(sibling)]))
+			taken = take_from(sibling, cpu);
+	left = mask->elements;
+	element = cpu_element[CPU_INDEX(cpu)] + 1;
+	while (!taken && can_loop) {
+		element = next_overloaded(llc, element, &left);
+		if (element == PL_SPARSEMASK_NONE)
+			break;
+		victim = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];
+		if (victim != cpu)
+			taken = take_from(victim, cpu);
+		element++;
+	}
+	if (taken)
+		c->steal.nr_steals++;
+	start_ns = bpf_ktime_get_ns() - start_ns;
+	c->steal.find_ns += start_ns;
+	if (!S->steal.enabled) {
+		pl_newidle_measured(&c->newidle, start_ns);
+		pl_newidle_decay(&c->newidle, scx_bpf_now());
+	}
+	return taken;
+}
+
+/* Ending a slice, looks at one other CPU's queue, and takes its head over if that is further behind. */
+__noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	struct task_struct *p;
+	u32 other = c->pull_from + 1;
+
+	if (!bpf_ksym_exists(scx_bpf_dsq_peek))
+		return false;
+	if (other >= nr_cpus)
+		other = 0;
+	if (other == cpu && ++other >= nr_cpus)
+		other = 0;
+	c->pull_from = other;
+	/* A lone task there is about to run there. */
+	if (other == cpu || cpu_of(other)->fair.nr_queued < PL_STEAL_OVERLOADED ||
+	    !scx_bpf_dsq_nr_queued(other))
+		return false;
+	p = scx_bpf_dsq_peek(other);
+	if (!p || !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair,
+				       p->scx.dsq_vtime, &S->config.fair))
+		return false;
+	if (!take_from(other, cpu))
+		return false;
+	c->nr_pulls++;
+	return true;
+}
+
+static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(p, slice_ns);
+	else
+		p->scx.slice = slice_ns;
+}
+
+static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
+{
+	return is_limited(task->group) && throttled_at((u64)task->group, cpu);
+}
+
+void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
+{
+	USE_ARENA;
+	u32 cpu = cpu_arg;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	u64 now_ns = scx_bpf_now();
+	struct live_task PL_MEM *task = NULL;
+	struct task_struct *head;
+	u64 own_vruntime = 0;
+	bool has_own = false;
+	bool keep = false;
+
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
+		task = task_of(prev);
+		if (task && task->runnable && task->t.cpu == cpu) {
+			charge((u64)task, prev->se.sum_exec_runtime, now_ns);
+			keep = !(task->granted && now_ns >= c->stop_at_ns) && !must_stop(task, cpu);
+			if (keep)
+				reweigh((u64)task, now_ns);
+		}
+	}
+	if (c->scan)
+		park_throttled(cpu);
+
+	if (keep) {
+		own_vruntime = task->t.vruntime;
+		has_own = true;
+	}
+	head = bpf_ksym_exists(scx_bpf_dsq_peek) ? scx_bpf_dsq_peek(cpu) : NULL;
+	if (head && (!has_own || pl_fair_before(head->scx.dsq_vtime, own_vruntime))) {
+		own_vruntime = head->scx.dsq_vtime;
+		has_own = true;
+		if (keep)
+			keep = false;
+	}
+	if (has_own && prev && pull(cpu, true, own_vruntime))
+		return;
+	if (!keep && scx_bpf_dsq_move_to_local(cpu))
+		return;
+	if (task && task->runnable && task->t.cpu == cpu && !must_stop(task, cpu) && !task->granted) {
+		set_slice(prev, settings.config.fair.slice_ns);
+		pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
+		arm_stop(c, cpu, task, now_ns);
+		return;
+	}
+	if (steal(cpu) || pull(cpu, false, 0))
+		return;
+	c->idle_since_ns = now_ns;
+}
+
+void BPF_OPS(plimsoll_running, struct task_struct *p)
+{
+	USE_ARENA;
+	struct live_task PL_MEM *task = task_of(p);
+	u64 now_ns = scx_bpf_now();
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct live_queue PL_MEM *queue;
+	struct live_cpu PL_MEM *c;
+
+	if (!task)
+		return;
+	c = cpu_of(cpu);
+	if (!task->runnable) {
+		refresh_weight(p, task);
+		account_in((u64)task, cpu, now_ns, true);
+	} else if (task->t.cpu != cpu) {
+		account_move(task, cpu, now_ns);
+	}
+	park_end(task);
+	if (!task->t.counted) {
+		cpu_lock(c);
+		count_in(task, c, cpu);
+		cpu_unlock(c);
+	}
+	if (c->idle_since_ns) {
+		u64 idle_ns = now_ns - pl_min(c->idle_since_ns, now_ns);
+
+		c->idle_since_ns = 0;
+		c->idle_ns += idle_ns;
+		pl_steal_idle_ended(&c->steal, idle_ns);
+	}
+	queue = &task->group->queues[cpu];
+	queue->nr_runs++;
+	if (task->waiting_since_ns && now_ns > task->waiting_since_ns)
+		queue->run_delay_ns += now_ns - task->waiting_since_ns;
+	task->waiting_since_ns = 0;
+	task->charged_at_ns = now_ns;
+	task->charged_exec_ns = p->se.sum_exec_runtime;
+	c->nr_switches++;
+	c->check_at_ns = 0;
+	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
+	c->running = task;
+	arm_stop(c, cpu, task, now_ns);
+}
+
+void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
+{
+	USE_ARENA;
+	struct live_task PL_MEM *task = task_of(p);
+	u64 now_ns = scx_bpf_now();
+
+	if (!task || !task->runnable)
+		return;
+	charge((u64)task, p->se.sum_exec_runtime, now_ns);
+	if (task->granted)
+		task->granted = 0;
+	if (runnable)
+		task->waiting_since_ns = now_ns;
+	if (task->t.cpu < nr_cpus) {
+		struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
+
+		if (c->running == task) {
+			c->running = NULL;
+			c->stop_at_ns = 0;
+		}
+	}
+}
+
+/* The backup for this CPU's timer, and where a task that runs alone gets its present weight. */
+void BPF_OPS(plimsoll_tick, struct task_struct *p)
+{
+	USE_ARENA;
+	struct live_task PL_MEM *task = task_of(p);
+	u64 now_ns = scx_bpf_now();
+
+	if (!task || !task->runnable)
+		return;
+	charge((u64)task, p->se.sum_exec_runtime, now_ns);
+	reweigh((u64)task, now_ns);
+	if (!task->granted && must_stop(task, task->t.cpu))
+		set_slice(p, 0);
+}
+
+void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	USE_ARENA;
+	struct live_task PL_MEM *task = task_of(p);
+
+	if (!task)
+		return;
+	park_end(task);
+	task->waiting_since_ns = 0;
+	if (task->runnable)
+		account_out((u64)task, scx_bpf_now());
+}
+
+/* The group of a task's cgroup as it is born: most often its parent's, else found by the cgroup's number. */
+static __always_inline struct live_group PL_MEM *group_of_new(struct scx_init_task_args *args)
+{
+	u64 id = BPF_CORE_READ(args, cgroup, kn, id);
+	struct live_group PL_MEM *group = NULL;
+	struct cgroup *cgrp;
+
+	if (args->fork) {
+		struct live_task PL_MEM *parent = task_of(bpf_get_current_task_btf());
+
+		if (parent && parent->group->alive && parent->group->g.id == id)
+			return parent->group;
+	}
+	cgrp = bpf_cgroup_from_id(id);
+	if (cgrp) {
+		group = group_of(cgrp);
+		bpf_cgroup_release(cgrp);
+	}
+	return group;
+}
+
+s32 BPF_OPS_SLEEPABLE(plimsoll_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	USE_ARENA;
+	struct live_group PL_MEM *group = group_of_new(args);
+	struct live_task PL_MEM *task;
+	struct task_entry *entry;
+
+	if (!group) {
+		scx_error("%s[%d]: its cgroup is not known", p->comm, p->pid);
+		return -ENOENT;
+	}
+	entry = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!entry)
+		return -ENOMEM;
+	task = task_alloc();
+	if (!task)
+		return -ENOMEM;
+	arena_zero(task, sizeof(*task));
+	group_get(group);
+	task->group = group;
+	task->t.group = &group->g;
+	task->pid = p->pid;
+	/* New tasks start at their CPU's clock: pl_fair_place moves one that lies before it up. */
+	task->t.vruntime = cpu_of(0)->fair.clock;
+	entry->task = (u64)task;
+	return 0;
+}
+
+void BPF_OPS(plimsoll_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	USE_ARENA;
+	struct task_entry *entry = bpf_task_storage_get(&tasks, p, 0, 0);
+	struct live_task PL_MEM *task;
+
+	if (!entry || !entry->task)
+		return;
+	task = (struct live_task PL_MEM *)entry->task;
+	entry->task = 0;
+	park_end(task);
+	if (task->runnable)
+		account_out((u64)task, scx_bpf_now());
+	group_put(task->group);
+	free_push(&S->free_tasks, (u64)task, TASK_NEXT);
+}
+
+void BPF_OPS_SLEEPABLE(plimsoll_cpu_online, s32 cpu)
+{
+	USE_ARENA;
+	cpu_of(cpu)->online = 1;
+	cpu_of(cpu)->idle_since_ns = 0;
+}
+
+/* Whoever waits for a CPU that goes away waits for another one from now on. */
+void BPF_OPS_SLEEPABLE(plimsoll_cpu_offline, s32 cpu)
+{
+	USE_ARENA;
+	u32 slot;
+
+	cpu_of(cpu)->online = 0;
+	cpu_of(cpu)->idle_since_ns = 0;
+	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++)
+		if (S->groups[slot] && S->groups[slot]->nr_parked)
+			start_slack_timer(slot, PARK_RETRY_NS);
+}
+
+static __always_inline u64 chunks_of(u32 llc)
+{
+	return (llc_elements[CPU_INDEX(llc)] + PL_SPARSEMASK_PER_CHUNK - 1) >> PL_SPARSEMASK_DENSITY;
+}
+
+__noinline int init_llcs(void)
+{
+	u64 chunks = zero;
+	u32 llc;
+
+	S->overloaded = arena_alloc(nr_llcs * sizeof(struct pl_sparsemask));
+	for (llc = zero; llc < nr_llcs && can_loop; llc++)
+		chunks += chunks_of(llc);
+	S->chunks = arena_alloc(chunks * sizeof(struct pl_sparsemask_chunk));
+	if (!S->overloaded || !S->chunks)
+		return -ENOMEM;
+	chunks = zero;
+	for (llc = zero; llc < nr_llcs && can_loop; llc++) {
+		S->overloaded[llc].chunks = &S->chunks[chunks];
+		S->overloaded[llc].elements = llc_elements[CPU_INDEX(llc)];
+		chunks += chunks_of(llc);
+	}
+	return 0;
+}
+
+__noinline int init_cpu(u32 cpu)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	s32 error = scx_bpf_create_dsq(cpu, NUMA_NO_NODE);
+	struct cpu_timer *timer;
+
+	if (error < 0) {
+		scx_error("cannot create the queue of CPU %u: %d", cpu, error);
+		return error;
+	}
+	c->fair.cpu = cpu;
+	c->steal.avg_idle_ns = PL_AVG_IDLE_MAX_NS;
+	c->online = 1;
+	c->pull_from = cpu;
+	timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
+	if (!timer)
+		return -EINVAL;
+	bpf_timer_init(&timer->timer, &cpu_timers, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&timer->timer, cpu_timer_fired);
+	return 0;
+}
+
+__noinline int init_window(void)
+{
+	u32 key = 0;
+	struct cpu_timer *timer = bpf_map_lookup_elem(&window_timer, &key);
+
+	if (!timer)
+		return -EINVAL;
+	bpf_timer_init(&timer->timer, &window_timer, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&timer->timer, window_fired);
+	return 0;
+}
+
+/* live_state begins as live_settings does. */
+#define SETTINGS_WORDS (__builtin_offsetof(struct live_settings, min_run_ns) / 8)
+_Static_assert(__builtin_offsetof(struct live_settings, min_run_ns) ==
+		   __builtin_offsetof(struct live_state, headroom),
+	       "live_state begins with the settings");
+
+s32 BPF_OPS_SLEEPABLE(plimsoll_init)
+{
+	USE_ARENA;
+	struct live_state PL_MEM *state = arena_alloc(sizeof(struct live_state));
+	u32 cpu, word;
+	s32 error;
+
+	if (!state)
+		return -ENOMEM;
+	S = state;
+	state->nr_cpus = nr_cpus;
+	state->max_groups = max_groups;
+	state->cpus = arena_alloc(nr_cpus * sizeof(struct live_cpu));
+	state->groups = arena_alloc(max_groups * sizeof(u64));
+	if (!state->cpus || !state->groups)
+		return -ENOMEM;
+	/* Word by word: clang copies structs into an arena without changing the address space. */
+#pragma clang loop unroll(full)
+	for (word = 0; word < SETTINGS_WORDS; word++)
+		((volatile u64 PL_MEM *)state)[word] = ((const volatile u64 *)&settings)[word];
+	error = init_llcs();
+	if (error)
+		return error;
+	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++) {
+		error = init_cpu(cpu);
+		if (error)
+			return error;
+	}
+	error = init_window();
+	if (error)
+		return error;
+	state->side = (struct live_group PL_MEM *)group_alloc(0, 0);
+	if (!state->side || state->side->slot)
+		return -ENOMEM;
+	state->side->g.is_side = 1;
+	return 0;
+}
+
+void BPF_OPS(plimsoll_exit, struct scx_exit_info *info)
+{
+	USE_ARENA;
+	exit_record.code = info->exit_code;
+	bpf_probe_read_kernel_str(exit_record.reason, sizeof(exit_record.reason), info->reason);
+	bpf_probe_read_kernel_str(exit_record.message, sizeof(exit_record.message), info->msg);
+	bpf_probe_read_kernel_str(exit_dump, sizeof(exit_dump), info->dump);
+	exit_record.kind = info->kind;
+}
+
+SEC("syscall")
+int fail_on_purpose(void *unused)
+{
+	scx_error("failed on purpose: plimsoll run --fallback-test");
+	return 0;
+}
+
+#define DUMP_GROUPS_MAX 200
+
+void BPF_OPS(plimsoll_dump, struct scx_dump_ctx *dump)
+{
+	USE_ARENA;
+	u32 slot, shown = zero;
+
+	scx_dump("plimsoll: %u groups, %u slots, deepest %u, side budget %llu ns", S->nr_groups, S->nr_slots,
+		 S->max_depth, S->headroom.budget_ns);
+	for (slot = zero; slot < S->nr_slots && shown < DUMP_GROUPS_MAX && can_loop; slot++) {
+		struct live_group PL_MEM *group = S->groups[slot];
+		u32 waiting;
+
+		if (!group || (slot && !group->alive) ||
+		    (!pl_bw_limited(&group->g.pool) && !group->nr_parked))
+			continue;
+		shown++;
+		waiting = group->g.pool.tail - group->g.pool.head;
+		scx_dump("group %llu: quota %llu ns, period %llu ns, pool %lld ns", group->g.id,
+			 group->g.pool.quota_ns, group->g.pool.period_ns, group->g.pool.runtime_ns);
+		scx_dump("  throttled CPUs %u, parked tasks %u, timer %u, next %llu ns", waiting,
+			 group->nr_parked, group->g.pool.timer_active, group->g.pool.next_ns);
+	}
+}
+
+void BPF_OPS(plimsoll_dump_cpu, struct scx_dump_ctx *dump, s32 cpu, bool idle)
+{
+	USE_ARENA;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+
+	if (idle && !c->fair.nr_queued)
+		return;
+	scx_dump("plimsoll: %u queued, weight %llu, clock %llu, offset %llu", c->fair.nr_queued,
+		 c->fair.weight_sum, c->fair.clock, c->fair.offset);
+	scx_dump("  stop at %llu ns, timer at %llu ns, idle since %llu ns, now %llu ns", c->stop_at_ns,
+		 c->timer_at_ns, c->idle_since_ns, scx_bpf_now());
+}
+
+void BPF_OPS(plimsoll_dump_task, struct scx_dump_ctx *dump, struct task_struct *p)
+{
+	USE_ARENA;
+	struct live_task PL_MEM *task = task_of(p);
+	struct live_group PL_MEM *level;
+
+	if (!task)
+		return;
+	scx_dump("plimsoll: group %llu, CPU %u, vruntime %llu, effective weight %llu", task->group->g.id,
+		 task->t.cpu, task->t.vruntime, task->t.effective);
+	level = (struct live_group PL_MEM *)throttled_at((u64)task->group, task->t.cpu);
+	if (level)
+		scx_dump("  throttled at group %llu, balance %lld ns, parked in slot+1 %u", level->g.id,
+			 level->g.pool.balances[task->t.cpu].remaining_ns, task->parked);
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops plimsoll_ops = {
+    .select_cpu = (void *)plimsoll_select_cpu,
+    .enqueue = (void *)plimsoll_enqueue,
+    .dispatch = (void *)plimsoll_dispatch,
+    .tick = (void *)plimsoll_tick,
+    .running = (void *)plimsoll_running,
+    .stopping = (void *)plimsoll_stopping,
+    .quiescent = (void *)plimsoll_quiescent,
+    .init_task = (void *)plimsoll_init_task,
+    .exit_task = (void *)plimsoll_exit_task,
+    .dump = (void *)plimsoll_dump,
+    .dump_cpu = (void *)plimsoll_dump_cpu,
+    .dump_task = (void *)plimsoll_dump_task,
+    .cgroup_init = (void *)plimsoll_cgroup_init,
+    .cgroup_exit = (void *)plimsoll_cgroup_exit,
+    .cgroup_move = (void *)plimsoll_cgroup_move,
+    .cgroup_set_weight = (void *)plimsoll_cgroup_set_weight,
+    .cgroup_set_bandwidth = (void *)plimsoll_cgroup_set_bandwidth,
+    .cgroup_set_idle = (void *)plimsoll_cgroup_set_idle,
+    .cpu_online = (void *)plimsoll_cpu_online,
+    .cpu_offline = (void *)plimsoll_cpu_offline,
+    .init = (void *)plimsoll_init,
+    .exit = (void *)plimsoll_exit,
+    .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
+    .timeout_ms = 30000,
+    .exit_dump_len = sizeof(exit_dump),
+    .name = "plimsoll",
+};

@@ -1,0 +1,161 @@
+//! `plimsoll run`: the live scheduler.
+use crate::exit::{Failure, Outcome, Result};
+use plimsoll_live::{probe, reload_all, Config, Machine, OpenObject, Scheduler, Server};
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Schedule this machine: CPU limits, burst, weights, stealing and headroom, by cgroup
+///
+/// Loads a sched_ext scheduler and stays until Ctrl-C, after which the kernel's own scheduler is back. The kernel's
+/// cgroup files (cpu.max, cpu.weight, cpu.idle) keep their meaning; `plimsoll set` adds knobs of our own. When the
+/// scheduler fails, the kernel's takes over with all limits, and this command prints why and exits with 1.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Switches of the whole machine, in TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Check the configuration and whether this machine can do it, and load nothing
+    #[arg(long)]
+    check: bool,
+
+    /// Prove the way back: fail on purpose under a limited load, and see the kernel's scheduler hold the limit
+    #[arg(long)]
+    fallback_test: bool,
+
+    /// Also print how many instructions the kernel's verifier walked for each program
+    #[arg(long)]
+    verifier_cost: bool,
+}
+
+const POLL: Duration = Duration::from_millis(50);
+
+pub fn run(args: &Args) -> Result {
+    let config = args
+        .config
+        .as_deref()
+        .map_or_else(|| Ok(Config::default()), Config::read)?;
+    if args.check {
+        println!("configuration: good");
+    }
+    probe()?;
+    let machine = Machine::read(Path::new("/sys"))?;
+    if args.check {
+        let (cpus, llcs) = (machine.nr_cpus, machine.nr_llcs());
+        println!(
+            "machine: good ({cpus} CPUs, {llcs} last-level caches, {} NUMA nodes)",
+            machine.nr_nodes
+        );
+        return Ok(Outcome::Done);
+    }
+
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::Machine(format!("cannot handle signal {signal}: {error}")))?;
+    }
+    let begin = Instant::now();
+    let mut object = MaybeUninit::<OpenObject>::uninit();
+    let scheduler = Scheduler::start(&machine, &config, &mut object)?;
+    for error in reload_all(&scheduler) {
+        eprintln!("warning: {error}");
+    }
+    let server = Server::open()?;
+    if args.verifier_cost {
+        for (name, insns) in scheduler.verifier_costs() {
+            println!("verifier: {insns:>8} instructions  {name}");
+        }
+    }
+    println!(
+        "plimsoll: scheduling {} CPUs, {} groups (loaded in {:.2} s)",
+        machine.nr_cpus,
+        scheduler.groups().len(),
+        begin.elapsed().as_secs_f64()
+    );
+    if args.fallback_test {
+        return fallback_test(&scheduler);
+    }
+    while !stop.load(Ordering::Relaxed) {
+        server.serve(&scheduler, POLL);
+        if let Some(ended) = scheduler.ended() {
+            eprintln!(
+                "plimsoll: the kernel's own scheduler has taken over: {}: {}",
+                ended.reason, ended.message
+            );
+            eprint!("{}", ended.dump);
+            return Ok(if ended.is_error {
+                Outcome::Missed
+            } else {
+                Outcome::Done
+            });
+        }
+    }
+    drop(scheduler);
+    println!("plimsoll: the kernel's own scheduler is back");
+    Ok(Outcome::Done)
+}
+
+/// How far from its quota a group may be in the fallback test, in percent of the quota.
+const FALLBACK_TOLERANCE_PERCENT: f64 = 10.0;
+
+/// One spinner on 20 ms/100 ms, measured under us and then under the kernel's scheduler.
+fn fallback_test(scheduler: &Scheduler) -> Result {
+    let cgroup =
+        Path::new(plimsoll_live::CGROUP_ROOT).join(format!("plimsoll-fallback-test.{}", std::process::id()));
+    let broken = |error: std::io::Error| Failure::Machine(format!("{}: {error}", cgroup.display()));
+    std::fs::create_dir(&cgroup).map_err(broken)?;
+    std::fs::write(cgroup.join("cpu.max"), "20000 100000").map_err(broken)?;
+    let mut spinner = std::process::Command::new("sh")
+        .args(["-c", "while :; do :; done"])
+        .spawn()
+        .map_err(|error| Failure::Machine(format!("cannot start sh: {error}")))?;
+    std::fs::write(cgroup.join("cgroup.procs"), spinner.id().to_string()).map_err(broken)?;
+
+    let usage = || -> u64 {
+        let text = std::fs::read_to_string(cgroup.join("cpu.stat")).unwrap_or_default();
+        text.lines()
+            .find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())
+            .unwrap_or(0)
+    };
+    let measure = || {
+        let (begin, used) = (Instant::now(), usage());
+        std::thread::sleep(Duration::from_secs(3));
+        (usage() - used) as f64 / begin.elapsed().as_micros() as f64 * 100.0
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    let ours = measure();
+    scheduler.fail_on_purpose()?;
+    let begin = Instant::now();
+    while scheduler.ended().is_none() && begin.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(POLL);
+    }
+    let ended = scheduler.ended();
+    let kernels = measure();
+    let _ = spinner.kill();
+    let _ = spinner.wait();
+    let _ = std::fs::remove_dir(&cgroup);
+
+    let holds = |percent: f64| (percent - 20.0).abs() <= 20.0 * FALLBACK_TOLERANCE_PERCENT / 100.0;
+    println!(
+        "quota 20%: {ours:.1}% under plimsoll, {kernels:.1}% under the kernel's scheduler after the failure"
+    );
+    let Some(ended) = ended else {
+        println!("the scheduler did not leave");
+        return Ok(Outcome::Missed);
+    };
+    let has_dump = ended.dump.contains("plimsoll:");
+    println!(
+        "left because: {}: {}; dump: {} bytes",
+        ended.reason,
+        ended.message,
+        ended.dump.len()
+    );
+    Ok(if holds(ours) && holds(kernels) && has_dump {
+        Outcome::Done
+    } else {
+        Outcome::Missed
+    })
+}

@@ -1,0 +1,160 @@
+//! `plimsoll status`: what the running scheduler has counted.
+use crate::exit::{Failure, Outcome, Result};
+use plimsoll_live::{ask, GroupStatus, Request, Status};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Show what the running scheduler counts, for every cgroup or one and those below it
+///
+/// The fields of cpu.stat that stand still under a BPF scheduler, under the same names, and more.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the cgroup, such as /sys/fs/cgroup/system.slice
+    cgroup: Option<PathBuf>,
+
+    /// Print JSON to standard output: `--json -`
+    #[arg(long, value_name = "-", value_parser = ["-"])]
+    json: Option<String>,
+
+    /// Print again every second, until interrupted
+    #[arg(long)]
+    watch: bool,
+
+    /// Print exactly the format of the kernel's cpu.stat; needs a cgroup
+    #[arg(long, requires = "cgroup", conflicts_with_all = ["json", "watch"])]
+    cpu_stat: bool,
+}
+
+pub fn run(args: &Args) -> Result {
+    let cgroup = match &args.cgroup {
+        Some(path) => Some(
+            path.canonicalize()
+                .map_err(|error| Failure::file("find it", path, &error))?,
+        ),
+        None => None,
+    };
+    loop {
+        let status = ask(&Request::Status {
+            cgroup: cgroup.clone(),
+        })?
+        .ok_or_else(|| Failure::Machine("the scheduler sent no status".into()))?;
+        if let (Some(path), true) = (&cgroup, args.cpu_stat) {
+            let name = path.display().to_string();
+            let group = status
+                .groups
+                .iter()
+                .find(|group| group.cgroup == name)
+                .ok_or_else(|| {
+                    Failure::Input(format!(
+                        "{name}: the scheduler does not know this cgroup; has it the cpu controller?"
+                    ))
+                })?;
+            print!("{}", group.cpu_stat());
+            return Ok(Outcome::Done);
+        }
+        if args.json.is_some() {
+            println!("{}", serde_json::to_string(&status).expect("numbers and strings"));
+        } else {
+            print_table(&status);
+        }
+        if !args.watch {
+            return Ok(Outcome::Done);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn print_table(status: &Status) {
+    let limit = |value: Option<u64>| value.map_or_else(|| "max".into(), |value| value.to_string());
+    let columns: [(&str, fn(&GroupStatus) -> u64); 9] = [
+        ("usage_usec", |g| g.usage_usec),
+        ("nr_periods", |g| g.nr_periods),
+        ("nr_throttled", |g| g.nr_throttled),
+        ("throttled_usec", |g| g.throttled_usec),
+        ("nr_bursts", |g| g.nr_bursts),
+        ("burst_usec", |g| g.burst_usec),
+        ("run_delay_usec", |g| g.run_delay_usec),
+        ("parked", |g| g.parked_tasks.into()),
+        ("granted", |g| g.nr_grants),
+    ];
+    let mut header = vec![
+        "cgroup".to_string(),
+        "quota_us".into(),
+        "period_us".into(),
+        "current_bw_usec".into(),
+    ];
+    header.extend(columns.iter().map(|(name, _)| name.to_string()));
+    header.push("headroom".into());
+    let mut rows = vec![header];
+    for group in &status.groups {
+        let mut row = vec![
+            group.cgroup.clone(),
+            limit(group.quota_us),
+            group.period_us.to_string(),
+            group
+                .current_bw_usec
+                .map_or_else(|| "-".into(), |value| value.to_string()),
+        ];
+        row.extend(columns.iter().map(|(_, value)| value(group).to_string()));
+        row.push(match group.headroom_percent {
+            0 => group.headroom.clone(),
+            percent => format!("{} {percent}%", group.headroom),
+        });
+        rows.push(row);
+    }
+    print_rows(&rows);
+    let mut rows = vec![[
+        "cpu",
+        "switches",
+        "wakeups",
+        "preempts",
+        "steals",
+        "searches",
+        "find_usec",
+        "pulls",
+        "idle_usec",
+    ]
+    .map(String::from)
+    .to_vec()];
+    for cpu in &status.cpus {
+        let numbers = [
+            cpu.cpu.into(),
+            cpu.nr_switches,
+            cpu.nr_wakeups,
+            cpu.nr_preempts,
+            cpu.nr_steals,
+            cpu.nr_searches,
+            cpu.find_usec,
+            cpu.nr_pulls,
+            cpu.idle_usec,
+        ];
+        rows.push(numbers.iter().map(u64::to_string).collect());
+    }
+    println!();
+    print_rows(&rows);
+    if let Some(budget_us) = status.side_budget_us {
+        println!(
+            "\nheadroom {}%: in the last window the side used {} us and the machine was idle for {} us; side budget now {budget_us} us",
+            status.headroom_percent, status.side_used_us, status.idle_us
+        );
+    }
+}
+
+/// First column to the left, the others to the right.
+fn print_rows(rows: &[Vec<String>]) {
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    for row in rows {
+        let mut line = format!("{:<width$}", row[0], width = widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            line.push_str(&format!("  {cell:>width$}"));
+        }
+        println!("{}", line.trim_end());
+    }
+}

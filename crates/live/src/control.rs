@@ -1,0 +1,140 @@
+//! How `plimsoll status`, `set` and `get` talk to the scheduler that runs: a socket, one line of JSON each way.
+use crate::knobs::{cgroup_id, cpu_max, KnobValues};
+use crate::status::paths_by_id;
+use crate::{Error, Result, Scheduler, Status};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const SOCKET: &str = "/run/plimsoll.sock";
+/// A client that says nothing for this long is dropped: there is one thread.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    Status {
+        cgroup: Option<PathBuf>,
+    },
+    /// The knobs of a cgroup were changed: read them again.
+    Reload {
+        cgroup: PathBuf,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Status(Status),
+    Done,
+    Error(String),
+}
+
+/// Asks the scheduler that runs. `None`: done, nothing to tell. No scheduler runs: an error of this machine.
+pub fn ask(request: &Request) -> Result<Option<Status>> {
+    let absent = |error: std::io::Error| {
+        Error::Machine(format!(
+            "no plimsoll scheduler answers at {SOCKET} ({error}); `plimsoll run` starts one"
+        ))
+    };
+    let mut stream = UnixStream::connect(SOCKET).map_err(absent)?;
+    let mut line = serde_json::to_string(request).map_err(|error| Error::Failed(error.to_string()))?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).map_err(absent)?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).map_err(absent)?;
+    match serde_json::from_str(&answer) {
+        Ok(Answer::Status(status)) => Ok(Some(status)),
+        Ok(Answer::Done) => Ok(None),
+        Ok(Answer::Error(message)) => Err(Error::Input(message)),
+        Err(error) => Err(Error::Failed(format!(
+            "the scheduler's answer cannot be read: {error}"
+        ))),
+    }
+}
+
+pub struct Server {
+    listener: UnixListener,
+}
+
+impl Server {
+    pub fn open() -> Result<Self> {
+        let open = || {
+            let _ = std::fs::remove_file(SOCKET);
+            let listener = UnixListener::bind(SOCKET)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let listener =
+            open().map_err(|error: std::io::Error| Error::Machine(format!("{SOCKET}: {error}")))?;
+        Ok(Self { listener })
+    }
+
+    /// Answers whoever asks, for up to `wait`.
+    pub fn serve(&self, scheduler: &Scheduler, wait: Duration) {
+        let mut descriptor = libc::pollfd {
+            fd: std::os::fd::AsRawFd::as_raw_fd(&self.listener),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one descriptor, which is open.
+        unsafe { libc::poll(&mut descriptor, 1, wait.as_millis() as i32) };
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => drop(answer(scheduler, &stream)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(SOCKET);
+    }
+}
+
+fn answer(scheduler: &Scheduler, mut stream: &UnixStream) -> std::io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(Request::Status { cgroup }) => Answer::Status(Status::read(scheduler, cgroup.as_deref())),
+        Ok(Request::Reload { cgroup }) => match reload(scheduler, &cgroup) {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Error(error.to_string()),
+        },
+        Err(error) => Answer::Error(format!("request not understood: {error}")),
+    };
+    let mut text = serde_json::to_string(&answer)?;
+    text.push('\n');
+    stream.write_all(text.as_bytes())
+}
+
+/// Reads a cgroup's knobs and hands them to the scheduler.
+fn reload(scheduler: &Scheduler, cgroup: &Path) -> Result<()> {
+    let values = KnobValues::read(cgroup);
+    let (quota_us, period_us) = cpu_max(cgroup);
+    values.check(cgroup, quota_us, period_us)?;
+    if scheduler.set_knobs(&values.for_bpf(cgroup_id(cgroup)?))? {
+        return Ok(());
+    }
+    Err(Error::Input(format!(
+        "{}: the scheduler does not know this cgroup; has it the cpu controller?",
+        cgroup.display()
+    )))
+}
+
+/// The knobs of every cgroup that has any: as the scheduler starts. Returns what could not be applied.
+pub fn reload_all(scheduler: &Scheduler) -> Vec<Error> {
+    paths_by_id()
+        .into_values()
+        .filter(|path| KnobValues::read(path) != KnobValues::default())
+        .filter_map(|path| reload(scheduler, &path).err())
+        .collect()
+}

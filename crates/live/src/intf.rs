@@ -1,0 +1,136 @@
+//! bpf/intf.h in Rust. The sizes are compared with the BPF program's own as it is loaded.
+use plimsoll_policy_sys as pl;
+
+#[repr(C)]
+pub struct Task {
+    pub t: pl::Task,
+    pub charged_at_ns: u64,
+    pub charged_exec_ns: u64,
+    pub waiting_since_ns: u64,
+    pub group: *const Group,
+    pub runnable: u32,
+    pub parked: u32,
+    pub granted: u32,
+    pub pid: i32,
+    pub next_free: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Queue {
+    pub run_delay_ns: u64,
+    pub nr_runs: u64,
+    pub used_ns: u64,
+    pub nr_grants: u64,
+}
+
+#[repr(C)]
+pub struct Group {
+    pub g: pl::Group,
+    pub queues: *const Queue,
+    pub slot: u32,
+    pub refs: u32,
+    pub alive: u32,
+    pub nr_parked: u32,
+    pub next_free: u32,
+    pub nr_limit_changes: u32,
+    pub cpu_burst_us: u64,
+    pub burst_us: u64,
+    pub burst_set: u32,
+    pub onset_percent: u32,
+    pub quota_us: u64,
+    pub period_us: u64,
+    pub tolerance_us: u64,
+    pub name: [u8; 64],
+}
+
+#[repr(C)]
+pub struct Cpu {
+    pub fair: pl::FairCpu,
+    pub steal: pl::Steal,
+    pub newidle: pl::Newidle,
+    pub touch: pl::Touch,
+    pub running: *const Task,
+    pub idle_since_ns: u64,
+    pub idle_ns: u64,
+    pub timer_at_ns: u64,
+    pub stop_at_ns: u64,
+    pub check_at_ns: u64,
+    pub side_used_ns: u64,
+    pub nr_switches: u64,
+    pub nr_wakeups: u64,
+    pub nr_preempts: u64,
+    pub nr_pulls: u64,
+    pub nr_parks: u64,
+    pub lock: u32,
+    pub scan: u32,
+    pub pull_from: u32,
+    pub online: u32,
+    pub unused: [u64; 2],
+}
+
+#[repr(C)]
+pub struct State {
+    pub config: pl::Config,
+    pub steal: pl::StealConfig,
+    pub headroom_config: pl::HeadroomConfig,
+    pub headroom: pl::Headroom,
+    pub fair: pl::FairMachine,
+    pub cpus: *const Cpu,
+    pub groups: *const *const Group,
+    pub root: *const Group,
+    pub side: *const Group,
+    pub chunks: *const u8,
+    pub overloaded: *const u8,
+    pub free_tasks: i64,
+    pub free_groups: i64,
+    pub window_at_ns: u64,
+    pub window_idle_ns: u64,
+    pub window_used_ns: u64,
+    pub sum_idle_ns: u64,
+    pub sum_used_ns: u64,
+    pub nr_cpus: u32,
+    pub nr_online: u32,
+    pub nr_slots: u32,
+    pub max_groups: u32,
+    pub nr_groups: u32,
+    pub max_depth: u32,
+    pub window_active: u32,
+    pub reserved: u32,
+    pub nr_tasks: u64,
+}
+
+/// In the order of `sizeof_state`.
+pub fn sizes() -> [u32; 4] {
+    [
+        size_of::<State>(),
+        size_of::<Cpu>(),
+        size_of::<Group>(),
+        size_of::<Task>(),
+    ]
+    .map(|size| size as u32)
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Settings {
+    pub config: pl::Config,
+    pub steal: pl::StealConfig,
+    pub headroom: pl::HeadroomConfig,
+    pub min_run_ns: u64,
+    pub park_max_ns: u64,
+    pub sync_wait_ns: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Knobs {
+    pub cgroup_id: u64,
+    pub burst_us: u64,
+    pub tolerance_us: u64,
+    pub burst_set: u32,
+    pub onset_percent: u32,
+    pub headroom_percent: u32,
+    pub result: i32,
+}

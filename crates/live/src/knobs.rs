@@ -1,0 +1,258 @@
+//! Knobs that the kernel's own files do not have: extended attributes `user.plimsoll.*` of cgroup directories.
+use crate::intf::Knobs;
+use crate::{Error, Result};
+use plimsoll_policy_sys as pl;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A knob: its name, what it may be, and what it is where it was never set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Knob {
+    HeadroomPercent,
+    ToleranceUs,
+    BurstUs,
+    OnsetPercent,
+}
+
+impl Knob {
+    pub const ALL: [Knob; 4] = [
+        Knob::HeadroomPercent,
+        Knob::ToleranceUs,
+        Knob::BurstUs,
+        Knob::OnsetPercent,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Knob::HeadroomPercent => "headroom_percent",
+            Knob::ToleranceUs => "tolerance_us",
+            Knob::BurstUs => "burst_us",
+            Knob::OnsetPercent => "onset_percent",
+        }
+    }
+
+    pub fn most(self) -> u64 {
+        match self {
+            Knob::HeadroomPercent | Knob::OnsetPercent => 100,
+            Knob::ToleranceUs => 1_000_000,
+            Knob::BurstUs => (1 << 44) - 1,
+        }
+    }
+
+    /// `knob=value`; an empty value takes the knob away.
+    pub fn parse(text: &str) -> Result<(Knob, Option<u64>)> {
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            Error::Input(format!(
+                "`{text}`: a knob is set as knob=value, and taken away as knob="
+            ))
+        })?;
+        let names = Self::ALL.map(Knob::name).join(", ");
+        let knob = Self::ALL
+            .into_iter()
+            .find(|knob| knob.name() == name)
+            .ok_or_else(|| Error::Input(format!("`{name}` is no knob; there are {names}")))?;
+        if value.is_empty() {
+            return Ok((knob, None));
+        }
+        match value.parse() {
+            Ok(number) if number <= knob.most() => Ok((knob, Some(number))),
+            _ => Err(Error::Input(format!(
+                "{name}={value}: allowed are whole numbers from 0 to {}",
+                knob.most()
+            ))),
+        }
+    }
+
+    fn attribute(self) -> CString {
+        CString::new(format!("user.plimsoll.{}", self.name())).expect("names hold no zero")
+    }
+
+    pub fn read(self, cgroup: &Path) -> Option<u64> {
+        let mut value = [0u8; 32];
+        // SAFETY: the buffer is as long as said.
+        let length = unsafe {
+            libc::getxattr(
+                c_path(cgroup).as_ptr(),
+                self.attribute().as_ptr(),
+                value.as_mut_ptr().cast(),
+                value.len(),
+            )
+        };
+        let text = std::str::from_utf8(value.get(..usize::try_from(length).ok()?)?).ok()?;
+        text.trim_end_matches('\0')
+            .trim()
+            .parse()
+            .ok()
+            .filter(|&number| number <= self.most())
+    }
+
+    pub fn write(self, cgroup: &Path, value: Option<u64>) -> Result<()> {
+        let text = value.map(|number| number.to_string());
+        // SAFETY: strings end in zero; the value is as long as said.
+        let failed = unsafe {
+            match &text {
+                Some(text) => libc::setxattr(
+                    c_path(cgroup).as_ptr(),
+                    self.attribute().as_ptr(),
+                    text.as_ptr().cast(),
+                    text.len(),
+                    0,
+                ),
+                None => libc::removexattr(c_path(cgroup).as_ptr(), self.attribute().as_ptr()),
+            }
+        } != 0;
+        let error = std::io::Error::last_os_error();
+        if failed && !(value.is_none() && error.raw_os_error() == Some(libc::ENODATA)) {
+            return Err(Error::Input(format!(
+                "{}: cannot set user.plimsoll.{}: {error}",
+                cgroup.display(),
+                self.name()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// All knobs of one cgroup; `None`: not set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnobValues {
+    pub headroom_percent: Option<u64>,
+    pub tolerance_us: Option<u64>,
+    pub burst_us: Option<u64>,
+    pub onset_percent: Option<u64>,
+}
+
+impl KnobValues {
+    pub fn read(cgroup: &Path) -> Self {
+        let mut values = Self::default();
+        for knob in Knob::ALL {
+            values.set(knob, knob.read(cgroup));
+        }
+        values
+    }
+
+    pub fn set(&mut self, knob: Knob, value: Option<u64>) {
+        match knob {
+            Knob::HeadroomPercent => self.headroom_percent = value,
+            Knob::ToleranceUs => self.tolerance_us = value,
+            Knob::BurstUs => self.burst_us = value,
+            Knob::OnsetPercent => self.onset_percent = value,
+        }
+    }
+
+    pub fn get(&self, knob: Knob) -> Option<u64> {
+        match knob {
+            Knob::HeadroomPercent => self.headroom_percent,
+            Knob::ToleranceUs => self.tolerance_us,
+            Knob::BurstUs => self.burst_us,
+            Knob::OnsetPercent => self.onset_percent,
+        }
+    }
+
+    /// Whether the policy takes these knobs together with the group's quota. `quota_us` `None`: no limit.
+    pub fn check(&self, cgroup: &Path, quota_us: Option<u64>, period_us: u64) -> Result<()> {
+        let limits = pl::BwLimits {
+            quota_ns: quota_us.map_or(pl::UNLIMITED, |quota_us| quota_us.saturating_mul(1000)),
+            period_ns: period_us * 1000,
+            burst_ns: self.burst_us.unwrap_or(0).saturating_mul(1000),
+            onset_percent: self.onset_percent.unwrap_or(0) as u32,
+            reserved: 0,
+        };
+        // SAFETY: reads the limits only.
+        let code = unsafe { pl::pl_bw_check(&limits, false, false) };
+        match code {
+            pl::BW_OK => Ok(()),
+            pl::BW_ERR_BURST => Err(Error::Input(format!(
+                "{}: burst_us={}: quota and burst together are at most {} us",
+                cgroup.display(),
+                self.burst_us.unwrap_or(0),
+                Knob::BurstUs.most()
+            ))),
+            code => Err(Error::Input(format!(
+                "{}: the policy refuses these limits (error {code})",
+                cgroup.display()
+            ))),
+        }
+    }
+
+    pub(crate) fn for_bpf(&self, cgroup_id: u64) -> Knobs {
+        Knobs {
+            cgroup_id,
+            burst_us: self.burst_us.unwrap_or(0),
+            tolerance_us: self.tolerance_us.unwrap_or(0),
+            burst_set: self.burst_us.is_some().into(),
+            onset_percent: self.onset_percent.unwrap_or(0) as u32,
+            headroom_percent: self.headroom_percent.unwrap_or(0) as u32,
+            result: 0,
+        }
+    }
+}
+
+/// The number by which the kernel knows a cgroup: its directory's inode.
+pub fn cgroup_id(cgroup: &Path) -> Result<u64> {
+    let input = |message: String| Error::Input(format!("{}: {message}", cgroup.display()));
+    let metadata = std::fs::metadata(cgroup).map_err(|error| input(error.to_string()))?;
+    if !cgroup.join("cgroup.controllers").exists() {
+        return Err(input("no cgroup v2 directory".into()));
+    }
+    Ok(metadata.ino())
+}
+
+/// `cpu.max` of a cgroup: quota (`None`: max) and period.
+pub fn cpu_max(cgroup: &Path) -> (Option<u64>, u64) {
+    let text = std::fs::read_to_string(cgroup.join("cpu.max")).unwrap_or_default();
+    let mut words = text.split_whitespace();
+    let quota = words.next().and_then(|word| word.parse().ok());
+    (
+        quota,
+        words.next().and_then(|word| word.parse().ok()).unwrap_or(100_000),
+    )
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knobs_are_parsed_and_held_to_their_range() {
+        assert_eq!(
+            Knob::parse("headroom_percent=30").unwrap(),
+            (Knob::HeadroomPercent, Some(30))
+        );
+        assert_eq!(Knob::parse("burst_us=").unwrap(), (Knob::BurstUs, None));
+        assert_eq!(
+            Knob::parse("headroom_percent=101").unwrap_err().to_string(),
+            "headroom_percent=101: allowed are whole numbers from 0 to 100"
+        );
+        assert!(Knob::parse("headrom=3")
+            .unwrap_err()
+            .to_string()
+            .contains("there are headroom_percent, tolerance_us"));
+        assert!(Knob::parse("burst_us").is_err());
+    }
+
+    #[test]
+    fn a_burst_beyond_what_can_be_represented_is_refused_with_the_cgroup() {
+        let values = KnobValues {
+            burst_us: Some((1 << 44) - 1),
+            ..Default::default()
+        };
+        let cgroup = Path::new("/sys/fs/cgroup/web");
+        assert!(values.check(cgroup, None, 100_000).is_ok());
+        let error = KnobValues {
+            burst_us: Some(1 << 44),
+            ..values
+        }
+        .check(cgroup, Some(1_000), 100_000);
+        assert!(error
+            .unwrap_err()
+            .to_string()
+            .starts_with("/sys/fs/cgroup/web: burst_us="));
+    }
+}

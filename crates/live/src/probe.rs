@@ -1,0 +1,124 @@
+//! Can this machine run the scheduler? Each thing that is missing has its own message.
+use crate::{Error, Result, CGROUP_ROOT};
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+
+/// The first kernel whose schedulers are told of cpu.max.
+const OLDEST: (u32, u32) = (6, 17);
+
+/// Looks at the running machine, in the order in which a user would have to mend things.
+pub fn probe() -> Result<()> {
+    let missing = |message: String| Err(Error::Machine(message));
+    // SAFETY: takes and changes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return missing(
+            "not root: loading a scheduler needs CAP_BPF, CAP_SYS_ADMIN and CAP_PERFMON; run it with sudo"
+                .into(),
+        );
+    }
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    match version(release) {
+        Some(found) if found < OLDEST => {
+            return missing(format!(
+                "kernel {release} is too old: schedulers in BPF are told of CPU limits from Linux {}.{} on",
+                OLDEST.0, OLDEST.1
+            ));
+        }
+        _ => {}
+    }
+    let state = Path::new("/sys/kernel/sched_ext/state");
+    let Ok(state) = fs::read_to_string(state) else {
+        return missing(format!(
+            "kernel {release} has no sched_ext (CONFIG_SCHED_CLASS_EXT): {} is not there",
+            state.display()
+        ));
+    };
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return missing(format!(
+            "kernel {release} has no type information (CONFIG_DEBUG_INFO_BTF)"
+        ));
+    }
+    check_kfuncs(release)?;
+    let controllers = Path::new(CGROUP_ROOT).join("cgroup.controllers");
+    match fs::read_to_string(&controllers) {
+        Err(_) => return missing(format!("cgroup v2 is not mounted at {CGROUP_ROOT}")),
+        Ok(text) if !text.split_whitespace().any(|name| name == "cpu") => {
+            return missing(format!(
+                "{}: no cpu controller (it is \"{}\")",
+                controllers.display(),
+                text.trim()
+            ));
+        }
+        Ok(_) => {}
+    }
+    if state.trim() != "disabled" {
+        let name = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+        return missing(format!(
+            "another scheduler is loaded: {} ({})",
+            name.trim(),
+            state.trim()
+        ));
+    }
+    Ok(())
+}
+
+/// `7.2.13+deb14-cloud-amd64` is (7, 2).
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Some kernels' type information gives functions for BPF one parameter too many (built with pahole 1.30).
+fn check_kfuncs(release: &str) -> Result<()> {
+    const FUNCTIONS: [(&str, u32); 3] = [
+        ("scx_bpf_create_dsq", 2),
+        ("scx_bpf_kick_cpu", 2),
+        ("scx_bpf_dsq_insert", 4),
+    ];
+    // SAFETY: the pointers are libbpf's own, used before it is freed.
+    unsafe {
+        let btf = libbpf_sys::btf__load_vmlinux_btf();
+        if btf.is_null() {
+            return Err(Error::Machine(format!(
+                "the type information of kernel {release} cannot be read"
+            )));
+        }
+        let mut result = Ok(());
+        for (name, parameters) in FUNCTIONS {
+            let symbol = CString::new(name).expect("names hold no zero");
+            let id = libbpf_sys::btf__find_by_name_kind(btf, symbol.as_ptr(), libbpf_sys::BTF_KIND_FUNC);
+            if id <= 0 {
+                result = Err(Error::Machine(format!(
+                    "kernel {release} lacks the function {name} for BPF"
+                )));
+                break;
+            }
+            let function = libbpf_sys::btf__type_by_id(btf, id as u32);
+            let prototype = libbpf_sys::btf__type_by_id(btf, (*function).__bindgen_anon_1.type_);
+            let found = (*prototype).info & 0xffff;
+            if found != parameters {
+                result = Err(Error::Machine(format!(
+                    "kernel {release} describes {name} with {found} parameters instead of {parameters}: its type \
+                     information is broken (built with pahole 1.30); another build of it is needed"
+                )));
+                break;
+            }
+        }
+        libbpf_sys::btf__free(btf);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_release_names() {
+        assert_eq!(version("7.2.13+deb14-cloud-amd64"), Some((7, 2)));
+        assert_eq!(version("6.1.0-50-cloud-amd64"), Some((6, 1)));
+        assert_eq!(version("strange"), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! Loads the BPF program, and is there while it schedules.
+use crate::config::Config;
+use crate::intf::{self, Group, Knobs, Settings, State};
+use crate::machine::CPUS_MAX;
+use crate::{Error, Machine, Result};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject, ProgramInput};
+use std::mem::MaybeUninit;
+
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    dead_code,
+    non_camel_case_types,
+    non_snake_case
+)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/plimsoll.skel.rs"));
+}
+use skel::{PlimsollSkel, PlimsollSkelBuilder};
+
+/// Kinds of exit from this on are errors (SCX_EXIT_ERROR).
+const EXIT_ERROR: i32 = 1024;
+const PAGE: u64 = 4096;
+
+/// Why the scheduler no longer schedules.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    pub is_error: bool,
+    pub reason: String,
+    pub message: String,
+    /// Groups, CPUs and tasks as it failed; empty where it was asked to leave.
+    pub dump: String,
+}
+
+/// A scheduler that is loaded and attached. Dropping it hands the CPUs back to the kernel's own.
+pub struct Scheduler<'obj> {
+    skel: PlimsollSkel<'obj>,
+    state: *const State,
+    _link: Link,
+    config: Config,
+}
+
+impl<'obj> Scheduler<'obj> {
+    /// Loads and attaches. `object` is where libbpf keeps its own; it must outlive the scheduler.
+    pub fn start(
+        machine: &Machine,
+        config: &Config,
+        object: &'obj mut MaybeUninit<OpenObject>,
+    ) -> Result<Self> {
+        let refused = |what: &str, error: libbpf_rs::Error| Error::Machine(format!("{what}: {error:#}"));
+        let mut open = PlimsollSkelBuilder::default()
+            .open(object)
+            .map_err(|error| refused("cannot open the scheduler's BPF program", error))?;
+        let max_groups = config.max_groups;
+        open.maps
+            .cpu_timers
+            .set_max_entries(machine.nr_cpus as u32)
+            .and_then(|()| open.maps.period_timers.set_max_entries(max_groups))
+            .and_then(|()| open.maps.slack_timers.set_max_entries(max_groups))
+            .and_then(|()| open.maps.arena.set_max_entries(arena_pages(machine, max_groups)))
+            .map_err(|error| refused("cannot size the scheduler's maps", error))?;
+
+        let data = open.maps.data_data.as_mut().expect("the program has variables");
+        data.nr_cpus = machine.nr_cpus as u32;
+        data.nr_llcs = machine.nr_llcs() as u32;
+        data.nr_nodes = machine.nr_nodes as u32;
+        let rodata = open.maps.rodata_data.as_mut().expect("the program has constants");
+        if rodata.sizeof_state != intf::sizes() {
+            return Err(Error::Failed(format!(
+                "the BPF program's structs are of {:?} bytes, the loader's of {:?}: a build mixed two versions",
+                rodata.sizeof_state,
+                intf::sizes()
+            )));
+        }
+        rodata.max_groups = max_groups;
+        // SAFETY: both are bpf/intf.h's live_settings, plain numbers in the same layout.
+        rodata.settings = unsafe { std::mem::transmute_copy::<Settings, _>(&config.settings()) };
+        let mut next = 0;
+        for (llc, cpus) in machine.cpus_of_llcs().iter().enumerate() {
+            rodata.llc_first[llc] = next as u16;
+            rodata.llc_elements[llc] = cpus.len() as u16;
+            for (element, &cpu) in cpus.iter().enumerate() {
+                rodata.llc_cpus[next] = cpu as u16;
+                rodata.cpu_llc[cpu] = llc as u16;
+                rodata.cpu_element[cpu] = element as u16;
+                next += 1;
+            }
+        }
+        debug_assert!(next <= CPUS_MAX);
+        for (cpu, &sibling) in machine.sibling.iter().enumerate() {
+            rodata.cpu_sibling[cpu] = sibling as u16;
+        }
+
+        let mut skel = open
+            .load()
+            .map_err(|error| refused("the kernel does not accept the scheduler's BPF program", error))?;
+        let link = skel
+            .maps
+            .plimsoll_ops
+            .attach_struct_ops()
+            .map_err(|error| refused("the kernel does not attach the scheduler", error))?;
+        let state = skel
+            .maps
+            .bss_data
+            .as_ref()
+            .expect("the program has variables")
+            .S
+            .cast_const()
+            .cast();
+        Ok(Self {
+            skel,
+            state,
+            _link: link,
+            config: config.clone(),
+        })
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Why it ended; `None`: it schedules.
+    pub fn ended(&self) -> Option<Ended> {
+        let record = &self
+            .skel
+            .maps
+            .bss_data
+            .as_ref()
+            .expect("the program has variables")
+            .exit_record;
+        // SAFETY: a field of a mapped page; the kernel writes it, last of the record.
+        let kind = unsafe { std::ptr::read_volatile(&record.kind) };
+        (kind != 0).then(|| Ended {
+            is_error: kind >= EXIT_ERROR,
+            reason: text(&record.reason),
+            message: text(&record.message),
+            dump: text(
+                &self
+                    .skel
+                    .maps
+                    .bss_data
+                    .as_ref()
+                    .expect("the program has variables")
+                    .exit_dump,
+            ),
+        })
+    }
+
+    /// Times that the kernel spent on checking the programs: name and instructions walked.
+    pub fn verifier_costs(&self) -> Vec<(String, u32)> {
+        self.skel
+            .object()
+            .progs()
+            .filter_map(|program| {
+                let name = program.name().to_string_lossy().into_owned();
+                Some((
+                    name,
+                    verified_insns(std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(
+                        &program,
+                    )))?,
+                ))
+            })
+            .collect()
+    }
+
+    pub fn state(&self) -> &State {
+        // SAFETY: the arena stays mapped while the skeleton lives. The kernel changes it under us: what is read here
+        // are words, each of them a value that was there, and never used as an index or a length.
+        unsafe { &*self.state }
+    }
+
+    /// The groups of living cgroups, the root first.
+    pub fn groups(&self) -> Vec<&Group> {
+        let state = self.state();
+        let count = state.nr_slots.min(self.config.max_groups) as usize;
+        (1..count)
+            .filter_map(|slot| {
+                // SAFETY: `groups` has max_groups pointers; each is null or a group, whose memory is never unmapped.
+                let group = unsafe { state.groups.add(slot).read_volatile().as_ref()? };
+                (group.alive != 0).then_some(group)
+            })
+            .collect()
+    }
+
+    /// Makes the scheduler fail, as an internal error would.
+    pub fn fail_on_purpose(&self) -> Result<()> {
+        self.skel
+            .progs
+            .fail_on_purpose
+            .test_run(ProgramInput::default())
+            .map(drop)
+            .map_err(|error| Error::Failed(format!("the scheduler cannot be made to fail: {error}")))
+    }
+
+    /// Hands a cgroup's knobs to the scheduler. False: no such cgroup.
+    pub fn set_knobs(&self, knobs: &Knobs) -> Result<bool> {
+        let mut knobs = *knobs;
+        // SAFETY: Knobs is plain numbers, and lives until the call returns.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(std::ptr::addr_of_mut!(knobs).cast::<u8>(), size_of::<Knobs>())
+        };
+        let input = ProgramInput {
+            context_in: Some(bytes),
+            ..Default::default()
+        };
+        self.skel
+            .progs
+            .set_knobs
+            .test_run(input)
+            .map_err(|error| Error::Failed(format!("the scheduler does not take the knobs: {error}")))?;
+        Ok(knobs.result == 0)
+    }
+}
+
+/// Memory that the arena may grow to. Only what is used is allocated.
+fn arena_pages(machine: &Machine, max_groups: u32) -> u32 {
+    let cpus = machine.nr_cpus as u64;
+    let ring = machine.nr_cpus.next_power_of_two() as u64 * 4;
+    let group = size_of::<Group>() as u64
+        + cpus
+            * (size_of::<plimsoll_policy_sys::Queue>()
+                + size_of::<plimsoll_policy_sys::Balance>()
+                + size_of::<intf::Queue>()) as u64
+        + ring
+        + 64;
+    let threads = std::fs::read_to_string("/proc/sys/kernel/threads-max")
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok())
+        .unwrap_or(1 << 16);
+    let tasks = threads.div_ceil(PAGE / size_of::<intf::Task>() as u64);
+    let pages =
+        u64::from(max_groups) * group.div_ceil(PAGE) + tasks + cpus + u64::from(max_groups) / 512 + 64;
+    // An arena is at most 4 GiB.
+    pages.min(1 << 20) as u32
+}
+
+fn verified_insns(fd: i32) -> Option<u32> {
+    // SAFETY: a zeroed bpf_prog_info asks for nothing but numbers.
+    unsafe {
+        let mut info: libbpf_sys::bpf_prog_info = std::mem::zeroed();
+        let mut length = size_of_val(&info) as u32;
+        let failed = libbpf_sys::bpf_prog_get_info_by_fd(fd, &mut info, &mut length);
+        (failed == 0).then_some(info.verified_insns)
+    }
+}
+
+fn text(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> = bytes
+        .iter()
+        .take_while(|&&byte| byte != 0)
+        .map(|&byte| byte as u8)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

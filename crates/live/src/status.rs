@@ -1,0 +1,190 @@
+//! What the scheduler has counted, under the names that cpu.stat has for it.
+use crate::intf::Group;
+use crate::{Scheduler, CGROUP_ROOT};
+use plimsoll_policy_sys as pl;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Status {
+    pub groups: Vec<GroupStatus>,
+    pub cpus: Vec<CpuStatus>,
+    /// Idle share that main groups ask for, and what the side may use of each window; none where nobody asks.
+    pub headroom_percent: u32,
+    pub side_budget_us: Option<u64>,
+    pub side_used_us: u64,
+    pub idle_us: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GroupStatus {
+    pub cgroup: String,
+    pub usage_usec: u64,
+    pub nr_periods: u64,
+    pub nr_throttled: u64,
+    pub throttled_usec: u64,
+    pub nr_bursts: u64,
+    pub burst_usec: u64,
+    /// Run time in the pool now.
+    pub current_bw_usec: Option<u64>,
+    pub quota_us: Option<u64>,
+    pub period_us: u64,
+    pub burst_us: u64,
+    pub headroom_percent: u32,
+    /// "main", "side", or "-" where nobody asks for headroom.
+    pub headroom: String,
+    pub throttled_cpus: u32,
+    pub parked_tasks: u32,
+    /// Time that tasks waited, runnable, and how often they were picked.
+    pub run_delay_usec: u64,
+    pub nr_runs: u64,
+    /// Times that a task ran although throttled, because it had waited for too long.
+    pub nr_grants: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CpuStatus {
+    pub cpu: u32,
+    pub nr_switches: u64,
+    pub nr_wakeups: u64,
+    pub nr_preempts: u64,
+    pub nr_steals: u64,
+    pub nr_searches: u64,
+    pub find_usec: u64,
+    pub nr_pulls: u64,
+    pub nr_parks: u64,
+    pub idle_usec: u64,
+    pub load_writes: u64,
+}
+
+impl Status {
+    /// Reads all groups, or the one at `cgroup` and what is below it.
+    pub fn read(scheduler: &Scheduler, cgroup: Option<&Path>) -> Self {
+        let paths = paths_by_id();
+        let state = scheduler.state();
+        let nr_cpus = state.nr_cpus as usize;
+        let mut groups: Vec<GroupStatus> = scheduler
+            .groups()
+            .into_iter()
+            .filter_map(|group| {
+                let path = paths
+                    .get(&group.g.id)
+                    .cloned()
+                    .unwrap_or_else(|| PathBuf::from(name(group)));
+                let wanted = cgroup.is_none_or(|cgroup| path.starts_with(cgroup));
+                wanted.then(|| read_group(group, &path, nr_cpus, state.headroom.percent))
+            })
+            .collect();
+        groups.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+        // SAFETY: `cpus` has nr_cpus elements for as long as the scheduler lives.
+        let cpus = (0..nr_cpus).map(|cpu| unsafe { &*state.cpus.add(cpu) });
+        let cpus = cpus.enumerate().map(|(cpu, line)| CpuStatus {
+            cpu: cpu as u32,
+            nr_switches: line.nr_switches,
+            nr_wakeups: line.nr_wakeups,
+            nr_preempts: line.nr_preempts,
+            nr_steals: line.steal.nr_steals,
+            nr_searches: line.steal.nr_searches,
+            find_usec: line.steal.find_ns / 1000,
+            nr_pulls: line.nr_pulls,
+            nr_parks: line.nr_parks,
+            idle_usec: line.idle_ns / 1000,
+            load_writes: line.touch.load_writes.into(),
+        });
+        let asked = state.headroom.percent > 0;
+        Self {
+            groups,
+            cpus: cpus.collect(),
+            headroom_percent: state.headroom.percent,
+            side_budget_us: asked.then_some(state.headroom.budget_ns / 1000),
+            side_used_us: state.headroom.used_ns / 1000,
+            idle_us: state.headroom.idle_ns / 1000,
+        }
+    }
+}
+
+impl GroupStatus {
+    /// Exactly what the kernel's cpu.stat looks like.
+    pub fn cpu_stat(&self) -> String {
+        format!(
+            "usage_usec {}\nnr_periods {}\nnr_throttled {}\nthrottled_usec {}\nnr_bursts {}\nburst_usec {}\n",
+            self.usage_usec,
+            self.nr_periods,
+            self.nr_throttled,
+            self.throttled_usec,
+            self.nr_bursts,
+            self.burst_usec
+        )
+    }
+}
+
+fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -> GroupStatus {
+    let pool = &group.g.pool;
+    let limited = pool.quota_ns != pl::UNLIMITED;
+    // SAFETY: `queues` has nr_cpus elements for as long as the scheduler lives.
+    let queues = (0..nr_cpus).map(|cpu| unsafe { *group.queues.add(cpu) });
+    let (mut delay_ns, mut runs, mut grants) = (0, 0, 0);
+    for queue in queues {
+        delay_ns += queue.run_delay_ns;
+        runs += queue.nr_runs;
+        grants += queue.nr_grants;
+    }
+    let headroom = match (wanted_percent, group.g.holds_main, group.g.side.is_null()) {
+        (0, _, _) => "-",
+        (_, 0, false) => "side",
+        (_, 0, true) if group.g.under_main == 0 => "-",
+        _ => "main",
+    };
+    GroupStatus {
+        cgroup: path.display().to_string(),
+        usage_usec: usage_usec(path),
+        nr_periods: pool.nr_periods,
+        nr_throttled: pool.nr_throttled,
+        throttled_usec: pool.throttled_ns.max(0) as u64 / 1000,
+        nr_bursts: pool.nr_bursts,
+        burst_usec: pool.burst_ns_used / 1000,
+        current_bw_usec: limited.then_some(pool.runtime_ns.max(0) as u64 / 1000),
+        quota_us: limited.then_some(pool.quota_ns / 1000),
+        period_us: pool.period_ns / 1000,
+        burst_us: pool.burst_ns / 1000,
+        headroom_percent: group.g.headroom_percent,
+        headroom: headroom.into(),
+        throttled_cpus: pool.tail.wrapping_sub(pool.head),
+        parked_tasks: group.nr_parked,
+        run_delay_usec: delay_ns / 1000,
+        nr_runs: runs,
+        nr_grants: grants,
+    }
+}
+
+fn name(group: &Group) -> String {
+    let bytes: Vec<u8> = group.name.iter().copied().take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The kernel goes on counting this one under any scheduler.
+fn usage_usec(cgroup: &Path) -> u64 {
+    let text = std::fs::read_to_string(cgroup.join("cpu.stat")).unwrap_or_default();
+    text.lines()
+        .find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Every cgroup directory by its number.
+pub(crate) fn paths_by_id() -> HashMap<u64, PathBuf> {
+    let mut paths = HashMap::new();
+    let mut waiting = vec![PathBuf::from(CGROUP_ROOT)];
+    while let Some(path) = waiting.pop() {
+        if let Ok(metadata) = std::fs::metadata(&path) {
+            paths.insert(metadata.ino(), path.clone());
+        }
+        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    paths
+}
