@@ -64,9 +64,12 @@ pub fn run(args: &Args) -> Result {
     }
 }
 
+/// A figure of a group, as a column shows it.
+type Column = fn(&GroupStatus) -> u64;
+
 fn print_table(status: &Status) {
     let limit = |value: Option<u64>| value.map_or_else(|| "max".into(), |value| value.to_string());
-    let columns: [(&str, fn(&GroupStatus) -> u64); 9] = [
+    let columns: [(&str, Column); 9] = [
         ("usage_usec", |g| g.usage_usec),
         ("nr_periods", |g| g.nr_periods),
         ("nr_throttled", |g| g.nr_throttled),
