@@ -7,7 +7,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: verify-plan help demo setup build test test-live static fuzz bench fmt lint clean
+.PHONY: verify-plan help demo setup build test test-live static fuzz bench fmt lint clean guest bench-live
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,19 @@ bench: ## speed and memory of the simulator, beside SimSo; raw results go to ben
 
 verify-plan: build ## record real services, predict them under limits, run them with the limits, compare (root)
 	@bench/verify-plan.sh
+
+GUEST_PROGRAMS := $(patsubst vm/guest/%.c,target/guest/%,$(wildcard vm/guest/*.c))
+
+guest: $(GUEST_PROGRAMS) ## build the programs that measure inside a guest
+
+target/guest/%: vm/guest/%.c vm/guest/common.h
+	@mkdir -p target/guest
+	gcc -O2 -Wall -Wextra -Werror -static -pthread -o $@ $<
+
+# BENCH_LIVE: more arguments, such as --scheduler eevdf,plimsoll or --only quota
+bench-live: guest ## measure schedulers on a real kernel in virtual time; raw results in bench/results
+	@mkdir -p bench/results
+	cargo run --release -q -p plimsoll-bench-live -- --raw bench/results/live-$$(date -u +%Y-%m-%d-%H%M).jsonl $(BENCH_LIVE)
 
 fmt: ## format Rust and C
 	cargo fmt --all

@@ -179,15 +179,16 @@ static int64_t cpu_between(const struct group *group, int from, int to)
 	return sum;
 }
 
-/* The most CPU time within any second, in windows that begin at every point; of all when the run is shorter. */
+/* The most CPU time within any second after the settling time, in windows that begin at every point; of all that time
+ * when it is shorter. */
 static int64_t cpu_second_max(const struct group *group)
 {
-	int window = NSEC_PER_SEC / POINT_NS;
+	int window = NSEC_PER_SEC / POINT_NS, first = settle_ns / POINT_NS;
 	int64_t most = 0;
 
-	if (window > nr_points - 1)
-		window = nr_points - 1;
-	for (int from = 0; from + window < nr_points; from++) {
+	if (window > nr_points - 1 - first)
+		window = nr_points - 1 - first;
+	for (int from = first; from + window < nr_points; from++) {
 		int64_t cpu = cpu_between(group, from, from + window);
 
 		if (cpu > most)
@@ -271,7 +272,7 @@ static void print_group(const struct group *group)
 	       (long long)cpu_between(group, 0, last) / NSEC_PER_USEC,
 	       100. * cpu_between(group, 0, last) / (last * POINT_NS),
 	       (long long)cpu_second_max(group) / NSEC_PER_USEC);
-	if (nr_steps > 1) {
+	if (nr_steps > 1 || settle_ns) {
 		printf(",\"step_percent\":[");
 		for (int step = 0; step < nr_steps; step++) {
 			int from = last * step / nr_steps + settle, to = last * (step + 1) / nr_steps;
@@ -350,7 +351,9 @@ static const char usage[] =
     "duty [--duration-ms 5000] [--start-ms 200] [--steps N] [--settle-ms M] [--label TEXT] GROUP...\n"
     "GROUP: --group PATH [--set KNOB=VALUE]... [--spin N] [--slow N] [--pin] [--nice N]\n"
     "       [--duty N --work-us U[,U...] --interval-us I [--stagger-us S] [--offset-us O]]\n"
-    "  --steps N      also print the CPU use of each Nth of the run, without its first --settle-ms\n"
+    "  --steps N      also print the CPU use of each Nth of the run\n"
+    "  --settle-ms    without the first M of each step; cpu_second_max_us leaves out the first M of the run "
+    "too\n"
     "  --work-us      several values: each for an equal part of the run\n"
     "  --set          a file of the cgroup, or an extended attribute user.*; set while the group is empty\n"
     "  --stagger-us   thread k of the group releases k * S later\n"
