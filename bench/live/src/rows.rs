@@ -107,7 +107,7 @@ fn limit(line: &Value, group: &str, percent_ideal: f64, part: f64) -> Vec<Figure
         Figure::new(
             "use over 5 s",
             "%",
-            percent(line, group),
+            settled(line, group),
             near_part(percent_ideal, part),
         ),
         Figure::new(
@@ -131,28 +131,28 @@ fn shares() -> Vec<Row> {
         row(
             "weights",
             "weights 100/200/800, 4 spinners each",
-            "duty --group a --set cpu.weight=100 --spin 4 --group b --set cpu.weight=200 --spin 4 \
+            "duty --duration-ms 6000 --settle-ms 1000 --group a --set cpu.weight=100 --spin 4 --group b --set cpu.weight=200 --spin 4 \
              --group c --set cpu.weight=800 --spin 4",
             |lines| share(&lines[0], &[("a", 9.09), ("b", 18.18), ("c", 72.73)], 0.5),
         ),
-        row("two-eight", "2 against 8 spinners, equal weight", "duty --group a --spin 2 --group b --spin 8", |lines| {
+        row("two-eight", "2 against 8 spinners, equal weight", "duty --duration-ms 6000 --settle-ms 1000 --group a --spin 2 --group b --spin 8", |lines| {
             share(&lines[0], &[("a", 50.), ("b", 50.)], 2.)
         }),
         row(
             "weights-nested",
             "weights 800 and 100 in one group, beside another of equal weight, 4 spinners each",
-            "duty --group a --group a/b --set cpu.weight=800 --spin 4 --group a/c --set cpu.weight=100 --spin 4 \
+            "duty --duration-ms 6000 --settle-ms 1000 --group a --group a/b --set cpu.weight=800 --spin 4 --group a/c --set cpu.weight=100 --spin 4 \
              --group d --spin 4",
             |lines| share(&lines[0], &[("a/b", 44.44), ("a/c", 5.56), ("d", 50.)], 0.5),
         ),
     ]
 }
 
-/// Each group's part of what all of them used.
+/// Each group's part of what all of them used after the first second, in which loads are still being learnt.
 fn share(line: &Value, ideals: &[(&str, f64)], tolerance: f64) -> Vec<Figure> {
-    let all: f64 = ideals.iter().map(|(group, _)| percent(line, group)).sum();
+    let all: f64 = ideals.iter().map(|(group, _)| settled(line, group)).sum();
     let figure = |&(group, ideal): &(&str, f64)| {
-        let value = 100. * percent(line, group) / all;
+        let value = 100. * settled(line, group) / all;
         Figure::new(
             format!("share of {group}"),
             "%",
@@ -367,12 +367,7 @@ fn number(of: &Value, name: &str) -> f64 {
     of[name].as_f64().unwrap_or(f64::NAN)
 }
 
-/// CPU use of a group over the run, in percent of one CPU.
-fn percent(line: &Value, group: &str) -> f64 {
-    number(find(line, group), "cpu_percent")
-}
-
-/// The same without the settling time of a run in one step.
+/// CPU use of a group in percent of one CPU, without the settling time, of a run in one step.
 fn settled(line: &Value, group: &str) -> f64 {
     find(line, group)["step_percent"][0].as_f64().unwrap_or(f64::NAN)
 }
@@ -396,7 +391,7 @@ mod tests {
         let rows = rows(Scheduler::Eevdf);
         let row = |key: &str| rows.iter().find(|row| row.key == key).unwrap();
         let line = serde_json::json!({"groups": [
-            {"group": "a", "cpu_percent": 120.0}, {"group": "b", "cpu_percent": 240.0}]});
+            {"group": "a", "step_percent": [120.0]}, {"group": "b", "step_percent": [240.0]}]});
         let values: Vec<f64> = (row("two-eight").figures)(&[line])
             .iter()
             .map(|figure| figure.value)
