@@ -163,6 +163,11 @@ fn share(line: &Value, ideals: &[(&str, f64)], tolerance: f64) -> Vec<Figure> {
     ideals.iter().map(figure).collect()
 }
 
+/// Sets a knob that only plimsoll has, which its scheduler takes at once when it is set by `plimsoll set`.
+fn set(group: &str, knob: &str) -> String {
+    format!("mkdir -p /sys/fs/cgroup/{group}\nplimsoll set /sys/fs/cgroup/{group} {knob} >/dev/null\n")
+}
+
 fn bursts(ours: bool) -> Vec<Row> {
     // 207 ms sweeps the phase of the period, which some kernels choose at random for each group.
     let duty = |knob: &str| {
@@ -173,9 +178,9 @@ fn bursts(ours: bool) -> Vec<Row> {
     };
     // The kernel refuses a burst above the quota; plimsoll takes it as a knob of its own.
     let above = if ours {
-        "--set user.plimsoll.burst_us=100000"
+        set("a", "burst_us=100000") + &duty("")
     } else {
-        "--set cpu.max.burst=100000"
+        duty("--set cpu.max.burst=100000")
     };
     vec![
         row(
@@ -200,7 +205,7 @@ fn bursts(ours: bool) -> Vec<Row> {
         row(
             "burst-100",
             "the same, burst 100 ms, above the quota",
-            duty(above),
+            above,
             |lines| burst(&lines[0]),
         ),
     ]
@@ -242,12 +247,12 @@ const HEADROOM: [(f64, f64, f64); 6] = [
 
 fn headroom(ours: bool) -> Vec<Row> {
     let knob = |percent: u32| match (ours, percent) {
-        (true, 1..) => format!("--set user.plimsoll.headroom_percent={percent}"),
+        (true, 1..) => set("main", &format!("headroom_percent={percent}")),
         _ => String::new(),
     };
     let request = |label: &str, percent: u32, side: &str| {
         format!(
-            "duty --label {label} --group main {} --duty 4 --work-us 1000 --interval-us 10000 --stagger-us 2500 {side}\n",
+            "{}duty --label {label} --group main --duty 4 --work-us 1000 --interval-us 10000 --stagger-us 2500 {side}\n",
             knob(percent)
         )
     };
@@ -261,7 +266,7 @@ fn headroom(ours: bool) -> Vec<Row> {
             "headroom-30",
             "headroom 30%, main at 30..80% of the machine in steps of 3 s, after 1 s of each",
             format!(
-                "duty --duration-ms 18000 --steps 6 --settle-ms 1000 --group main {} --duty 4 --interval-us 10000 \
+                "{}duty --duration-ms 18000 --steps 6 --settle-ms 1000 --group main --duty 4 --interval-us 10000 \
                  --work-us 3000,4000,5000,6000,7000,8000 --group side --spin 4",
                 knob(30)
             ),
@@ -410,7 +415,7 @@ mod tests {
         let asks = |scheduler| {
             rows(scheduler)
                 .iter()
-                .any(|row| row.script.contains("user.plimsoll"))
+                .any(|row| row.script.contains("plimsoll set"))
         };
         assert!(asks(Scheduler::Plimsoll) && !asks(Scheduler::Eevdf));
     }
