@@ -99,6 +99,22 @@ __noinline u32 account_out(u64 task_address, u64 now_ns)
 	return 0;
 }
 
+/* See pl_task_moved. The lower CPU's lock comes first, as everywhere that takes two. */
+__noinline int move_load(u64 task_address, u32 cpu, u64 now_ns)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	u32 from = task->t.cpu;
+	struct live_cpu PL_MEM *low = cpu_of(pl_min(from, cpu));
+	struct live_cpu PL_MEM *high = cpu_of(pl_max(from, cpu));
+
+	cpu_lock(low);
+	cpu_lock(high);
+	pl_task_moved(&task->t, cpu, now_ns);
+	cpu_unlock(high);
+	cpu_unlock(low);
+	return 0;
+}
+
 /*
  * Puts a task that is nowhere into its group's queues on a CPU. `woken`: it slept or is new, so that its
  * vruntime is placed; a task that only moves keeps its lag.
@@ -110,6 +126,8 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 	struct live_cpu PL_MEM *from = cpu_of(task->t.cpu);
 	u32 flags;
 
+	if (task->t.cpu != cpu)
+		move_load(task_address, cpu, now_ns);
 	cpu_lock(c);
 	task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair);
 	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
@@ -122,31 +140,10 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 	return flags;
 }
 
-/*
- * A task that moves takes its load along: what it leaves behind would count twice until it has decayed. With
- * `arrived` the load of a queue is at least what is runnable there; without, at most.
- */
-__noinline int move_load(u64 task_address, u32 cpu, bool arrived, u64 now_ns)
-{
-	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
-	struct live_cpu PL_MEM *c = cpu_of(cpu);
-	struct pl_group PL_MEM *level;
-
-	cpu_lock(c);
-	for (level = task->t.group; level->parent && can_loop; level = level->parent)
-		pl_load_moved(&level->load, &level->queues[cpu].load, arrived, now_ns);
-	cpu_unlock(c);
-	return 0;
-}
-
 static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
 {
-	u32 from = task->t.cpu;
-
 	account_out((u64)task, now_ns);
-	move_load((u64)task, from, false, now_ns);
 	account_in((u64)task, cpu, now_ns, false);
-	move_load((u64)task, cpu, true, now_ns);
 }
 
 /*

@@ -340,7 +340,8 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init_task, struct task_struct *p, struct scx_init
 	task->t.group = &group->g;
 	task->pid = p->pid;
 	/* New tasks start at their CPU's clock: pl_fair_place moves one that lies before it up. */
-	task->t.vruntime = cpu_of(0)->fair.clock;
+	task->t.cpu = scx_bpf_task_cpu(p);
+	task->t.vruntime = cpu_of(task->t.cpu)->fair.clock;
 	entry->task = (u64)task;
 	return 0;
 }

@@ -54,6 +54,15 @@ PL_FN void pl_newidle_decay(struct pl_newidle PL_MEM *newidle, u64 now_ns)
 	newidle->decayed_ns = now_ns;
 }
 
+/*
+ * Whether a new-idle CPU leaves a task where it is: it ran less than hot_ns ago (the kernel's
+ * sched_migration_cost), so that the cache still holds what it works on.
+ */
+PL_FN bool pl_newidle_hot(u64 since_ran_ns, u64 hot_ns)
+{
+	return since_ran_ns < hot_ns;
+}
+
 /* How many tasks a CPU with `mine` runnable takes from one with `busiest`. */
 PL_FN u32 pl_balance_to_move(u32 busiest, u32 mine)
 {

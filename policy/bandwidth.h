@@ -373,7 +373,11 @@ PL_FN bool pl_bw_distribute_begin(struct pl_pool PL_MEM *pool)
 	return !pl_xchg32(&pool->distributing, 1);
 }
 
-PL_FN struct pl_balance PL_MEM *pl_bw_distribute_next(struct pl_pool PL_MEM *pool, u64 now_ns)
+/*
+ * Releases the oldest throttled balance, within distribute_begin and _end. `paid`: only if the pool has what lifts it
+ * 1 ns above zero. NULL: none was released.
+ */
+PL_INLINE struct pl_balance PL_MEM *pl_bw_release_head(struct pl_pool PL_MEM *pool, bool paid, u64 now_ns)
 {
 	struct pl_balance PL_MEM *balance;
 	s64 need_ns, got_ns;
@@ -387,7 +391,7 @@ PL_FN struct pl_balance PL_MEM *pl_bw_distribute_next(struct pl_pool PL_MEM *poo
 	if (!entry || entry > pool->nr_cpus)
 		return NULL;
 	balance = &pool->balances[entry - 1];
-	need_ns = 1 - pl_read(&balance->remaining_ns);
+	need_ns = paid ? 1 - pl_read(&balance->remaining_ns) : 0;
 	if (need_ns > 0) {
 		got_ns = pl_bw_take(pool, need_ns);
 		if (got_ns <= 0)
@@ -402,6 +406,11 @@ PL_FN struct pl_balance PL_MEM *pl_bw_distribute_next(struct pl_pool PL_MEM *poo
 		pl_add(&pool->throttled_ns, (s64)(now_ns - balance->throttled_at_ns));
 	pl_write(&balance->throttled, 0);
 	return balance;
+}
+
+PL_FN struct pl_balance PL_MEM *pl_bw_distribute_next(struct pl_pool PL_MEM *pool, u64 now_ns)
+{
+	return pl_bw_release_head(pool, true, now_ns);
 }
 
 PL_FN void pl_bw_distribute_end(struct pl_pool PL_MEM *pool)
@@ -537,22 +546,7 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
  */
 PL_FN struct pl_balance PL_MEM *pl_bw_release_next(struct pl_pool PL_MEM *pool, u64 now_ns)
 {
-	struct pl_balance PL_MEM *balance;
-	u32 slot, entry;
-
-	if (!pl_bw_any_throttled(pool))
-		return NULL;
-	slot = pool->head & pool->ring_mask;
-	entry = pl_read(&pool->ring[slot]);
-	if (!entry || entry > pool->nr_cpus)
-		return NULL;
-	balance = &pool->balances[entry - 1];
-	pl_write(&pool->ring[slot], 0);
-	pl_write(&pool->head, pool->head + 1);
-	if (now_ns > balance->throttled_at_ns)
-		pl_add(&pool->throttled_ns, (s64)(now_ns - balance->throttled_at_ns));
-	pl_write(&balance->throttled, 0);
-	return balance;
+	return pl_bw_release_head(pool, false, now_ns);
 }
 
 #endif

@@ -41,7 +41,7 @@ struct pl_config {
 	u64 refresh_ns; /* least time between two computations of a queue's factor; 0: at every change */
 };
 
-/* One group on one CPU. Touched by that CPU only. */
+/* One group on one CPU. Touched by that CPU only, and by those that take a task along from or to it. */
 struct pl_queue {
 	struct pl_load load;
 	u64 share;  /* weight that this queue has in its parent's; 0 while nothing is runnable */
@@ -275,6 +275,25 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 	pl_group_refresh(task->group, cpu, now_ns, !config->refresh_ns, touch, config);
 	task->effective = pl_task_effective(task, cpu);
 	return flags;
+}
+
+/*
+ * A task that is runnable nowhere will next be so on another CPU (wakes up there, was stolen, balanced, sent away
+ * by hotplug): at every level its load goes along, instead of decaying where it was while it builds up again
+ * where it is. Before pl_task_runnable. With locks, the engine holds those of both CPUs.
+ */
+PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns)
+{
+	struct pl_group PL_MEM *level;
+	u64 most = task->idle ? PL_WEIGHT_IDLE : task->weight;
+	u64 moved;
+
+	for (level = task->group; level->parent && most && PL_LOOP; level = level->parent) {
+		moved = pl_load_moved(&level->queues[task->cpu].load, &level->queues[to].load, most, now_ns);
+		/* One level up the group is what moves, with as much of its weight as of its load. */
+		most = pl_div(pl_group_weight(level) * moved,
+			      pl_max((u64)pl_smax(pl_read(&level->load.load_avg), 0), moved));
+	}
 }
 
 /*

@@ -69,22 +69,29 @@ PL_SUB bool pl_load_publish(struct pl_group_load PL_MEM *group PL_ARENA, struct 
 }
 
 /*
- * A runnable task left this queue for another CPU's, or came from one (`arrived`): its load moves with it, instead
- * of decaying here while it builds up there. The average is set to what is runnable now, if it is above it
- * (left) or below it (arrived), and published.
+ * A task that runs and waits in neither queue goes from one to the other, and its load with it: at most `most`, and
+ * no more than `from` has above what is runnable there. Load is neither made nor lost. What the group's sum holds
+ * of it changes owners, so that the shared line is not written. Returns the load moved.
  */
-PL_FN void pl_load_moved(struct pl_group_load PL_MEM *group, struct pl_load PL_MEM *load, bool arrived,
-			 u64 now_ns)
+PL_FN u64 pl_load_moved(struct pl_load PL_MEM *from, struct pl_load PL_MEM *to, u64 most, u64 now_ns)
 {
-	if (arrived ? load->pelt.avg >= load->weight : load->pelt.avg <= load->weight)
-		return;
-	load->pelt.avg = load->weight;
-	load->pelt.sum = load->weight * (PL_PELT_MAX - PL_PELT_SEGMENT + load->pelt.segment);
-	if ((s64)load->pelt.avg == load->contribution)
-		return;
-	pl_add(&group->load_avg, (s64)load->pelt.avg - load->contribution);
-	load->contribution = (s64)load->pelt.avg;
-	load->published_at_ns = now_ns;
+	u64 moved, sum;
+	s64 unbacked;
+
+	pl_load_update(from, now_ns);
+	pl_load_update(to, now_ns);
+	moved = pl_min(most, from->pelt.avg - pl_min(from->weight, from->pelt.avg));
+	sum = moved * pl_pelt_divider(&from->pelt);
+	from->pelt.avg -= moved;
+	from->pelt.sum -= pl_min(sum, from->pelt.sum);
+	to->pelt.avg += moved;
+	to->pelt.sum += moved * pl_pelt_divider(&to->pelt);
+	unbacked = from->contribution - (s64)from->pelt.avg;
+	if (unbacked > 0) {
+		from->contribution -= unbacked;
+		to->contribution += unbacked;
+	}
+	return moved;
 }
 
 /* What of the group's weight belongs to this queue: PL_SHARE_MIN .. weight. Reads the shared line. */

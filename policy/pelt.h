@@ -57,6 +57,12 @@ PL_INLINE u64 pl_pelt_decay(u64 value, u64 n)
 	       (((value & 0xffffffffu) * (u64)pl_pelt_y_inv[n % PL_PELT_HALF_LIFE]) >> 32);
 }
 
+/* What a sum is divided by for the average of the time that it covers. */
+PL_INLINE u64 pl_pelt_divider(const struct pl_pelt PL_MEM *pelt)
+{
+	return PL_PELT_MAX - PL_PELT_SEGMENT + pelt->segment;
+}
+
 /*
  * Counts the time since the last call with `weight` throughout. now_ns may not go back; if it does (a clock
  * that differs between CPUs), the call counts nothing and starts anew from there.
@@ -87,7 +93,7 @@ PL_FN void pl_pelt_update(struct pl_pelt PL_MEM *pelt, u64 weight, u64 now_ns)
 	pelt->segment = (u32)delta;
 	pelt->sum += weight * contribution;
 	if (segments)
-		pelt->avg = pelt->sum / (PL_PELT_MAX - PL_PELT_SEGMENT + pelt->segment);
+		pelt->avg = pelt->sum / pl_pelt_divider(pelt);
 }
 
 #endif

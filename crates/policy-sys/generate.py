@@ -36,10 +36,10 @@ for h in order:
                 r='[%s; %s]'%(r,n)
             fields.append((fn,r))
         out.append((h,rn,name,fields))
-    for m in re.finditer(r'^PL_FN ([\w ]+?)(?: PL_MEM)? (\*?)(\w+)\(([^)]*)\)\n\{',s,re.M):
+    for m in re.finditer(r'^PL_(?:FN|SUB) ([\w ]+?)(?: PL_MEM)? (\*?)(\w+)\(([^)]*)\)\n\{',s,re.M):
         rt,rp,fn,args=m.groups()
         a=[]
-        for x in re.sub(r'\s+',' ',args).split(','):
+        for x in re.sub(r'\s+',' ',args.replace(' PL_ARENA','')).split(','):
             x=x.strip()
             if x=='void': continue
             mm=re.match(r'(const )?(struct \w+|\w+) ?(PL_MEM )?(\*?)(\w+)$',x)

@@ -50,6 +50,7 @@ extern "C" {
         now_ns: u64,
         config: *const LoadConfig,
     ) -> bool;
+    pub fn pl_load_moved(from: *mut Load, to: *mut Load, most: u64, now_ns: u64) -> u64;
     pub fn pl_load_share(group: *const GroupLoad, load: *const Load, weight: u64) -> u64;
 
     // weight.h
@@ -117,6 +118,20 @@ extern "C" {
     );
     pub fn pl_task_effective(task: *const Task, cpu: u32) -> u64;
     pub fn pl_group_throttled(group: *const Group, cpu: u32) -> *mut Group;
+    pub fn pl_level_enter(
+        level: *mut Group,
+        cpu: u32,
+        now_ns: u64,
+        touch: *mut Touch,
+        config: *const Config,
+    ) -> u32;
+    pub fn pl_level_leave(
+        level: *mut Group,
+        cpu: u32,
+        now_ns: u64,
+        touch: *mut Touch,
+        config: *const Config,
+    ) -> u32;
     pub fn pl_task_runnable(
         task: *mut Task,
         cpu: u32,
@@ -124,6 +139,7 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> u32;
+    pub fn pl_task_moved(task: *mut Task, to: u32, now_ns: u64);
     pub fn pl_task_blocked(task: *mut Task, now_ns: u64, touch: *mut Touch, config: *const Config) -> u32;
     pub fn pl_task_charge(
         task: *mut Task,
@@ -147,6 +163,7 @@ extern "C" {
     pub fn pl_newidle_worthwhile(newidle: *const Newidle, avg_idle_ns: u64, spent_ns: u64) -> bool;
     pub fn pl_newidle_measured(newidle: *mut Newidle, cost_ns: u64);
     pub fn pl_newidle_decay(newidle: *mut Newidle, now_ns: u64);
+    pub fn pl_newidle_hot(since_ran_ns: u64, hot_ns: u64) -> bool;
     pub fn pl_balance_to_move(busiest: u32, mine: u32) -> u32;
 
     // headroom.h

@@ -93,6 +93,71 @@ fn shares_of_all_cpus_add_up_to_the_groups_weight() {
 }
 
 #[test]
+fn a_task_that_moves_takes_its_load_along_and_the_groups_sum_stays() {
+    let mut rng = rand_pcg::Pcg64::seed_from_u64(4);
+    let config = LoadConfig { publish_ns: MS };
+    for _ in 0..500 {
+        let mut group: GroupLoad = zeroed();
+        let mut loads: [Load; 4] = [zeroed(); 4];
+        let weight = rng.random_range(2..100_000u64);
+        let mut tasks = [0u64; 4];
+        let mut now = 0;
+        for _ in 0..50 {
+            now += rng.random_range(0..50 * MS);
+            let (from, to) = (rng.random_range(0..4usize), rng.random_range(0..4usize));
+            if from == to {
+                continue;
+            }
+            let (mut a, mut b) = (loads[from], loads[to]);
+            // SAFETY: local structs.
+            unsafe {
+                pl_load_update(&mut a, now);
+                pl_load_update(&mut b, now);
+                let moves = tasks[from] > 0;
+                if moves {
+                    tasks[from] -= 1;
+                    a.weight -= weight;
+                }
+                let average = a.pelt.avg + b.pelt.avg;
+                let moved = pl_load_moved(&mut a, &mut b, weight, now);
+                assert_eq!(a.pelt.avg + b.pelt.avg, average, "made or lost");
+                assert!(moved <= weight && (moved == 0 || a.pelt.avg >= a.weight));
+                tasks[to] += 1;
+                b.weight += weight;
+                pl_load_publish(&mut group, &mut b, now, &config);
+            }
+            (loads[from], loads[to]) = (a, b);
+            let books: i64 = loads.iter().map(|l| l.contribution).sum();
+            assert_eq!(
+                group.load_avg, books,
+                "the shared sum is not what the queues have in it"
+            );
+        }
+        // What left with its task does not count twice.
+        let (mut a, mut b): (Load, Load) = (zeroed(), zeroed());
+        a.weight = weight;
+        // SAFETY: local structs.
+        unsafe {
+            pl_load_update(&mut a, 1000 * MS);
+            pl_load_publish(&mut group, &mut a, 1000 * MS, &config);
+            a.weight = 0;
+            assert!(pl_load_moved(&mut a, &mut b, weight, 1000 * MS) * 100 >= weight * 98);
+            b.weight = weight;
+            assert_eq!(
+                pl_load_share(
+                    &GroupLoad {
+                        load_avg: b.contribution
+                    },
+                    &b,
+                    1024
+                ),
+                1024
+            );
+        }
+    }
+}
+
+#[test]
 fn nice_levels_are_a_quarter_apart_and_weights_keep_their_ratio() {
     let weights: Vec<u64> = (-20..=19).map(|n| unsafe { pl_weight_of_nice(n) }).collect();
     assert_eq!(weights[20], 1024);

@@ -112,7 +112,9 @@ impl Engine<'_> {
     fn movable(&self, from: u32, to: u32, cold: bool) -> Option<u32> {
         self.cpus[from as usize].queue.iter().find(|&task| {
             let entry = &self.tasks[task as usize];
-            if cold && self.now_ns - entry.last_ran_ns < self.costs.migration_hot_ns {
+            let since_ran_ns = self.now_ns - entry.last_ran_ns;
+            // SAFETY: plain values.
+            if cold && unsafe { pl::pl_newidle_hot(since_ran_ns, self.costs.migration_hot_ns) } {
                 return false;
             }
             let throttled = self.throttled_by(entry.group, from).is_some();

@@ -53,7 +53,11 @@ impl Engine<'_> {
         let (group, from) = (entry.group, entry.policy.cpu);
         self.memory.touch(group, cpu);
         let mut touch: pl::Touch = pl::zeroed();
-        // SAFETY: the group and its queues are alive and not borrowed.
+        if from != cpu {
+            // SAFETY: the group and its queues are alive and not borrowed.
+            unsafe { pl::pl_task_moved(&mut entry.policy, cpu, self.now_ns) };
+        }
+        // SAFETY: likewise.
         let flags = unsafe {
             pl::pl_task_runnable(&mut entry.policy, cpu, self.now_ns, &mut touch, &self.policy.core)
         };
