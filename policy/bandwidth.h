@@ -182,9 +182,10 @@ PL_INLINE u64 pl_bw_boundary_after(u64 phase_ns, u64 period_ns, u64 now_ns)
 
 /*
  * Adds what `elapsed` periods earn, up to the buffer, and closes the books of the period: burst statistics
- * and the snapshot for the next ones. elapsed >= 1.
+ * and the snapshot for the next ones. elapsed >= 1. Returns what the pool holds.
  */
-PL_FN void pl_bw_refill(struct pl_pool PL_MEM *pool, u64 elapsed, const struct pl_bw_config PL_MEM *config)
+PL_SUB u64 pl_bw_refill(struct pl_pool PL_MEM *pool PL_ARENA, u64 elapsed,
+			const struct pl_bw_config PL_MEM *config PL_ARENA)
 {
 	u64 quota_ns = pool->quota_ns;
 	u64 cap_ns = pl_bw_buffer(pool, config);
@@ -192,7 +193,7 @@ PL_FN void pl_bw_refill(struct pl_pool PL_MEM *pool, u64 elapsed, const struct p
 	s64 old_ns, new_ns = 0, above_ns;
 
 	if (quota_ns == PL_UNLIMITED)
-		return;
+		return 0;
 	if (!config->mainline)
 		n = pl_min(elapsed, pl_div(PL_BW_MAX_NS + quota_ns - 1, quota_ns));
 
@@ -215,6 +216,7 @@ PL_FN void pl_bw_refill(struct pl_pool PL_MEM *pool, u64 elapsed, const struct p
 		pool->burst_ns_used += above_ns;
 	}
 	pool->snapshot_ns = new_ns;
+	return (u64)new_ns;
 }
 
 /* Takes up to want_ns out of the pool; returns what it got. */
@@ -281,6 +283,33 @@ PL_FN void pl_bw_throttle(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM 
 	pl_write(&pool->ring[slot & pool->ring_mask], balance->cpu + 1);
 }
 
+/* A balance is used up: asks the pool for a slice, and throttles it if nothing comes. See pl_bw_charge. */
+PL_SUB u32 pl_bw_ask(struct pl_pool PL_MEM *pool PL_ARENA, struct pl_balance PL_MEM *balance PL_ARENA,
+		     bool runnable, u64 now_ns, const struct pl_bw_config PL_MEM *config PL_ARENA)
+{
+	s64 remaining_ns, want_ns, got_ns;
+	u32 flags;
+
+	if (pl_read(&balance->throttled))
+		return PL_BW_THROTTLED;
+	if (!pl_bw_limited(pool))
+		return 0;
+
+	flags = pl_bw_start_period(pool, now_ns, config);
+	remaining_ns = pl_read(&balance->remaining_ns);
+	want_ns = runnable ? (s64)config->slice_ns - remaining_ns : 1 - remaining_ns;
+	got_ns = pl_bw_take(pool, want_ns);
+	if (got_ns > 0) {
+		pl_write(&pool->idle, 0);
+		balance->generation = pool->generation;
+		remaining_ns = pl_add(&balance->remaining_ns, got_ns);
+	}
+	if (remaining_ns > 0)
+		return flags;
+	pl_bw_throttle(pool, balance, now_ns);
+	return flags | PL_BW_THROTTLED;
+}
+
 /*
  * Charges delta_ns (>= 0; 0 asks only) of run time on the balance's CPU at one level. `runnable`: whether
  * anything of the group is still runnable here. Returns PL_BW_* flags of this level.
@@ -289,8 +318,7 @@ PL_FN void pl_bw_throttle(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM 
 PL_FN u32 pl_bw_charge(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *balance, u64 delta_ns,
 		       bool runnable, u64 now_ns, const struct pl_bw_config PL_MEM *config)
 {
-	s64 remaining_ns, want_ns, got_ns;
-	u32 flags;
+	s64 remaining_ns;
 
 	if (delta_ns)
 		remaining_ns = pl_add(&balance->remaining_ns, -(s64)delta_ns);
@@ -307,23 +335,7 @@ PL_FN u32 pl_bw_charge(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *ba
 	}
 	if (remaining_ns > 0)
 		return 0;
-	if (pl_read(&balance->throttled))
-		return PL_BW_THROTTLED;
-	if (!pl_bw_limited(pool))
-		return 0;
-
-	flags = pl_bw_start_period(pool, now_ns, config);
-	want_ns = runnable ? (s64)config->slice_ns - remaining_ns : 1 - remaining_ns;
-	got_ns = pl_bw_take(pool, want_ns);
-	if (got_ns > 0) {
-		pl_write(&pool->idle, 0);
-		balance->generation = pool->generation;
-		remaining_ns = pl_add(&balance->remaining_ns, got_ns);
-	}
-	if (remaining_ns > 0)
-		return flags;
-	pl_bw_throttle(pool, balance, now_ns);
-	return flags | PL_BW_THROTTLED;
+	return pl_bw_ask(pool, balance, runnable, now_ns, config);
 }
 
 /*
@@ -495,7 +507,7 @@ PL_FN void pl_bw_init(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
 	pool->ring = ring;
 	pool->ring_mask = slots - 1;
 	for (cpu = PL_START(nr_cpus); cpu < nr_cpus && PL_LOOP; cpu++)
-		balances[cpu].cpu = cpu;
+		PL_ELEMENT(balances, cpu)->cpu = cpu;
 }
 
 /*
@@ -531,8 +543,10 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
 	pool->generation++;
 	pool->idle = 0;
 	for (cpu = PL_START(pool->nr_cpus); cpu < pool->nr_cpus && PL_LOOP; cpu++) {
-		pl_write(&pool->balances[cpu].remaining_ns, 0);
-		pool->balances[cpu].generation = pool->generation;
+		struct pl_balance PL_MEM *balance = PL_ELEMENT(pool->balances, cpu);
+
+		pl_write(&balance->remaining_ns, 0);
+		balance->generation = pool->generation;
 	}
 	if (!pl_read(&pool->timer_active))
 		return 0;

@@ -136,8 +136,10 @@ PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *
 	group->weight = PL_WEIGHT_UNIT;
 	group->queues = queues;
 	for (cpu = PL_START(nr_cpus); cpu < nr_cpus && PL_LOOP; cpu++) {
-		queues[cpu].cpu = cpu;
-		queues[cpu].factor = PL_FACTOR_ONE;
+		struct pl_queue PL_MEM *queue = PL_ELEMENT(queues, cpu);
+
+		queue->cpu = cpu;
+		queue->factor = PL_FACTOR_ONE;
 	}
 	pl_bw_init(&group->pool, balances, nr_cpus, ring, slots);
 	pl_group_link(group);
@@ -147,6 +149,40 @@ PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *
 PL_INLINE u64 pl_group_weight(const struct pl_group PL_MEM *group)
 {
 	return group->idle ? PL_WEIGHT_IDLE : group->weight;
+}
+
+/* Brings one level's load and share up to date on one CPU. Returns the share. */
+PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 now_ns,
+			    struct pl_touch PL_MEM *touch PL_ARENA,
+			    const struct pl_config PL_MEM *config PL_ARENA)
+{
+	struct pl_queue PL_MEM *queue = &level->queues[cpu];
+	struct pl_load PL_MEM *above = &level->parent->queues[cpu].load;
+	u64 share;
+
+	queue->refreshed_ns = now_ns;
+	pl_load_update(&queue->load, now_ns);
+	if (pl_load_publish(&level->load, &queue->load, now_ns, &config->load))
+		touch->load_writes++;
+	if (!queue->nr_runnable)
+		return 0;
+	share = pl_load_share(&level->load, &queue->load, pl_group_weight(level));
+	touch->load_reads++;
+	if (share != queue->share) {
+		pl_load_update(above, now_ns);
+		above->weight += share - queue->share;
+		queue->share = share;
+	}
+	return share;
+}
+
+/* The factor of the levels below times this level's. */
+PL_SUB u64 pl_queue_factor(const struct pl_queue PL_MEM *queue PL_ARENA, u64 factor)
+{
+	if (!queue->nr_runnable)
+		return factor;
+	factor = pl_div(factor * pl_min(queue->share, 1 << 20), pl_max(queue->load.weight, 1));
+	return pl_min(pl_max(factor, 1), 1ULL << 42);
 }
 
 /*
@@ -163,26 +199,8 @@ PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 	if (!force && config->refresh_ns && now_ns - bottom->refreshed_ns < config->refresh_ns)
 		return;
 	for (level = group; level->parent && PL_LOOP; level = level->parent) {
-		struct pl_queue PL_MEM *queue = &level->queues[cpu];
-		struct pl_load PL_MEM *above = &level->parent->queues[cpu].load;
-		u64 share;
-
-		pl_load_update(&queue->load, now_ns);
-		if (pl_load_publish(&level->load, &queue->load, now_ns, &config->load))
-			touch->load_writes++;
-		if (queue->nr_runnable) {
-			share = pl_load_share(&level->load, &queue->load, pl_group_weight(level));
-			touch->load_reads++;
-			if (share != queue->share) {
-				pl_load_update(above, now_ns);
-				above->weight += share - queue->share;
-				queue->share = share;
-			}
-			factor =
-			    pl_max(pl_div(factor * pl_min(share, 1 << 20), pl_max(queue->load.weight, 1)), 1);
-			factor = pl_min(factor, 1ULL << 42);
-		}
-		queue->refreshed_ns = now_ns;
+		pl_level_refresh(level, cpu, now_ns, touch, config);
+		factor = pl_queue_factor(&level->queues[cpu], factor);
 	}
 	bottom->factor = factor;
 }
@@ -329,6 +347,23 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 	return flags;
 }
 
+#define PL_LEVEL_ASKED 8u /* the highest of the flags: the pool was asked */
+
+/* Charges one limited level. Returns PL_BW_* flags and PL_LEVEL_ASKED. */
+PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 delta_ns, u64 now_ns,
+			   const struct pl_config PL_MEM *config PL_ARENA)
+{
+	const struct pl_bw_config PL_MEM *bandwidth = pl_level_config(level, config);
+	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
+	/* Used up, or expired: the pool will be asked. */
+	bool asked = balance->remaining_ns <= (s64)delta_ns ||
+		     (bandwidth->expire && balance->generation != level->pool.generation);
+
+	return pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0, now_ns,
+			    bandwidth) |
+	       (asked ? PL_LEVEL_ASKED : 0);
+}
+
 /*
  * A task ran for delta_ns on its CPU: charges every limited level, and its vruntime. Returns PL_BW_* flags;
  * PL_BW_THROTTLED: some level is out of run time, the task must stop.
@@ -342,17 +377,13 @@ PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, 
 	u32 flags = 0;
 
 	for (level = pl_charged_first(group); level && PL_LOOP; level = pl_charged_next(group, level)) {
-		struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
+		u32 level_flags = pl_level_charge(level, cpu, delta_ns, now_ns, config);
 
-		/* Used up, or expired: the pool will be asked. */
-		if (balance->remaining_ns <= (s64)delta_ns ||
-		    (pl_level_config(level, config)->expire && balance->generation != level->pool.generation))
-			touch->pool_locks++;
-		flags |= pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0,
-				      now_ns, pl_level_config(level, config));
+		flags |= level_flags;
+		touch->pool_locks += level_flags / PL_LEVEL_ASKED;
 	}
 	task->vruntime += pl_fair_scale(delta_ns, task->effective);
-	return flags;
+	return flags & ~PL_LEVEL_ASKED;
 }
 
 /* Run time until some level has to be charged, at most max_ns. 0: now. */

@@ -95,8 +95,8 @@ PL_FN u64 pl_load_moved(struct pl_load PL_MEM *from, struct pl_load PL_MEM *to, 
 }
 
 /* What of the group's weight belongs to this queue: PL_SHARE_MIN .. weight. Reads the shared line. */
-PL_FN u64 pl_load_share(const struct pl_group_load PL_MEM *group, const struct pl_load PL_MEM *load,
-			u64 weight)
+PL_SUB u64 pl_load_share(const struct pl_group_load PL_MEM *group PL_ARENA,
+			 const struct pl_load PL_MEM *load PL_ARENA, u64 weight)
 {
 	u64 mine = pl_max(load->weight, load->pelt.avg);
 	s64 others = pl_read(&group->load_avg) - load->contribution;

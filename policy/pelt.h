@@ -65,19 +65,19 @@ PL_INLINE u64 pl_pelt_divider(const struct pl_pelt PL_MEM *pelt)
 
 /*
  * Counts the time since the last call with `weight` throughout. now_ns may not go back; if it does (a clock
- * that differs between CPUs), the call counts nothing and starts anew from there.
+ * that differs between CPUs), the call counts nothing and starts anew from there. Returns whether the average is new.
  */
-PL_FN void pl_pelt_update(struct pl_pelt PL_MEM *pelt, u64 weight, u64 now_ns)
+PL_SUB bool pl_pelt_update(struct pl_pelt PL_MEM *pelt PL_ARENA, u64 weight, u64 now_ns)
 {
 	u64 delta, segments, d1, contribution;
 
 	if (now_ns < pelt->last_ns) {
 		pelt->last_ns = now_ns;
-		return;
+		return false;
 	}
 	delta = (now_ns - pelt->last_ns) >> 10;
 	if (!delta)
-		return;
+		return false;
 	pelt->last_ns += delta << 10;
 
 	contribution = delta;
@@ -94,6 +94,7 @@ PL_FN void pl_pelt_update(struct pl_pelt PL_MEM *pelt, u64 weight, u64 now_ns)
 	pelt->sum += weight * contribution;
 	if (segments)
 		pelt->avg = pelt->sum / pl_pelt_divider(pelt);
+	return segments;
 }
 
 #endif

@@ -50,6 +50,14 @@ typedef long long s64;
 		asm volatile("" : "+r"(copy_));                                                              \
 		(u32)(bound_ - copy_);                                                                       \
 	})
+/* Computes an element's address as a number first: a verifier before 7.0 takes pointer + number, but not number +
+ * pointer, which clang makes of an index that is a multiple of the size anyway. */
+#define PL_ELEMENT(array, index)                                                                             \
+	({                                                                                                   \
+		typeof(&(array)[0]) element_ = &(array)[index];                                              \
+		asm volatile("" : "+r"(element_));                                                           \
+		element_;                                                                                    \
+	})
 #define PL_ASSERT(cond) ((void)0)
 #define pl_read(p) (*(volatile typeof(*(p)) *)(p))
 #define pl_write(p, v) (*(volatile typeof(*(p)) *)(p) = (v))
@@ -72,6 +80,7 @@ typedef int64_t s64;
 #endif
 #define PL_LOOP 1
 #define PL_START(bound) 0
+#define PL_ELEMENT(array, index) (&(array)[index])
 #define PL_SUB PL_FN
 #define PL_ARENA
 #ifdef NDEBUG

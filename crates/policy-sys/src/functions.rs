@@ -8,12 +8,19 @@ extern "C" {
     pub fn pl_bw_any_throttled(pool: *const Pool) -> bool;
     pub fn pl_bw_check(limits: *const BwLimits, is_root: bool, mainline: bool) -> u32;
     pub fn pl_bw_buffer(pool: *const Pool, config: *const BwConfig) -> u64;
-    pub fn pl_bw_refill(pool: *mut Pool, elapsed: u64, config: *const BwConfig);
+    pub fn pl_bw_refill(pool: *mut Pool, elapsed: u64, config: *const BwConfig) -> u64;
     pub fn pl_bw_take(pool: *mut Pool, want_ns: i64) -> i64;
     pub fn pl_bw_start_period(pool: *mut Pool, now_ns: u64, config: *const BwConfig) -> u32;
     pub fn pl_bw_take_arm_period(pool: *mut Pool) -> bool;
     pub fn pl_bw_take_arm_slack(pool: *mut Pool) -> bool;
     pub fn pl_bw_throttle(pool: *mut Pool, balance: *mut Balance, now_ns: u64);
+    pub fn pl_bw_ask(
+        pool: *mut Pool,
+        balance: *mut Balance,
+        runnable: bool,
+        now_ns: u64,
+        config: *const BwConfig,
+    ) -> u32;
     pub fn pl_bw_charge(
         pool: *mut Pool,
         balance: *mut Balance,
@@ -40,7 +47,7 @@ extern "C" {
     pub fn pl_bw_release_next(pool: *mut Pool, now_ns: u64) -> *mut Balance;
 
     // pelt.h
-    pub fn pl_pelt_update(pelt: *mut Pelt, weight: u64, now_ns: u64);
+    pub fn pl_pelt_update(pelt: *mut Pelt, weight: u64, now_ns: u64) -> bool;
 
     // load.h
     pub fn pl_load_update(load: *mut Load, now_ns: u64);
@@ -108,6 +115,14 @@ extern "C" {
         ring: *mut u32,
         slots: u32,
     );
+    pub fn pl_level_refresh(
+        level: *mut Group,
+        cpu: u32,
+        now_ns: u64,
+        touch: *mut Touch,
+        config: *const Config,
+    ) -> u64;
+    pub fn pl_queue_factor(queue: *const Queue, factor: u64) -> u64;
     pub fn pl_group_refresh(
         group: *mut Group,
         cpu: u32,
@@ -141,6 +156,13 @@ extern "C" {
     ) -> u32;
     pub fn pl_task_moved(task: *mut Task, to: u32, now_ns: u64);
     pub fn pl_task_blocked(task: *mut Task, now_ns: u64, touch: *mut Touch, config: *const Config) -> u32;
+    pub fn pl_level_charge(
+        level: *mut Group,
+        cpu: u32,
+        delta_ns: u64,
+        now_ns: u64,
+        config: *const Config,
+    ) -> u32;
     pub fn pl_task_charge(
         task: *mut Task,
         delta_ns: u64,
