@@ -53,26 +53,34 @@ fn one() -> u64 {
     1
 }
 
-/// What limits a group: the knobs of its cgroup, under their names.
+/// The knobs of a group's cgroup, under their names: as the run begins, or as a change sets them.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GroupTable {
-    /// cpu.weight: share of CPU time against its siblings. Default 100.
+pub struct Knobs {
+    /// cpu.weight: share of CPU time against its siblings. 100 if never set.
     #[schemars(range(min = 1, max = 10_000))]
     pub weight: Option<u32>,
-    /// Run time added in every period, in microseconds, over all CPUs; "max" or a negative number: no limit (default).
+    /// Run time added in every period, in microseconds, over all CPUs; "max" or a negative number: no limit, as if never
+    /// set.
     pub quota_us: Option<Quota>,
-    /// Length of a period in microseconds. Default 100000.
+    /// Length of a period in microseconds. 100000 if never set.
     pub period_us: Option<u64>,
-    /// Run time that may be carried over from earlier periods, in microseconds. Default 0.
+    /// Run time that may be carried over from earlier periods, in microseconds. 0 if never set.
     pub burst_us: Option<u64>,
-    /// Share of the burst that is there from the start, in percent. Default 0.
+    /// Share of the burst that is there as the limits are set, in percent. 0 if never set.
     pub onset_percent: Option<u32>,
-    /// cpu.idle: runs only where nothing else wants to. Default false.
+    /// cpu.idle: runs only where nothing else wants to. False if never set.
     pub idle: Option<bool>,
     /// cpu.headroom: share of the machine to keep idle beside this group, which makes it a main group, in percent.
     #[schemars(range(max = 100))]
     pub headroom_percent: Option<u32>,
+}
+
+/// What limits a group as the run begins.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct GroupTable {
+    #[serde(flatten)]
+    pub knobs: Knobs,
     /// cpuset: CPUs that the group may run on, as in "0-3,8". Default all of its parent's.
     pub cpus: Option<CpuList>,
     /// Period boundaries are at clock = phase_us + k * period_us. Default 0.
@@ -124,29 +132,15 @@ impl CpuList {
 /// Something that an administrator does during the run: knobs of a group, or of a workload's tasks, or CPUs that go and
 /// come.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[schemars(deny_unknown_fields)]
 pub struct ChangeTable {
     /// When, in milliseconds since the run began, warm-up included.
     #[schemars(range(min = 0.0, max = 1.8e8))]
     pub at_ms: f64,
     /// The group whose knobs change. Those not named stay as they are.
     pub group: Option<String>,
-    /// cpu.weight.
-    #[schemars(range(min = 1, max = 10_000))]
-    pub weight: Option<u32>,
-    /// Run time of a period in microseconds, or "max".
-    pub quota_us: Option<Quota>,
-    /// Length of a period in microseconds.
-    pub period_us: Option<u64>,
-    /// Run time that may be carried over, in microseconds.
-    pub burst_us: Option<u64>,
-    /// Share of the burst that is there as the limits are set, in percent.
-    pub onset_percent: Option<u32>,
-    /// cpu.idle.
-    pub idle: Option<bool>,
-    /// cpu.headroom, in percent.
-    #[schemars(range(max = 100))]
-    pub headroom_percent: Option<u32>,
+    #[serde(flatten)]
+    pub knobs: Knobs,
     /// The workload whose tasks change.
     pub workload: Option<String>,
     /// Of a workload's tasks.

@@ -1,38 +1,7 @@
 //! A group's limits: units of the file into those of the policy, which alone decides what is allowed.
-use crate::file::{ChangeTable, GroupTable, Quota};
+use crate::file::{Knobs, Quota};
 use plimsoll_policy_sys as pl;
 use plimsoll_sim::Limits;
-
-/// The knobs of a file that make up a group's limit.
-#[derive(Debug, Clone, Default)]
-pub struct Knobs {
-    pub quota_us: Option<Quota>,
-    pub period_us: Option<u64>,
-    pub burst_us: Option<u64>,
-    pub onset_percent: Option<u32>,
-}
-
-impl From<&GroupTable> for Knobs {
-    fn from(table: &GroupTable) -> Self {
-        Knobs {
-            quota_us: table.quota_us.clone(),
-            period_us: table.period_us,
-            burst_us: table.burst_us,
-            onset_percent: table.onset_percent,
-        }
-    }
-}
-
-impl From<&ChangeTable> for Knobs {
-    fn from(table: &ChangeTable) -> Self {
-        Knobs {
-            quota_us: table.quota_us.clone(),
-            period_us: table.period_us,
-            burst_us: table.burst_us,
-            onset_percent: table.onset_percent,
-        }
-    }
-}
 
 /// A knob that the policy refuses: its key, and what was given and is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,11 +11,12 @@ pub struct Refusal {
 }
 
 impl Knobs {
-    pub fn is_empty(&self) -> bool {
-        self.quota_us.is_none()
-            && self.period_us.is_none()
-            && self.burst_us.is_none()
-            && self.onset_percent.is_none()
+    /// Whether one of those that make up a limit is given.
+    pub fn limits_given(&self) -> bool {
+        self.quota_us.is_some()
+            || self.period_us.is_some()
+            || self.burst_us.is_some()
+            || self.onset_percent.is_some()
     }
 
     /// `before` with these knobs changed, and every knob that the policy refuses. Knobs in microseconds become

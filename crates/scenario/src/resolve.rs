@@ -1,7 +1,6 @@
 //! From a scenario's file to what the simulator takes: names become numbers, and what a schema cannot check is checked.
-use crate::file::{ChangeTable, CpuList, GroupTable, ScenarioFile, WorkloadTable};
+use crate::file::{ChangeTable, CpuList, GroupTable, Knobs, ScenarioFile, WorkloadTable};
 use crate::find;
-use crate::limits::Knobs;
 use crate::machine::{self, MachineChoice, MachineFile};
 use crate::problem::{nearest, Problem, Problems};
 use crate::tree::Tree;
@@ -313,12 +312,12 @@ impl Resolve<'_> {
     fn group(&mut self, name: &str, parent: GroupId, table: &GroupTable) -> GroupSpec {
         let mut spec = GroupSpec::new(format!("/{name}"), parent);
         let above = self.cpus_of(parent);
-        spec.cpu_weight = table.weight.unwrap_or(spec.cpu_weight);
-        spec.idle = table.idle.unwrap_or(false);
-        spec.headroom_percent = table.headroom_percent.unwrap_or(0);
+        spec.cpu_weight = table.knobs.weight.unwrap_or(spec.cpu_weight);
+        spec.idle = table.knobs.idle.unwrap_or(false);
+        spec.headroom_percent = table.knobs.headroom_percent.unwrap_or(0);
         spec.cpuset = self.cpu_list(&table.cpus, &above, &["group", name, "cpus"]);
         spec.limits = self
-            .limits(&Knobs::from(table), Limits::UNLIMITED, &["group", name])
+            .limits(&table.knobs, Limits::UNLIMITED, &["group", name])
             .unwrap_or(spec.limits);
         if let Some(phase_us) = table.phase_us {
             let period_us = spec.limits.period_ns / 1000;
@@ -440,15 +439,15 @@ impl Resolve<'_> {
             );
             return Vec::new();
         };
-        let knobs = Knobs::from(table);
+        let knobs = &table.knobs;
         let of_group = [
-            ("weight", table.weight.is_some()),
+            ("weight", knobs.weight.is_some()),
             ("quota_us", knobs.quota_us.is_some()),
             ("period_us", knobs.period_us.is_some()),
             ("burst_us", knobs.burst_us.is_some()),
             ("onset_percent", knobs.onset_percent.is_some()),
-            ("idle", table.idle.is_some()),
-            ("headroom_percent", table.headroom_percent.is_some()),
+            ("idle", knobs.idle.is_some()),
+            ("headroom_percent", knobs.headroom_percent.is_some()),
         ];
         let of_workload = [
             ("nice", table.nice.is_some()),
@@ -472,7 +471,7 @@ impl Resolve<'_> {
             }
         }
         match subject {
-            "group" if used > 0 => self.change_group(table, index, &knobs, limits),
+            "group" if used > 0 => self.change_group(table, index, limits),
             "workload" if used > 0 => self.change_workload(table, index),
             "group" | "workload" => {
                 self.refuse(&path, format!("changes nothing of the {subject}"));
@@ -497,13 +496,7 @@ impl Resolve<'_> {
         }
     }
 
-    fn change_group(
-        &mut self,
-        table: &ChangeTable,
-        index: &str,
-        knobs: &Knobs,
-        limits: &mut [Limits],
-    ) -> Vec<What> {
+    fn change_group(&mut self, table: &ChangeTable, index: &str, limits: &mut [Limits]) -> Vec<What> {
         let name = table.group.clone().unwrap_or_default();
         let before = self.problems.len();
         let group = self.named_group(&name, &["change", index, "group"]);
@@ -515,13 +508,13 @@ impl Resolve<'_> {
             return Vec::new();
         };
         let mut kinds = Vec::new();
-        if let Some(cpu_weight) = table.weight {
+        if let Some(cpu_weight) = table.knobs.weight {
             kinds.push(ChangeKind::CpuWeight { group, cpu_weight });
         }
-        if let Some(idle) = table.idle {
+        if let Some(idle) = table.knobs.idle {
             kinds.push(ChangeKind::GroupIdle { group, idle });
         }
-        if let Some(percent) = table.headroom_percent {
+        if let Some(percent) = table.knobs.headroom_percent {
             kinds.push(ChangeKind::Headroom { group, percent });
         }
         if table.cpus.is_some() {
@@ -529,8 +522,8 @@ impl Resolve<'_> {
             let cpuset = self.cpu_list(&table.cpus, &above, &["change", index, "cpus"]);
             kinds.push(ChangeKind::Cpuset { group, cpuset });
         }
-        if !knobs.is_empty() {
-            if let Some(changed) = self.limits(knobs, limits[number as usize], &["change", index]) {
+        if table.knobs.limits_given() {
+            if let Some(changed) = self.limits(&table.knobs, limits[number as usize], &["change", index]) {
                 limits[number as usize] = changed;
                 kinds.push(ChangeKind::Limits {
                     group,
