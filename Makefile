@@ -62,8 +62,8 @@ target/guest/%: vm/guest/%.c vm/guest/common.h
 	@mkdir -p target/guest
 	gcc -O2 -Wall -Wextra -Werror -static -pthread -o $@ $<
 
-# BENCH_LIVE: more arguments, such as --scheduler eevdf,plimsoll or --only quota
-bench-live: guest ## measure schedulers on a real kernel in virtual time; raw results in bench/results
+# BENCH_LIVE: more arguments, such as --scheduler plimsoll or --only quota
+bench-live: guest static ## measure schedulers on a real kernel in virtual time; raw results in bench/results
 	@mkdir -p bench/results
 	cargo run --release -q -p plimsoll-bench-live -- --raw bench/results/live-$$(date -u +%Y-%m-%d-%H%M).jsonl $(BENCH_LIVE)
 

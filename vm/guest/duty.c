@@ -9,7 +9,8 @@
  * Threads of a group:
  *   spin  runs until the end;
  *   duty  request k is released at start + offset + k * interval, takes `work` of the thread's own CPU time, and its
- *         latency is its end less its release; a late one starts its next request at once;
+ *         latency is its end less its release; a late one starts its next request at once. With `think`, a request
+ *         is released so long after the last one ended instead, 50 to 150% of it by chance, the same chance every time;
  *   slow  a few microseconds of work, then 10 ms of sleep, for ever.
  */
 #define _GNU_SOURCE
@@ -39,7 +40,7 @@ struct group {
 	int nr_knobs, nr_spin, nr_duty, nr_slow, nr_threads, pin, nice;
 	int64_t work_ns[STEPS_MAX];
 	int nr_work;
-	int64_t interval_ns, stagger_ns, offset_ns;
+	int64_t interval_ns, stagger_ns, offset_ns, think_ns;
 	struct thread *threads;
 	char stat_before[2048], stat_after[2048];
 	pid_t pid;
@@ -59,6 +60,18 @@ static struct group groups[GROUPS_MAX];
 static int nr_groups, nr_points, nr_steps = 1;
 static int64_t duration_ns = 5 * NSEC_PER_SEC, settle_ns, start_ns, end_ns;
 static const char *label = "";
+
+/* Time for which the machine's CPUs have been idle since it started, all together. */
+static int64_t machine_idle_us(void)
+{
+	FILE *file = fopen("/proc/uptime", "r");
+	double up, idle;
+
+	if (!file || fscanf(file, "%lf %lf", &up, &idle) != 2)
+		die(EXIT_MACHINE, "/proc/uptime cannot be read");
+	fclose(file);
+	return (int64_t)(idle * 1e6);
+}
 
 static void turns(int count)
 {
@@ -106,10 +119,11 @@ static void slow(struct thread *thread)
 static void duty(struct thread *thread, int index)
 {
 	const struct group *group = thread->group;
-	int64_t first = start_ns + group->offset_ns + index * group->stagger_ns;
+	int64_t first = start_ns + group->offset_ns + index * group->stagger_ns, think_until = first;
+	uint64_t chance = index;
 
 	for (int64_t k = 0;; k++) {
-		int64_t release = first + k * group->interval_ns, work, from;
+		int64_t release = group->think_ns ? think_until : first + k * group->interval_ns, work, from;
 
 		if (release >= end_ns)
 			break;
@@ -122,6 +136,9 @@ static void duty(struct thread *thread, int index)
 			look(thread);
 		}
 		thread->latency_ns[thread->nr_latencies++] = look(thread) - release;
+		chance = chance * 6364136223846793005ULL + 1442695040888963407ULL;
+		think_until =
+		    now_ns() + group->think_ns / 2 + group->think_ns * (int64_t)(chance >> 48) / 65536;
 	}
 	if (now_ns() < end_ns)
 		sleep_until(end_ns);
@@ -169,13 +186,18 @@ static void __attribute__((noreturn)) run_group(struct group *group)
 	_exit(0);
 }
 
-/* CPU time of all threads of a group from one point to another. */
+/* CPU time of all threads of a group and of the groups below it from one point to another. */
 static int64_t cpu_between(const struct group *group, int from, int to)
 {
+	size_t length = strlen(group->name);
 	int64_t sum = 0;
 
-	for (int i = 0; i < group->nr_threads; i++)
-		sum += group->threads[i].cpu_ns[to] - group->threads[i].cpu_ns[from];
+	for (const struct group *each = groups; each < groups + nr_groups; each++) {
+		if (each != group && (strncmp(each->name, group->name, length) || each->name[length] != '/'))
+			continue;
+		for (int i = 0; i < each->nr_threads; i++)
+			sum += each->threads[i].cpu_ns[to] - each->threads[i].cpu_ns[from];
+	}
 	return sum;
 }
 
@@ -292,10 +314,13 @@ static void prepare(struct group *group)
 	size_t latencies = 0;
 
 	group->nr_threads = group->nr_spin + group->nr_duty + group->nr_slow;
-	if (group->nr_duty && (!group->nr_work || !group->interval_ns))
-		die(EXIT_USAGE, "group %s: --duty needs --work-us and --interval-us", group->name);
-	if (group->nr_duty)
+	if (group->nr_duty && (!group->nr_work || !group->interval_ns == !group->think_ns))
+		die(EXIT_USAGE, "group %s: --duty needs --work-us and one of --interval-us, --think-us",
+		    group->name);
+	if (group->interval_ns)
 		latencies = duration_ns / group->interval_ns + 2;
+	else if (group->think_ns)
+		latencies = duration_ns / (group->think_ns / 2) + 2;
 	group->threads = shared(group->nr_threads * sizeof(*group->threads));
 	for (int i = 0; i < group->nr_threads; i++) {
 		group->threads[i].group = group;
@@ -321,6 +346,7 @@ enum option_id {
 	SLOW,
 	WORK,
 	INTERVAL,
+	THINK,
 	STAGGER,
 	OFFSET,
 	PIN,
@@ -340,6 +366,7 @@ static const struct option options[] = {
     {"slow", 1, 0, SLOW},
     {"work-us", 1, 0, WORK},
     {"interval-us", 1, 0, INTERVAL},
+    {"think-us", 1, 0, THINK},
     {"stagger-us", 1, 0, STAGGER},
     {"offset-us", 1, 0, OFFSET},
     {"pin", 0, 0, PIN},
@@ -350,12 +377,13 @@ static const struct option options[] = {
 static const char usage[] =
     "duty [--duration-ms 5000] [--start-ms 200] [--steps N] [--settle-ms M] [--label TEXT] GROUP...\n"
     "GROUP: --group PATH [--set KNOB=VALUE]... [--spin N] [--slow N] [--pin] [--nice N]\n"
-    "       [--duty N --work-us U[,U...] --interval-us I [--stagger-us S] [--offset-us O]]\n"
+    "       [--duty N --work-us U[,U...] --interval-us I|--think-us T [--stagger-us S] [--offset-us O]]\n"
     "  --steps N      also print the CPU use of each Nth of the run\n"
     "  --settle-ms    without the first M of each step; cpu_second_max_us leaves out the first M of the run "
     "too\n"
     "  --work-us      several values: each for an equal part of the run\n"
     "  --set          a file of the cgroup, or an extended attribute user.*; set while the group is empty\n"
+    "  --think-us     the next request is released 0.5 T to 1.5 T after the last one ended\n"
     "  --stagger-us   thread k of the group releases k * S later\n"
     "  --offset-us    all of them release O later\n"
     "  --start-ms     from setting the limits to the first release";
@@ -394,6 +422,9 @@ static void parse_group(struct group *group, enum option_id id)
 	case INTERVAL:
 		group->interval_ns = number("interval-us", optarg, 100, 100000000) * NSEC_PER_USEC;
 		break;
+	case THINK:
+		group->think_ns = number("think-us", optarg, 10, 100000000) * NSEC_PER_USEC;
+		break;
 	case STAGGER:
 		group->stagger_ns = number("stagger-us", optarg, 0, 100000000) * NSEC_PER_USEC;
 		break;
@@ -415,6 +446,7 @@ int main(int argc, char **argv)
 {
 	struct group *group = NULL;
 	int64_t start_delay_ns = 200 * 1000 * NSEC_PER_USEC;
+	int64_t idle_us;
 	int id, failed = 0;
 
 	while ((id = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -464,6 +496,10 @@ int main(int argc, char **argv)
 		if (!groups[i].pid)
 			run_group(&groups[i]);
 	}
+	sleep_until(start_ns);
+	idle_us = machine_idle_us();
+	sleep_until(end_ns);
+	idle_us = machine_idle_us() - idle_us;
 	for (int i = 0; i < nr_groups; i++) {
 		int status = 0;
 
@@ -475,9 +511,9 @@ int main(int argc, char **argv)
 	if (failed)
 		die(EXIT_MACHINE, "a group's process failed");
 	printf("{\"program\":\"duty\",\"label\":\"%s\",\"cpus\":%d,\"duration_us\":%lld,\"wall_us\":%lld,"
-	       "\"groups\":[",
+	       "\"idle_us\":%lld,\"groups\":[",
 	       label, get_nprocs(), (long long)duration_ns / NSEC_PER_USEC,
-	       (long long)(now_ns() - start_ns) / NSEC_PER_USEC);
+	       (long long)(now_ns() - start_ns) / NSEC_PER_USEC, (long long)idle_us);
 	for (int i = 0; i < nr_groups; i++) {
 		printf("%s", i ? "," : "");
 		print_group(&groups[i]);

@@ -9,6 +9,7 @@ pub enum Bound {
         tolerance: f64,
     },
     AtMost(f64),
+    AtLeast(f64),
     /// At most this many times the kernel's own scheduler, measured in the same way.
     TimesControl(f64),
     /// Not further from the kernel's own scheduler than this part of its value.
@@ -40,6 +41,7 @@ impl Figure {
         match self.bound {
             Bound::Near { ideal, tolerance } => Some((self.value - ideal).abs() <= tolerance),
             Bound::AtMost(most) => Some(self.value <= most),
+            Bound::AtLeast(least) => Some(self.value >= least),
             Bound::TimesControl(most) => control.map(|control| self.value <= most * control),
             Bound::NearControl(part) => control.map(|control| (self.value - control).abs() <= part * control),
             Bound::Printed => None,
@@ -51,6 +53,7 @@ impl Figure {
         match self.bound {
             Bound::Near { ideal, tolerance } => format!("{} +- {}", short(ideal), short(tolerance)),
             Bound::AtMost(most) => format!("<= {}", short(most)),
+            Bound::AtLeast(least) => format!(">= {}", short(least)),
             Bound::TimesControl(most) => format!("<= {most:.2} x EEVDF"),
             Bound::NearControl(part) => format!("EEVDF +- {}%", short(part * 100.)),
             Bound::Printed => String::new(),

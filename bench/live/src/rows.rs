@@ -28,6 +28,8 @@ pub struct Row {
     pub what: &'static str,
     /// Shell script for the guest; it prints one line of JSON for each run of a program.
     pub script: String,
+    /// The script starts plimsoll itself, with a configuration of its own.
+    pub starts_scheduler: bool,
     /// Figures of those lines.
     pub figures: fn(&[Value]) -> Vec<Figure>,
 }
@@ -41,6 +43,7 @@ pub fn rows(scheduler: Scheduler) -> Vec<Row> {
     rows.extend(bursts(ours));
     rows.extend(headroom(ours));
     rows.extend(costs());
+    rows.push(steal(ours));
     rows
 }
 
@@ -54,6 +57,7 @@ fn row(
         key,
         what,
         script: script.into(),
+        starts_scheduler: false,
         figures,
     }
 }
@@ -79,6 +83,12 @@ fn limits() -> Vec<Row> {
             |lines| limit(&lines[0], "a", 10., 0.03),
         ),
         row(
+            "quota-1-of-10-4",
+            "quota 1 ms/10 ms, 4 spinners",
+            "duty --duration-ms 6000 --settle-ms 1000 --group a --set 'cpu.max=1000 10000' --spin 4",
+            |lines| limit(&lines[0], "a", 10., 0.03),
+        ),
+        row(
             "quota-150",
             "quota 150 ms/100 ms, 4 spinners",
             "duty --duration-ms 6000 --settle-ms 1000 --group a --set 'cpu.max=150000 100000' --spin 4",
@@ -90,9 +100,13 @@ fn limits() -> Vec<Row> {
             "duty --duration-ms 6000 --settle-ms 1000 --group a --set 'cpu.max=50000 100000' --group a/b --set 'cpu.max=20000 100000' --spin 2 \
              --group a/c --spin 2",
             |lines| {
-                let mut figures = limit(&lines[0], "a/b", 20., 0.01);
-                let both = settled(&lines[0], "a/b") + settled(&lines[0], "a/c");
-                figures.push(Figure::new("both", "%", both, near_part(50., 0.01)));
+                let mut figures = Vec::new();
+                for (group, percent) in [("a/b", 20.), ("a", 50.)] {
+                    for figure in limit(&lines[0], group, percent, 0.01) {
+                        let name = format!("{group}: {}", figure.name);
+                        figures.push(Figure { name, ..figure });
+                    }
+                }
                 figures
             },
         ),
@@ -289,13 +303,18 @@ fn headroom(ours: bool) -> Vec<Row> {
             "4 threads with requests of 1 ms every 10 ms beside 4 batch spinners; headroom",
             latency,
             |lines| {
+                let latency = |line: &Value, rank: &str| number(&find(line, "main")["latency_us"], rank) / 1e3;
                 let mut figures = Vec::new();
                 for line in lines {
-                    let latency = &find(line, "main")["latency_us"];
                     let label = line["label"].as_str().unwrap_or_default();
                     for rank in ["mean", "p99"] {
                         let name = format!("{label}{}: {rank}", if label == "alone" { "" } else { "%" });
-                        figures.push(Figure::new(name, "ms", number(latency, rank) / 1e3, Bound::Printed));
+                        // Falls from what it is without headroom.
+                        let bound = match label {
+                            "20" | "30" => Bound::AtMost(latency(&lines[1], rank)),
+                            _ => Bound::Printed,
+                        };
+                        figures.push(Figure::new(name, "ms", latency(line, rank), bound));
                     }
                 }
                 figures
@@ -356,6 +375,68 @@ fn costs() -> Vec<Row> {
             },
         ),
     ]
+}
+
+/// Tasks that sleep and wake all the time, twice as many at work as there are CPUs: whenever a CPU is idle, others queue.
+const BUSY: &str =
+    "duty --duration-ms 5000 --settle-ms 1000 --group a --duty 16 --work-us 500 --think-us 500\n\
+                    for run in 0 1 2 3; do hackbench --groups 2 --loops 200 --label $run; done\n";
+
+fn steal(ours: bool) -> Row {
+    let script = if ours {
+        // What it counted comes last, as `plimsoll status` prints it.
+        format!(
+            "for steal in true false; do\n\
+             echo \"steal = $steal\" >steal.toml\nplimsoll run --config steal.toml >log 2>&1 &\n\
+             until grep -q '^plimsoll: scheduling' log; do kill -0 $! || {{ cat log >&2; exit 1; }}; sleep 0.05; done\n\
+             {BUSY}plimsoll status --json -\nkill -INT $!\nwait $!\ndone"
+        )
+    } else {
+        BUSY.into()
+    };
+    Row {
+        key: "steal",
+        what: "16 threads, 0.5 ms of work and 0.5 ms of sleep; hackbench; stealing on and off",
+        script,
+        starts_scheduler: true,
+        figures: |lines| {
+            // One run of the kernel's own scheduler, two of plimsoll with its counters.
+            let (label, runs) = match lines.len() {
+                5 => (["EEVDF", ""], 1),
+                _ => (["on", "off"], 2),
+            };
+            let mut figures: Vec<Figure> = Vec::new();
+            for (index, label) in label.iter().take(runs).enumerate() {
+                let all = lines.get(index * 6..).unwrap_or_default();
+                let line = |at: usize| all.get(at).unwrap_or(&Value::Null);
+                let times: Vec<f64> = (2..5).map(|at| number(line(at), "time_us") / 1e6).collect();
+                let idle =
+                    number(line(0), "idle_us") / number(line(0), "duration_us") / f64::from(CPUS) * 100.;
+                let name = |what: &str| {
+                    if runs == 1 {
+                        what.into()
+                    } else {
+                        format!("{what}, {label}")
+                    }
+                };
+                let mut put = |what: &str, unit: &'static str, value| {
+                    let off = figures.iter().find(|figure| figure.name == format!("{what}, on"));
+                    // On must not be worse than off: said at the figure of "off", which is the later one.
+                    let bound = off
+                        .filter(|_| !unit.is_empty())
+                        .map_or(Bound::Printed, |on| Bound::AtLeast(on.value));
+                    figures.push(Figure::new(name(what), unit, value, bound));
+                };
+                put("idle while others queue", "%", idle);
+                put("hackbench", "s", times.iter().sum::<f64>() / times.len() as f64);
+                if runs == 2 {
+                    let cpus = line(5)["cpus"].as_array().into_iter().flatten();
+                    put("steals", "", cpus.map(|cpu| number(cpu, "nr_steals")).sum());
+                }
+            }
+            figures
+        },
+    }
 }
 
 /// What `duty` printed about a group.
