@@ -218,6 +218,8 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	return apply_limits((u64)group, scx_bpf_now());
 }
 
+int relink_side(void);
+
 void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 {
 	USE_ARENA;
@@ -228,6 +230,11 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 		return;
 	group->alive = 0;
 	release_all((u64)group, now_ns);
+	/* Nobody is left whom its headroom would serve. */
+	if (group->g.headroom_percent) {
+		group->g.headroom_percent = 0;
+		relink_side();
+	}
 	pl_add32(&S->nr_groups, -1);
 	group_put(group);
 }
@@ -287,6 +294,7 @@ __noinline int relink_side(void)
 	u32 cpu, slot;
 
 	S->headroom.percent = 0;
+	S->headroom.tolerance_ns = 0;
 	FOR_EACH_GROUP(group, pl_headroom_clear(&group->g));
 	FOR_EACH_GROUP(group, pl_headroom_mark(&S->headroom, &group->g));
 	FOR_EACH_GROUP(group, pl_headroom_link(&S->headroom, &group->g, &S->side->g));
@@ -393,11 +401,12 @@ int set_knobs(struct live_knobs *knobs)
 	group->burst_set = knobs->burst_set;
 	group->burst_us = knobs->burst_us;
 	group->onset_percent = knobs->onset_percent;
-	group->tolerance_us = knobs->tolerance_us;
 	if (limits && group->g.parent)
 		apply_limits((u64)group, now_ns);
-	if (group->g.headroom_percent != knobs->headroom_percent) {
+	if (group->g.headroom_percent != knobs->headroom_percent ||
+	    group->g.headroom_tolerance_ns != knobs->tolerance_us * PL_US) {
 		group->g.headroom_percent = knobs->headroom_percent;
+		group->g.headroom_tolerance_ns = knobs->tolerance_us * PL_US;
 		relink_side();
 		if (S->headroom.percent && !pl_xchg32(&S->window_active, 1)) {
 			struct cpu_timer *timer = bpf_map_lookup_elem(&window_timer, &key);

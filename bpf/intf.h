@@ -57,7 +57,6 @@ struct live_group {
 	u32 onset_percent;
 	u64 quota_us; /* as in cpu.max; ~0: none */
 	u64 period_us;
-	u64 tolerance_us; /* knob of a main group; 0: the machine's */
 	char name[LIVE_NAME_MAX];
 };
 
@@ -129,7 +128,7 @@ struct live_settings {
 struct live_knobs {
 	u64 cgroup_id;
 	u64 burst_us;
-	u64 tolerance_us;
+	u64 tolerance_us; /* of a main group, per headroom window; 0: the machine's */
 	u32 burst_set;
 	u32 onset_percent;
 	u32 headroom_percent;

@@ -61,6 +61,7 @@ struct pl_group {
 	struct pl_group PL_MEM *side;	 /* headroom's side group, if this is one of the side; else NULL */
 	struct pl_queue PL_MEM *queues;	 /* one per CPU */
 	u64 id;				 /* the engine's name for it */
+	u64 headroom_tolerance_ns;	 /* of a main group, per window; 0: headroom's configuration says */
 	u32 idle;			 /* cpu.idle */
 	u32 depth;			 /* root 0 */
 	u32 is_side;			 /* this is headroom's side group itself */

@@ -22,7 +22,8 @@
  * Limits     Idle time is the machine's: pinning the side onto few CPUs keeps the others idle as well. The
  *            tolerance always goes to the side, however busy main is.
  *
- * Source: system 5. Several main groups: the largest headroom binds. Main is never throttled by it.
+ * Source: system 5. Several main groups: the largest headroom binds, with its own tolerance where it has one; of
+ * equal headrooms the smallest tolerance. Main is never throttled by it.
  */
 #ifndef PL_HEADROOM_H
 #define PL_HEADROOM_H
@@ -46,7 +47,8 @@ struct pl_headroom {
 	u64 used_ns;   /* by the side, in the last window */
 	u64 idle_ns;   /* of the machine, in the last window */
 	u64 nr_windows;
-	u32 percent; /* wanted idle share; 0: nobody asks for headroom */
+	u64 tolerance_ns; /* of the group whose headroom binds; 0: the configuration's */
+	u32 percent;	  /* wanted idle share; 0: nobody asks for headroom */
 	u32 reserved;
 };
 
@@ -55,6 +57,7 @@ struct pl_headroom {
  * parents before children:
  *
  *	headroom->percent = 0;
+ *	headroom->tolerance_ns = 0;
  *	for each group: pl_headroom_clear(group)
  *	for each group: pl_headroom_mark(headroom, group)
  *	for each group: pl_headroom_link(headroom, group, side)
@@ -68,12 +71,18 @@ PL_FN void pl_headroom_clear(struct pl_group PL_MEM *group)
 PL_FN void pl_headroom_mark(struct pl_headroom PL_MEM *headroom, struct pl_group PL_MEM *group)
 {
 	struct pl_group PL_MEM *level;
+	u64 tolerance_ns = group->headroom_tolerance_ns;
 
 	group->under_main = group->headroom_percent || (group->parent && group->parent->under_main);
 	if (!group->headroom_percent)
 		return;
-	if (group->headroom_percent > headroom->percent)
+	if (group->headroom_percent > headroom->percent) {
 		headroom->percent = group->headroom_percent;
+		headroom->tolerance_ns = tolerance_ns;
+	} else if (group->headroom_percent == headroom->percent && tolerance_ns &&
+		   (!headroom->tolerance_ns || tolerance_ns < headroom->tolerance_ns)) {
+		headroom->tolerance_ns = tolerance_ns;
+	}
 	for (level = group; level && !level->holds_main && PL_LOOP; level = level->parent)
 		level->holds_main = 1;
 }
@@ -102,15 +111,14 @@ PL_FN void pl_headroom_link(const struct pl_headroom PL_MEM *headroom, struct pl
 	group->side = pl_headroom_is_side(headroom, group) ? side : NULL;
 }
 
-/* The side's budget for the next window. capacity_ns: window times CPUs online. */
-PL_FN u64 pl_headroom_budget(u64 used_ns, u64 idle_ns, u64 capacity_ns, u32 percent,
-			     const struct pl_headroom_config PL_MEM *config)
+/* The side's budget for the next window. capacity_ns: window times CPUs online. tolerance_ns: always granted. */
+PL_FN u64 pl_headroom_budget(u64 used_ns, u64 idle_ns, u64 capacity_ns, u32 percent, u64 tolerance_ns)
 {
 	u64 wanted_ns = pl_div(capacity_ns, 100) * percent;
 	u64 have_ns = used_ns + idle_ns;
 	u64 budget_ns = have_ns > wanted_ns ? have_ns - wanted_ns : 0;
 
-	return pl_min(pl_max(budget_ns, config->tolerance_ns), pl_max(capacity_ns, config->tolerance_ns));
+	return pl_min(pl_max(budget_ns, tolerance_ns), pl_max(capacity_ns, tolerance_ns));
 }
 
 /*
@@ -138,7 +146,8 @@ PL_FN u32 pl_headroom_window(struct pl_headroom PL_MEM *headroom, struct pl_grou
 		return 0;
 	}
 	headroom->budget_ns =
-	    pl_headroom_budget(used_ns, idle_ns, window_ns * nr_cpus_online, headroom->percent, config);
+	    pl_headroom_budget(used_ns, idle_ns, window_ns * nr_cpus_online, headroom->percent,
+			       headroom->tolerance_ns ? headroom->tolerance_ns : config->tolerance_ns);
 	part_ns = pl_max(pl_div(headroom->budget_ns * config->window_ns, pl_max(window_ns, 1) * steps), 1);
 	if (!pl_bw_limited(pool)) {
 		limits.quota_ns = part_ns;

@@ -41,8 +41,15 @@ pub struct Group {
     pub onset_percent: u32,
     pub quota_us: u64,
     pub period_us: u64,
-    pub tolerance_us: u64,
     pub name: [u8; 64],
+}
+
+impl Group {
+    /// The name of the cgroup's directory, cut off at what fits.
+    pub fn name(&self) -> String {
+        let bytes: Vec<u8> = self.name.iter().copied().take_while(|&byte| byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
 
 #[repr(C)]

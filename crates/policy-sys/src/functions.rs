@@ -199,7 +199,7 @@ extern "C" {
         idle_ns: u64,
         capacity_ns: u64,
         percent: u32,
-        config: *const HeadroomConfig,
+        tolerance_ns: u64,
     ) -> u64;
     pub fn pl_headroom_window(
         headroom: *mut Headroom,

@@ -116,6 +116,7 @@ static const u64 pl_layout_values[] = {
     PL_LAYOUT_OF(pl_group, side),
     PL_LAYOUT_OF(pl_group, queues),
     PL_LAYOUT_OF(pl_group, id),
+    PL_LAYOUT_OF(pl_group, headroom_tolerance_ns),
     PL_LAYOUT_OF(pl_group, idle),
     PL_LAYOUT_OF(pl_group, depth),
     PL_LAYOUT_OF(pl_group, is_side),
@@ -149,6 +150,7 @@ static const u64 pl_layout_values[] = {
     PL_LAYOUT_OF(pl_headroom, used_ns),
     PL_LAYOUT_OF(pl_headroom, idle_ns),
     PL_LAYOUT_OF(pl_headroom, nr_windows),
+    PL_LAYOUT_OF(pl_headroom, tolerance_ns),
     PL_LAYOUT_OF(pl_headroom, percent),
     PL_LAYOUT_OF(pl_headroom, reserved),
 };

@@ -199,6 +199,7 @@ pub struct Group {
     pub side: *mut Group,
     pub queues: *mut Queue,
     pub id: u64,
+    pub headroom_tolerance_ns: u64,
     pub idle: u32,
     pub depth: u32,
     pub is_side: u32,
@@ -256,6 +257,7 @@ pub struct Headroom {
     pub used_ns: u64,
     pub idle_ns: u64,
     pub nr_windows: u64,
+    pub tolerance_ns: u64,
     pub percent: u32,
     pub reserved: u32,
 }
@@ -379,6 +381,7 @@ macro_rules! for_each_struct {
             side,
             queues,
             id,
+            headroom_tolerance_ns,
             idle,
             depth,
             is_side,
@@ -411,6 +414,7 @@ macro_rules! for_each_struct {
             used_ns,
             idle_ns,
             nr_windows,
+            tolerance_ns,
             percent,
             reserved
         );

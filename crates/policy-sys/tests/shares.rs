@@ -293,22 +293,71 @@ fn a_task_that_moves_keeps_its_lag() {
 /// The spec's table: headroom 30%, main at 30 .. 80 %, side to get 40/30/20/10/min/min %.
 #[test]
 fn headroom_settles_on_the_published_table_within_three_windows() {
-    let config = HeadroomConfig {
-        window_ns: 100 * MS,
-        tolerance_ns: MS,
-        steps: 20,
-        reserved: 0,
-    };
+    let tolerance = MS;
     let capacity = 16 * 100 * MS;
     for (main, side) in [(30, 40), (40, 30), (50, 20), (60, 10), (70, 0), (80, 0)] {
         let main_ns = capacity / 100 * main;
         let mut used = capacity - main_ns; // a side that took everything so far
         for _ in 0..3 {
             let idle = capacity - main_ns - used;
-            let budget = unsafe { pl_headroom_budget(used, idle, capacity, 30, &config) };
+            let budget = unsafe { pl_headroom_budget(used, idle, capacity, 30, tolerance) };
             used = budget.min(capacity - main_ns);
         }
-        let expected = (capacity / 100 * side).max(config.tolerance_ns);
+        let expected = (capacity / 100 * side).max(tolerance);
         assert_eq!(used, expected, "main at {main} %");
+    }
+}
+
+/// Marks main groups with (percent, tolerance) in turn; what binds.
+fn binding(groups: &[(u32, u64)]) -> (u32, u64) {
+    let mut headroom: Headroom = zeroed();
+    for &(headroom_percent, headroom_tolerance_ns) in groups {
+        let mut group = Group {
+            headroom_percent,
+            headroom_tolerance_ns,
+            ..zeroed()
+        };
+        unsafe { pl_headroom_mark(&mut headroom, &mut group) };
+    }
+    (headroom.percent, headroom.tolerance_ns)
+}
+
+#[test]
+fn the_largest_headroom_binds_and_brings_its_tolerance() {
+    assert_eq!(binding(&[(30, 5 * MS)]), (30, 5 * MS));
+    assert_eq!(binding(&[(30, 5 * MS), (20, MS)]), (30, 5 * MS));
+    assert_eq!(binding(&[(20, MS), (30, 5 * MS)]), (30, 5 * MS));
+    // The machine's tolerance where the binding group has none, whatever another one has.
+    assert_eq!(binding(&[(20, MS), (30, 0)]), (30, 0));
+    // Of equal ones the strictest, in any order.
+    for order in [
+        [(30, 5 * MS), (30, MS), (30, 0)],
+        [(30, 0), (30, MS), (30, 5 * MS)],
+    ] {
+        assert_eq!(binding(&order), (30, MS));
+    }
+    assert_eq!(binding(&[(0, MS)]), (0, 0));
+}
+
+#[test]
+fn a_window_grants_the_side_the_tolerance_that_binds() {
+    let config = HeadroomConfig {
+        window_ns: 100 * MS,
+        tolerance_ns: MS,
+        steps: 20,
+        reserved: 0,
+    };
+    for (own, granted) in [(0, MS), (7 * MS, 7 * MS), (1000, 1000)] {
+        let mut headroom = Headroom {
+            percent: 30,
+            tolerance_ns: own,
+            ..zeroed()
+        };
+        let mut side: Group = zeroed();
+        side.pool.quota_ns = 5 * MS;
+        // The machine is full of main: nothing is left for the side but its tolerance.
+        unsafe { pl_headroom_window(&mut headroom, &mut side, 0, 0, 100 * MS, 4, 0, &config, &zeroed()) };
+        assert_eq!(headroom.budget_ns, granted);
+        assert_eq!(side.pool.quota_ns, granted / 20);
     }
 }

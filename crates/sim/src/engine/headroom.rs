@@ -36,6 +36,7 @@ impl Engine<'_> {
     /// Groups' headroom changed: says who is side now, with no task runnable where that changes.
     pub(super) fn link_side(&mut self) {
         self.headroom.percent = 0;
+        self.headroom.tolerance_ns = 0;
         let side = self.memory.side();
         // SAFETY: groups are alive; parents have lower numbers than their children.
         unsafe {
