@@ -3,6 +3,7 @@ use crate::intf::Settings;
 use crate::{Error, Result};
 use plimsoll_policy_sys as pl;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// `plimsoll run --config FILE`. Every key has a default; unknown keys are errors.
@@ -48,54 +49,115 @@ impl Default for Config {
     }
 }
 
+/// What a key may be.
+#[derive(Debug, Clone, Copy)]
+enum Allowed {
+    Switch,
+    Whole(u64, u64),
+}
+
+const KEYS: [(&str, Allowed); 10] = [
+    ("burst", Allowed::Switch),
+    ("slice_us", Allowed::Whole(1, 1_000_000)),
+    ("steal", Allowed::Switch),
+    ("steal_node_limit", Allowed::Whole(1, 1024)),
+    ("load_publish_us", Allowed::Whole(0, 1_000_000)),
+    ("task_slice_us", Allowed::Whole(100, 100_000)),
+    ("wakeup_granularity_us", Allowed::Whole(0, 100_000)),
+    ("headroom_window_us", Allowed::Whole(10_000, 1_000_000)),
+    ("headroom_tolerance_us", Allowed::Whole(1, 1_000_000)),
+    ("max_groups", Allowed::Whole(64, 65_536)),
+];
+
+impl Allowed {
+    fn holds(self, value: &toml::Value) -> bool {
+        match (self, value) {
+            (Allowed::Switch, toml::Value::Boolean(_)) => true,
+            (Allowed::Whole(least, most), toml::Value::Integer(number)) => {
+                u64::try_from(*number).is_ok_and(|number| (least..=most).contains(&number))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Allowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Allowed::Switch => f.write_str("allowed are true and false"),
+            Allowed::Whole(least, most) => write!(f, "allowed are whole numbers from {least} to {most}"),
+        }
+    }
+}
+
 impl Config {
+    /// Everything that is wrong is said at once, a line for each.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::Input(format!("{}: cannot read it: {error}", path.display())))?;
-        Self::parse(&text).map_err(|message| Error::Input(format!("{}:{message}", path.display())))
+        Self::parse(&text).map_err(|wrong| {
+            let lines: Vec<String> = wrong
+                .iter()
+                .map(|(line, message)| format!("{}:{line}: {message}", path.display()))
+                .collect();
+            Error::Input(lines.join("\n"))
+        })
     }
 
-    /// An error begins with the line's number.
-    fn parse(text: &str) -> std::result::Result<Self, String> {
-        let config: Self = toml::from_str(text).map_err(|error| {
+    /// An error is a line's number, from 1, and what is wrong there.
+    fn parse(text: &str) -> std::result::Result<Self, Vec<(usize, String)>> {
+        let line_at = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+        let syntax = |error: toml::de::Error| {
             let at = error.span().map_or(0, |span| span.start);
-            let line = text[..at.min(text.len())].matches('\n').count() + 1;
-            format!("{line}: {}", error.message())
-        })?;
-        let line_of = |key: &str| {
-            let found = text.lines().position(|line| line.trim_start().starts_with(key));
-            found.map_or(1, |index| index + 1)
+            vec![(line_at(at), format!("no valid TOML: {}", error.message()))]
         };
-        let ranges: [(&str, u64, u64, u64); 9] = [
-            ("slice_us", config.slice_us, 1, 1_000_000),
-            ("steal_node_limit", config.steal_node_limit.into(), 1, 1024),
-            ("load_publish_us", config.load_publish_us, 0, 1_000_000),
-            ("task_slice_us", config.task_slice_us, 100, 100_000),
-            ("wakeup_granularity_us", config.wakeup_granularity_us, 0, 100_000),
-            ("headroom_window_us", config.headroom_window_us, 10_000, 1_000_000),
-            (
-                "headroom_tolerance_us",
-                config.headroom_tolerance_us,
-                1,
-                config.headroom_window_us,
-            ),
-            ("max_groups", config.max_groups.into(), 64, 65_536),
-            (
-                "wakeup_granularity_us",
-                config.wakeup_granularity_us,
-                0,
-                config.task_slice_us * 10,
-            ),
-        ];
-        for (key, value, least, most) in ranges {
-            if !(least..=most).contains(&value) {
-                return Err(format!(
-                    "{}: {key} = {value}: allowed are {least} to {most}",
-                    line_of(key)
-                ));
+        let table: BTreeMap<toml::Spanned<String>, toml::Spanned<toml::Value>> =
+            toml::from_str(text).map_err(syntax)?;
+        let mut wrong = Vec::new();
+        for (key, value) in &table {
+            let (line, name) = (line_at(key.span().start), key.get_ref());
+            let Some((_, allowed)) = KEYS.iter().find(|(known, _)| known == name) else {
+                let known = KEYS.map(|(known, _)| known).join(", ");
+                wrong.push((line, format!("`{name}` is no key; there are {known}")));
+                continue;
+            };
+            if !allowed.holds(value.get_ref()) {
+                let given = &text[value.span()];
+                wrong.push((line, format!("{name} = {given}: {allowed}")));
             }
         }
-        Ok(config)
+        if wrong.is_empty() {
+            let config: Self = toml::from_str(text).map_err(syntax)?;
+            let line_of = |name: &str| {
+                let found = table.keys().find(|key| key.get_ref() == name);
+                found.map_or(1, |key| line_at(key.span().start))
+            };
+            let together = [
+                (
+                    "headroom_tolerance_us",
+                    config.headroom_tolerance_us,
+                    config.headroom_window_us,
+                    "headroom_window_us",
+                ),
+                (
+                    "wakeup_granularity_us",
+                    config.wakeup_granularity_us,
+                    config.task_slice_us * 10,
+                    "10 times task_slice_us",
+                ),
+            ];
+            for (name, value, most, what) in together {
+                if value > most {
+                    let message = format!("{name} = {value}: allowed are at most {most}, which is {what}");
+                    wrong.push((line_of(name), message));
+                }
+            }
+            if wrong.is_empty() {
+                return Ok(config);
+            }
+        }
+        wrong.sort();
+        Err(wrong)
     }
 
     /// As the BPF program takes it.
@@ -158,17 +220,48 @@ mod tests {
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 
+    fn wrong(text: &str) -> Vec<String> {
+        let lines = Config::parse(text).unwrap_err().into_iter();
+        lines
+            .map(|(line, message)| format!("{line}: {message}"))
+            .collect()
+    }
+
     #[test]
-    fn errors_name_line_value_and_range() {
+    fn errors_name_line_key_value_and_range_all_at_once() {
         assert_eq!(
-            Config::parse("steal = true\nslice_us = 0\n"),
-            Err("2: slice_us = 0: allowed are 1 to 1000000".into())
+            wrong("steal = 1\nslice_us = 0\nmax_groups = \"many\"\nburst = true\nload_publish_us = -1\n"),
+            [
+                "1: steal = 1: allowed are true and false",
+                "2: slice_us = 0: allowed are whole numbers from 1 to 1000000",
+                "3: max_groups = \"many\": allowed are whole numbers from 64 to 65536",
+                "5: load_publish_us = -1: allowed are whole numbers from 0 to 1000000",
+            ]
         );
-        assert!(Config::parse("burst = true\nbrust = true\n")
-            .unwrap_err()
-            .starts_with("2: unknown field `brust`"));
-        assert!(Config::parse("steal = 1\n")
-            .unwrap_err()
-            .starts_with("1: invalid type"));
+        let unknown = wrong("burst = true\nbrust = true\n");
+        assert!(unknown[0].starts_with("2: `brust` is no key; there are burst, slice_us, steal,"));
+        assert!(wrong("burst = true\nsteal =\n")[0].starts_with("2: no valid TOML: "));
+        assert!(wrong("\nburst = true\nburst = false\n")[0].starts_with("3: no valid TOML: "));
+    }
+
+    #[test]
+    fn values_that_contradict_each_other_are_refused() {
+        assert_eq!(
+            wrong("headroom_window_us = 10000\nheadroom_tolerance_us = 20000\n"),
+            ["2: headroom_tolerance_us = 20000: allowed are at most 10000, which is headroom_window_us"]
+        );
+        assert!(Config::parse("task_slice_us = 100\n").is_ok());
+        assert!(wrong("wakeup_granularity_us = 2000\ntask_slice_us = 100\n")[0].starts_with("1: wakeup"));
+    }
+
+    #[test]
+    fn every_key_has_a_range_and_its_default_lies_within() {
+        for (key, allowed) in KEYS {
+            let good = match allowed {
+                Allowed::Switch => "false".to_string(),
+                Allowed::Whole(_, most) => most.min(10_000).to_string(),
+            };
+            assert!(Config::parse(&format!("{key} = {good}\n")).is_ok(), "{key}");
+        }
     }
 }

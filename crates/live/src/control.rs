@@ -1,11 +1,9 @@
 //! How `plimsoll status`, `set` and `get` talk to the scheduler that runs: a socket, one line of JSON each way.
-use crate::knobs::{cgroup_id, cpu_max, KnobValues};
-use crate::status::paths_by_id;
-use crate::{Error, Result, Scheduler, Status};
+use crate::{Error, Result, Scheduler, Status, Watch};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const SOCKET: &str = "/run/plimsoll.sock";
@@ -73,7 +71,7 @@ impl Server {
     }
 
     /// Answers whoever asks, for up to `wait`.
-    pub fn serve(&self, scheduler: &Scheduler, wait: Duration) {
+    pub fn serve(&self, scheduler: &Scheduler, watch: &mut Watch, wait: Duration) {
         let mut descriptor = libc::pollfd {
             fd: std::os::fd::AsRawFd::as_raw_fd(&self.listener),
             events: libc::POLLIN,
@@ -83,7 +81,7 @@ impl Server {
         unsafe { libc::poll(&mut descriptor, 1, wait.as_millis() as i32) };
         loop {
             match self.listener.accept() {
-                Ok((stream, _)) => drop(answer(scheduler, &stream)),
+                Ok((stream, _)) => drop(answer(scheduler, watch, &stream)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
@@ -97,15 +95,15 @@ impl Drop for Server {
     }
 }
 
-fn answer(scheduler: &Scheduler, mut stream: &UnixStream) -> std::io::Result<()> {
+fn answer(scheduler: &Scheduler, watch: &mut Watch, mut stream: &UnixStream) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(Request::Status { cgroup }) => Answer::Status(Status::read(scheduler, cgroup.as_deref())),
-        Ok(Request::Reload { cgroup }) => match reload(scheduler, &cgroup) {
+        Ok(Request::Status { cgroup }) => Answer::Status(Status::read(scheduler, watch, cgroup.as_deref())),
+        Ok(Request::Reload { cgroup }) => match watch.reload(scheduler, &cgroup) {
             Ok(()) => Answer::Done,
             Err(error) => Answer::Error(error.to_string()),
         },
@@ -114,27 +112,4 @@ fn answer(scheduler: &Scheduler, mut stream: &UnixStream) -> std::io::Result<()>
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
     stream.write_all(text.as_bytes())
-}
-
-/// Reads a cgroup's knobs and hands them to the scheduler.
-fn reload(scheduler: &Scheduler, cgroup: &Path) -> Result<()> {
-    let values = KnobValues::read(cgroup);
-    let (quota_us, period_us) = cpu_max(cgroup);
-    values.check(cgroup, quota_us, period_us)?;
-    if scheduler.set_knobs(&values.for_bpf(cgroup_id(cgroup)?))? {
-        return Ok(());
-    }
-    Err(Error::Input(format!(
-        "{}: the scheduler does not know this cgroup; has it the cpu controller?",
-        cgroup.display()
-    )))
-}
-
-/// The knobs of every cgroup that has any: as the scheduler starts. Returns what could not be applied.
-pub fn reload_all(scheduler: &Scheduler) -> Vec<Error> {
-    paths_by_id()
-        .into_values()
-        .filter(|path| KnobValues::read(path) != KnobValues::default())
-        .filter_map(|path| reload(scheduler, &path).err())
-        .collect()
 }

@@ -33,6 +33,13 @@ impl Knob {
         }
     }
 
+    pub fn least(self) -> u64 {
+        match self {
+            Knob::ToleranceUs => 1,
+            _ => 0,
+        }
+    }
+
     pub fn most(self) -> u64 {
         match self {
             Knob::HeadroomPercent | Knob::OnsetPercent => 100,
@@ -56,11 +63,18 @@ impl Knob {
         if value.is_empty() {
             return Ok((knob, None));
         }
-        match value.parse() {
-            Ok(number) if number <= knob.most() => Ok((knob, Some(number))),
+        knob.number(value).map(|number| (knob, Some(number)))
+    }
+
+    /// A value as text, held to the knob's range.
+    fn number(self, text: &str) -> Result<u64> {
+        match text.parse() {
+            Ok(number) if (self.least()..=self.most()).contains(&number) => Ok(number),
             _ => Err(Error::Input(format!(
-                "{name}={value}: allowed are whole numbers from 0 to {}",
-                knob.most()
+                "{}={text}: allowed are whole numbers from {} to {}",
+                self.name(),
+                self.least(),
+                self.most()
             ))),
         }
     }
@@ -69,8 +83,9 @@ impl Knob {
         CString::new(format!("user.plimsoll.{}", self.name())).expect("names hold no zero")
     }
 
-    pub fn read(self, cgroup: &Path) -> Option<u64> {
-        let mut value = [0u8; 32];
+    /// `None`: not set. What other tools wrote may be anything: an error names cgroup, knob, value and range.
+    pub fn read(self, cgroup: &Path) -> Result<Option<u64>> {
+        let mut value = [0u8; 64];
         // SAFETY: the buffer is as long as said.
         let length = unsafe {
             libc::getxattr(
@@ -80,12 +95,20 @@ impl Knob {
                 value.len(),
             )
         };
-        let text = std::str::from_utf8(value.get(..usize::try_from(length).ok()?)?).ok()?;
-        text.trim_end_matches('\0')
-            .trim()
-            .parse()
-            .ok()
-            .filter(|&number| number <= self.most())
+        let text = match usize::try_from(length) {
+            Ok(length) => String::from_utf8_lossy(&value[..length]).into_owned(),
+            Err(_) => match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::ERANGE) => format!("(more than {} bytes)", value.len()),
+                // Not there, or the cgroup is gone.
+                _ => return Ok(None),
+            },
+        };
+        // setfattr writes a text as it is, a C program perhaps with its zero.
+        let text = text.trim_end_matches('\0').trim();
+        match self.number(text) {
+            Ok(number) => Ok(Some(number)),
+            Err(error) => Err(Error::Input(format!("{}: {error}", cgroup.display()))),
+        }
     }
 
     pub fn write(self, cgroup: &Path, value: Option<u64>) -> Result<()> {
@@ -125,12 +148,14 @@ pub struct KnobValues {
 }
 
 impl KnobValues {
-    pub fn read(cgroup: &Path) -> Self {
+    pub fn read(cgroup: &Path) -> Result<Self> {
         let mut values = Self::default();
-        for knob in Knob::ALL {
-            values.set(knob, knob.read(cgroup));
+        if has_knobs(cgroup) {
+            for knob in Knob::ALL {
+                values.set(knob, knob.read(cgroup)?);
+            }
         }
-        values
+        Ok(values)
     }
 
     pub fn set(&mut self, knob: Knob, value: Option<u64>) {
@@ -165,7 +190,7 @@ impl KnobValues {
         match code {
             pl::BW_OK => Ok(()),
             pl::BW_ERR_BURST => Err(Error::Input(format!(
-                "{}: burst_us={}: quota and burst together are at most {} us",
+                "{}: burst_us={}: allowed are whole numbers from 0 to {}",
                 cgroup.display(),
                 self.burst_us.unwrap_or(0),
                 Knob::BurstUs.most()
@@ -187,6 +212,20 @@ impl KnobValues {
             headroom_percent: self.headroom_percent.unwrap_or(0) as u32,
             result: 0,
         }
+    }
+}
+
+/// Whether a cgroup has any attribute of ours: one system call, for most cgroups the only one.
+fn has_knobs(cgroup: &Path) -> bool {
+    let mut names = [0u8; 4096];
+    // SAFETY: the buffer is as long as said.
+    let length = unsafe { libc::listxattr(c_path(cgroup).as_ptr(), names.as_mut_ptr().cast(), names.len()) };
+    match usize::try_from(length) {
+        Ok(length) => names[..length]
+            .split(|&byte| byte == 0)
+            .any(|name| name.starts_with(b"user.plimsoll.")),
+        // Too many names to list: look at each knob.
+        Err(_) => std::io::Error::last_os_error().raw_os_error() == Some(libc::ERANGE),
     }
 }
 
@@ -230,6 +269,19 @@ mod tests {
             Knob::parse("headroom_percent=101").unwrap_err().to_string(),
             "headroom_percent=101: allowed are whole numbers from 0 to 100"
         );
+        // A tolerance of nothing would be the machine's: refused rather than misunderstood.
+        assert_eq!(
+            Knob::parse("tolerance_us=0").unwrap_err().to_string(),
+            "tolerance_us=0: allowed are whole numbers from 1 to 1000000"
+        );
+        for wrong in [
+            "burst_us=-1",
+            "burst_us=1.5",
+            "burst_us=1ms",
+            "burst_us=17592186044416",
+        ] {
+            assert!(Knob::parse(wrong).is_err(), "{wrong}");
+        }
         assert!(Knob::parse("headrom=3")
             .unwrap_err()
             .to_string()

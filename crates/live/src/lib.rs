@@ -11,9 +11,10 @@ mod machine;
 mod probe;
 mod scheduler;
 mod status;
+mod watch;
 
 pub use config::Config;
-pub use control::{ask, reload_all, Request, Server};
+pub use control::{ask, Request, Server};
 pub use error::{Error, Result};
 pub use knobs::{cgroup_id, cpu_max, Knob, KnobValues};
 pub use libbpf_rs::OpenObject;
@@ -21,6 +22,7 @@ pub use machine::Machine;
 pub use probe::probe;
 pub use scheduler::{Ended, Scheduler};
 pub use status::{CpuStatus, GroupStatus, Status};
+pub use watch::Watch;
 
 /// Where cgroup v2 is mounted.
 pub const CGROUP_ROOT: &str = "/sys/fs/cgroup";

@@ -1,10 +1,8 @@
 //! What the scheduler has counted, under the names that cpu.stat has for it.
 use crate::intf::Group;
-use crate::{Scheduler, CGROUP_ROOT};
+use crate::{Scheduler, Watch};
 use plimsoll_policy_sys as pl;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,18 +59,16 @@ pub struct CpuStatus {
 
 impl Status {
     /// Reads all groups, or the one at `cgroup` and what is below it.
-    pub fn read(scheduler: &Scheduler, cgroup: Option<&Path>) -> Self {
-        let paths = paths_by_id();
+    pub fn read(scheduler: &Scheduler, watch: &Watch, cgroup: Option<&Path>) -> Self {
         let state = scheduler.state();
         let nr_cpus = state.nr_cpus as usize;
         let mut groups: Vec<GroupStatus> = scheduler
             .groups()
             .into_iter()
             .filter_map(|group| {
-                let path = paths
-                    .get(&group.g.id)
-                    .cloned()
-                    .unwrap_or_else(|| PathBuf::from(name(group)));
+                let path = watch
+                    .path(group.g.id)
+                    .map_or_else(|| group.name().into(), PathBuf::from);
                 let wanted = cgroup.is_none_or(|cgroup| path.starts_with(cgroup));
                 wanted.then(|| read_group(group, &path, nr_cpus, state.headroom.percent))
             })
@@ -159,32 +155,10 @@ fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -
     }
 }
 
-fn name(group: &Group) -> String {
-    let bytes: Vec<u8> = group.name.iter().copied().take_while(|&byte| byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// The kernel goes on counting this one under any scheduler.
 fn usage_usec(cgroup: &Path) -> u64 {
     let text = std::fs::read_to_string(cgroup.join("cpu.stat")).unwrap_or_default();
     text.lines()
         .find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())
         .unwrap_or(0)
-}
-
-/// Every cgroup directory by its number.
-pub(crate) fn paths_by_id() -> HashMap<u64, PathBuf> {
-    let mut paths = HashMap::new();
-    let mut waiting = vec![PathBuf::from(CGROUP_ROOT)];
-    while let Some(path) = waiting.pop() {
-        if let Ok(metadata) = std::fs::metadata(&path) {
-            paths.insert(metadata.ino(), path.clone());
-        }
-        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                waiting.push(entry.path());
-            }
-        }
-    }
-    paths
 }

@@ -18,7 +18,7 @@ pub fn run(args: &Args) -> Result {
     cgroup_id(&cgroup)?;
     for knob in Knob::ALL {
         let value = knob
-            .read(&cgroup)
+            .read(&cgroup)?
             .map_or_else(|| "-".into(), |value| value.to_string());
         println!("{:<16}  {value:>8}", knob.name());
     }

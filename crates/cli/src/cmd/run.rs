@@ -1,6 +1,6 @@
 //! `plimsoll run`: the live scheduler.
 use crate::exit::{Failure, Outcome, Result};
-use plimsoll_live::{probe, reload_all, Config, Machine, OpenObject, Scheduler, Server};
+use plimsoll_live::{probe, Config, Machine, OpenObject, Scheduler, Server, Watch};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +31,7 @@ pub struct Args {
     verifier_cost: bool,
 }
 
+/// Changed knobs are noticed after this and the time of a look, together within 100 ms.
 const POLL: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Args) -> Result {
@@ -60,9 +61,13 @@ pub fn run(args: &Args) -> Result {
     let begin = Instant::now();
     let mut object = MaybeUninit::<OpenObject>::uninit();
     let scheduler = Scheduler::start(&machine, &config, &mut object)?;
-    for error in reload_all(&scheduler) {
-        eprintln!("warning: {error}");
-    }
+    let mut watch = Watch::default();
+    let look = |watch: &mut Watch| {
+        for error in watch.look(&scheduler) {
+            eprintln!("warning: {error}; the knobs of this cgroup are left as they were");
+        }
+    };
+    look(&mut watch);
     let server = Server::open()?;
     if args.verifier_cost {
         for (name, insns) in scheduler.verifier_costs() {
@@ -79,7 +84,8 @@ pub fn run(args: &Args) -> Result {
         return fallback_test(&scheduler);
     }
     while !stop.load(Ordering::Relaxed) {
-        server.serve(&scheduler, POLL);
+        server.serve(&scheduler, &mut watch, POLL);
+        look(&mut watch);
         if let Some(ended) = scheduler.ended() {
             eprintln!(
                 "plimsoll: the kernel's own scheduler has taken over: {}: {}",

@@ -20,24 +20,31 @@ pub fn run(args: &Args) -> Result {
     let changes = args
         .knobs
         .iter()
-        .map(|text| Knob::parse(text))
-        .collect::<plimsoll_live::Result<Vec<_>>>()?;
+        .map(|text| {
+            Knob::parse(text).map_err(|error| Failure::Input(format!("{}: {error}", args.cgroup.display())))
+        })
+        .collect::<std::result::Result<Vec<_>, Failure>>()?;
     let cgroup = args
         .cgroup
         .canonicalize()
         .map_err(|error| Failure::file("find it", &args.cgroup, &error))?;
     cgroup_id(&cgroup)?;
-    let before = KnobValues::read(&cgroup);
-    let mut after = before;
-    for &(knob, value) in &changes {
-        after.set(knob, value);
+    let mut after = KnobValues::default();
+    for knob in Knob::ALL {
+        let changed = changes.iter().rev().find(|(name, _)| *name == knob);
+        // One that is replaced may have been anything.
+        after.set(
+            knob,
+            changed.map_or_else(|| knob.read(&cgroup), |(_, value)| Ok(*value))?,
+        );
     }
     let (quota_us, period_us) = cpu_max(&cgroup);
     after.check(&cgroup, quota_us, period_us)?;
-    for &(knob, value) in &changes {
-        if let Err(error) = knob.write(&cgroup, value) {
-            for &(knob, _) in &changes {
-                let _ = knob.write(&cgroup, before.get(knob));
+    let before = Knob::ALL.map(|knob| (knob, knob.read(&cgroup).ok().flatten()));
+    for &(knob, _) in &changes {
+        if let Err(error) = knob.write(&cgroup, after.get(knob)) {
+            for (knob, value) in before {
+                let _ = knob.write(&cgroup, value);
             }
             return Err(error.into());
         }
