@@ -182,11 +182,15 @@ extern "C" {
     );
 
     // balance.h
+    pub fn pl_newidle_init(newidle: *mut Newidle);
+    pub fn pl_newidle_drawn(newidle: *mut Newidle, dice: u32) -> bool;
+    pub fn pl_newidle_found(newidle: *mut Newidle, found: bool);
     pub fn pl_newidle_worthwhile(newidle: *const Newidle, avg_idle_ns: u64, spent_ns: u64) -> bool;
     pub fn pl_newidle_measured(newidle: *mut Newidle, cost_ns: u64);
     pub fn pl_newidle_decay(newidle: *mut Newidle, now_ns: u64);
     pub fn pl_newidle_hot(since_ran_ns: u64, hot_ns: u64) -> bool;
     pub fn pl_balance_to_move(busiest: u32, mine: u32) -> u32;
+    pub fn pl_balance_overloaded(nr_queued: u32, runnable: *const Pelt) -> bool;
 
     // headroom.h
     pub fn pl_headroom_clear(group: *mut Group);

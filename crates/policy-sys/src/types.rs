@@ -237,6 +237,10 @@ pub struct Touch {
 pub struct Newidle {
     pub max_cost_ns: u64,
     pub decayed_ns: u64,
+    pub calls: u32,
+    pub finds: u32,
+    pub ratio: u32,
+    pub reserved: u32,
 }
 
 // headroom.h
@@ -398,7 +402,16 @@ macro_rules! for_each_struct {
             pool_locks,
             reserved
         );
-        $m!(pl_newidle, Newidle, max_cost_ns, decayed_ns);
+        $m!(
+            pl_newidle,
+            Newidle,
+            max_cost_ns,
+            decayed_ns,
+            calls,
+            finds,
+            ratio,
+            reserved
+        );
         $m!(
             pl_headroom_config,
             HeadroomConfig,

@@ -27,6 +27,16 @@ pub struct KernelTable {
     /// A CPU whose idle times are shorter than this on average does not search for work as it runs dry, in microseconds.
     #[schemars(range(max = 1_000_000))]
     pub newidle_idle_us: Option<u64>,
+    /// New-idle searches throw dice: a CPU that runs dry searches as often as that has found something. Default false.
+    #[serde(default)]
+    pub newidle_dice: bool,
+    /// A CPU that has work takes more only from one that has had too much for a while (Linux 5.5 and later). Default
+    /// false.
+    #[serde(default)]
+    pub busy_pull_overloaded: bool,
+    /// Slices end by a timer, not at the next tick. Default false.
+    #[serde(default)]
+    pub slice_timer: bool,
     /// See the machine's costs: what each busy CPU adds to coming back from idle. Differs between kernels on virtual
     /// machines that count instructions.
     #[schemars(range(max = 1_000_000))]
@@ -54,6 +64,11 @@ impl KernelTable {
         set(self.latency_us, &mut fair.latency_ns);
         set(self.wakeup_granularity_us, &mut fair.wakeup_gran_ns);
         set(self.sleeper_credit_us, &mut fair.sleeper_credit_ns);
+        // The kernel does not compare CPUs' clocks.
+        fair.pull_ns = 0;
+        policy.newidle_dice = self.newidle_dice;
+        policy.busy_pull_overloaded = self.busy_pull_overloaded;
+        policy.slice_timer = self.slice_timer;
         if let Some(us) = self.newidle_idle_us {
             costs.newidle_idle_ns = us * 1000;
         }

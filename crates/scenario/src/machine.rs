@@ -202,6 +202,9 @@ pub struct CostsTable {
     /// On top of coming back from idle, for each CPU that is busy at the time: virtual CPUs that share one real one take
     /// turns. Default 0.
     pub idle_exit_per_busy_ns: Option<Number>,
+    /// Timers that are due at the same time are taken CPU by CPU: virtual CPUs that share one real one take turns.
+    /// Default false.
+    pub turns: Option<Flag>,
     /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone, 1 .. 100.
     pub smt_percent: Option<Number>,
     /// Looking at one CPU in a search (wake-up placement, new-idle, stealing).
@@ -410,11 +413,15 @@ impl Build<'_> {
         );
         self.distance("line", &table.line, &mut costs.line);
         self.cost("pool_lock_ns", &table.pool_lock_ns, &mut costs.pool_lock_ns);
-        if let Some(contention) = &table.contention {
-            costs.contention = match contention {
-                Flag::Plain(value) => *value,
-                Flag::Sourced(sourced) => sourced.value,
-            };
+        for (flag, into) in [
+            (&table.contention, &mut costs.contention),
+            (&table.turns, &mut costs.turns),
+        ] {
+            match flag {
+                Some(Flag::Plain(value)) => *into = *value,
+                Some(Flag::Sourced(sourced)) => *into = sourced.value,
+                None => {}
+            }
         }
         if let Some(states) = &table.idle_states {
             costs.idle_states = states

@@ -199,6 +199,8 @@ pub struct Costs {
     /// On top of coming back from idle, for each CPU that is busy at the time: virtual CPUs that share one real one
     /// take turns.
     pub idle_exit_per_busy_ns: u64,
+    /// Timers that are due at the same time are taken CPU by CPU: virtual CPUs that share one real one take turns.
+    pub turns: bool,
     /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone.
     pub smt_percent: u32,
     /// Looking at one CPU in a search (wake-up placement, new-idle, stealing).
@@ -256,6 +258,7 @@ impl Default for Costs {
                 },
             ],
             idle_exit_per_busy_ns: 0,
+            turns: false,
             smt_percent: 60,
             search_cpu_ns: 30,
             newidle_level_ns: 500,
@@ -290,6 +293,7 @@ impl Costs {
             migration_hot_ns: 0,
             idle_states: Vec::new(),
             idle_exit_per_busy_ns: 0,
+            turns: false,
             smt_percent: 100,
             search_cpu_ns: 0,
             newidle_level_ns: 0,
@@ -321,6 +325,13 @@ pub struct Policy {
     pub enforce: Enforce,
     /// A CPU that runs dry searches other queues, domain by domain.
     pub newidle: bool,
+    /// It does so only as often, by dice, as such searches have found something (NI_RANDOM of Linux 6.19 and its stable
+    /// series).
+    pub newidle_dice: bool,
+    /// A CPU that has work takes more only from one that has had too much for a while (Linux 5.5 and later).
+    pub busy_pull_overloaded: bool,
+    /// Slices end by a timer where ticks enforce limits (HRTICK).
+    pub slice_timer: bool,
     /// Queue lengths are evened out from ticks.
     pub periodic: bool,
     /// A waking task goes to an idle CPU of the cache, if there is one; else, or without this, where it last ran.
@@ -376,6 +387,9 @@ impl Default for Policy {
             },
             enforce: Enforce::Timer,
             newidle: true,
+            newidle_dice: false,
+            busy_pull_overloaded: false,
+            slice_timer: false,
             periodic: true,
             wake_idle: true,
             wake_search_cpus: 0,

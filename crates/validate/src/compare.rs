@@ -139,6 +139,10 @@ pub struct Verdict {
     /// Columns in which repetitions of this very run lie further apart than twice the tolerance: no simulation can meet
     /// all of them.
     pub scattered: Vec<Column>,
+    /// For columns that missed: least and most over the seeds after the run's own, where seeds make a difference. The
+    /// kernel's dice fall differently in every run, so that one run of each does not say whether the model does what
+    /// the kernel does.
+    pub ranges: Vec<(Column, f64, f64)>,
 }
 
 impl Verdict {
@@ -170,9 +174,31 @@ pub fn on_the_edge(row: &Row) -> bool {
 pub fn compare(model: &Model, rows: &[Row], seed: u64, done: impl Fn() + Sync) -> Vec<Verdict> {
     rows.par_iter()
         .map(|row| {
-            let verdict = judge(row, &model.runs(row, seed), rows);
+            let mut verdict = judge(row, &model.runs(row, seed), rows);
+            verdict.ranges = ranges(model, &verdict, seed);
             done();
             verdict
+        })
+        .collect()
+}
+
+/// Seeds that a missed row is simulated with to see how far apart its runs lie.
+const RANGE_SEEDS: u64 = 20;
+
+fn ranges(model: &Model, verdict: &Verdict, seed: u64) -> Vec<(Column, f64, f64)> {
+    let Some(phase_us) = verdict.row.phase_us.filter(|_| verdict.missed()) else {
+        return Vec::new();
+    };
+    let runs: Vec<Simulated> = (1..=RANGE_SEEDS)
+        .map(|more| model.run(&verdict.row, phase_us, verdict.simulated.start_us, seed + more))
+        .collect();
+    let figures = verdict.figures.iter().filter(|figure| figure.missed());
+    figures
+        .filter_map(|figure| {
+            let values = || runs.iter().map(|run| figure.column.simulated(run));
+            let least = values().fold(figure.simulated, f64::min);
+            let most = values().fold(figure.simulated, f64::max);
+            (least < most).then_some((figure.column, least, most))
         })
         .collect()
 }
@@ -211,6 +237,7 @@ fn judge(row: &Row, runs: &[Simulated], rows: &[Row]) -> Verdict {
         start_assumed: row.phase_us.is_none(),
         edge,
         scattered,
+        ranges: Vec::new(),
     }
 }
 

@@ -64,17 +64,41 @@ fn cell(verdict: &Verdict, column: Column) -> String {
     let Some(figure) = verdict.figures.iter().find(|figure| figure.column == column) else {
         return "-".to_string();
     };
-    let shown = |value: f64| match column {
-        Column::Periods | Column::Throttled | Column::Bursts => format!("{value:.0}"),
-        Column::Cpu | Column::BurstTime => format!("{:.1}", value / 1000.0),
-        Column::P50 | Column::P99 => format!("{:.2}", value / 1000.0),
-    };
     let mark = match (figure.missed(), verdict.scattered.contains(&column)) {
         (false, _) => "",
         (true, false) => "!",
         (true, true) => "~",
     };
-    format!("{}/{}{mark}", shown(figure.simulated), shown(figure.measured))
+    let (simulated, measured) = (shown(column, figure.simulated), shown(column, figure.measured));
+    format!("{simulated}/{measured}{mark}")
+}
+
+/// A figure in the unit of its column: a count, or ms.
+fn shown(column: Column, value: f64) -> String {
+    match column {
+        Column::Periods | Column::Throttled | Column::Bursts => format!("{value:.0}"),
+        Column::Cpu | Column::BurstTime => format!("{:.1}", value / 1000.0),
+        Column::P50 | Column::P99 => format!("{:.2}", value / 1000.0),
+    }
+}
+
+/// "least .. most" of a missed figure over more seeds, and whether what was measured lies between.
+fn range(verdict: &Verdict, figure: &Figure) -> String {
+    let column = figure.column;
+    match verdict.ranges.iter().find(|range| range.0 == column) {
+        None => "-".to_string(),
+        Some(&(_, least, most)) => format!(
+            "{} .. {}, measured {} {}",
+            shown(column, least),
+            shown(column, most),
+            shown(column, figure.measured),
+            if (least..=most).contains(&figure.measured) {
+                "inside"
+            } else {
+                "outside"
+            }
+        ),
+    }
 }
 
 fn rows_table(verdicts: &[Verdict]) -> Table {
@@ -166,7 +190,14 @@ fn summary(verdicts: &[Verdict]) -> String {
         ]);
     }
     text += &format!("\n{table}");
-    let mut table = Table::new(&["misses", "line", "figure", "off", "repetitions"]);
+    let mut table = Table::new(&[
+        "misses",
+        "line",
+        "figure",
+        "off",
+        "with 20 more seeds",
+        "repetitions",
+    ]);
     for verdict in verdicts {
         for figure in verdict.figures.iter().filter(|figure| figure.missed()) {
             let scattered = verdict.scattered.contains(&figure.column);
@@ -175,6 +206,7 @@ fn summary(verdicts: &[Verdict]) -> String {
                 verdict.row.line.to_string(),
                 figure.column.name().to_string(),
                 off(figure),
+                range(verdict, figure),
                 if scattered {
                     "differ by more than twice the tolerance"
                 } else {
@@ -219,6 +251,7 @@ fn json(verdicts: &[Verdict], args: &Args) -> serde_json::Value {
                         "tolerance": allowed,
                         "tolerance_unit": kind,
                         "missed": figure.missed(),
+                        "range_over_seeds": verdict.ranges.iter().find(|range| range.0 == figure.column).map(|range| [range.1, range.2]),
                         "repetitions_differ": verdict.scattered.contains(&figure.column),
                     })
                 })

@@ -4,6 +4,7 @@ use super::Engine;
 use crate::config::TaskId;
 use crate::observer::Move;
 use plimsoll_policy_sys as pl;
+use rand::Rng;
 
 /// Pairs of a task and an idle CPU that one tick tries to bring together.
 const PUSH_LOOKS_MAX: usize = 2048;
@@ -49,6 +50,11 @@ impl Engine<'_> {
                 if !pl::pl_newidle_worthwhile(newidle, state.steal.avg_idle_ns, spent_ns) {
                     break;
                 }
+                if self.policy.newidle_dice
+                    && !pl::pl_newidle_drawn(newidle, self.newidle_rng.random_range(0..1024))
+                {
+                    continue;
+                }
                 let cost_ns =
                     self.costs.newidle_level_ns + u64::from(wider - span) * self.costs.search_cpu_ns;
                 pl::pl_newidle_measured(newidle, cost_ns);
@@ -56,7 +62,12 @@ impl Engine<'_> {
             }
             span = wider;
             let busiest = self.busiest(cpu, level);
-            if let Some(task) = busiest.and_then(|from| self.movable(from, cpu, true)) {
+            let task = busiest.and_then(|from| self.movable(from, cpu, true));
+            if self.policy.newidle_dice {
+                // SAFETY: a plain struct.
+                unsafe { pl::pl_newidle_found(&mut self.cpus[cpu as usize].newidle[level], task.is_some()) };
+            }
+            if let Some(task) = task {
                 spent_ns += self.costs.move_task_ns;
                 self.cpus[cpu as usize].stats.newidle_pulls += 1;
                 self.move_task(task, cpu, Move::NewIdle);
@@ -243,6 +254,13 @@ impl Engine<'_> {
                 continue;
             };
             let queued = |cpu: u32| self.cpus[cpu as usize].fair.nr_queued;
+            let runnable = &self.cpus[busiest as usize].runnable;
+            // SAFETY: a plain struct.
+            if self.policy.busy_pull_overloaded
+                && !unsafe { pl::pl_balance_overloaded(queued(busiest), runnable) }
+            {
+                continue;
+            }
             // SAFETY: plain values.
             let n = unsafe { pl::pl_balance_to_move(queued(busiest), queued(cpu)) };
             for _ in 0..n {
@@ -253,6 +271,15 @@ impl Engine<'_> {
                 self.cpus[cpu as usize].stats.periodic_pulls += 1;
                 self.move_task(task, cpu, Move::Periodic);
             }
+        }
+    }
+
+    /// Counts the time since the last call with `n` tasks runnable on a CPU.
+    pub(super) fn count_runnable(&mut self, cpu: u32, n: u32) {
+        if self.policy.busy_pull_overloaded {
+            let runnable = &mut self.cpus[cpu as usize].runnable;
+            // SAFETY: a plain struct.
+            unsafe { pl::pl_pelt_update(runnable, u64::from(n * pl::BALANCE_ONE), self.now_ns) };
         }
     }
 

@@ -340,6 +340,7 @@ impl Engine<'_> {
     }
 
     fn go_idle(&mut self, cpu: u32, after_ns: u64) {
+        self.count_runnable(cpu, 1);
         let state = &mut self.cpus[cpu as usize];
         state.stats.idles += 1;
         if state.last != NONE {
@@ -361,6 +362,7 @@ impl Engine<'_> {
     /// It hears of it `after_ns` from now.
     pub(super) fn kick(&mut self, cpu: u32, from: u32, after_ns: u64) {
         let mut delay_ns = after_ns;
+        self.count_runnable(cpu, 0);
         if from != NONE {
             delay_ns += self.topo.cost(&self.costs.ipi, from, cpu);
         }
@@ -422,7 +424,8 @@ impl Engine<'_> {
                 }
             }
         }
-        let slice_over = self.now_ns >= state.slice_end_ns;
+        let (slice_over, queued) = (self.now_ns >= state.slice_end_ns, state.fair.nr_queued);
+        self.count_runnable(cpu, queued);
         let cost_ns = self.pay_load(group, cpu, &touch);
         self.overhead(cpu, cost_ns);
         if self.policy.periodic {
@@ -443,24 +446,26 @@ impl Engine<'_> {
         }
     }
 
-    /// Where a timer enforces limits and slices: when it is due.
+    /// Where a timer enforces limits or slices: when it is due.
     pub(super) fn set_limit(&mut self, cpu: u32) {
-        if self.policy.enforce == Enforce::Tick {
+        let by_timer = self.policy.enforce == Enforce::Timer;
+        if !by_timer && !self.policy.slice_timer {
             return;
         }
         let state = &mut self.cpus[cpu as usize];
         if state.running == NONE {
             return;
         }
-        let group = self.memory.group(self.tasks[state.running as usize].group);
-        let most_ns = NEVER - 1 - state.exec_ns;
-        // SAFETY: the group is alive and not borrowed.
-        let budget_ns = unsafe { pl::pl_group_budget(group, cpu, most_ns) };
-        state.limit_ns = if budget_ns == most_ns {
-            NEVER
-        } else {
-            state.exec_ns + budget_ns
-        };
+        state.limit_ns = NEVER;
+        if by_timer {
+            let group = self.memory.group(self.tasks[state.running as usize].group);
+            let most_ns = NEVER - 1 - state.exec_ns;
+            // SAFETY: the group is alive and not borrowed.
+            let budget_ns = unsafe { pl::pl_group_budget(group, cpu, most_ns) };
+            if budget_ns < most_ns {
+                state.limit_ns = state.exec_ns + budget_ns;
+            }
+        }
         if !state.queue.is_empty() {
             state.limit_ns = state.limit_ns.min(state.slice_end_ns);
         }

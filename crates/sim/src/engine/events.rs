@@ -61,6 +61,9 @@ impl Slots {
     }
 }
 
+/// A sequence number's upper bits hold the timer's rank, which is below 2^13; 2^51 timers are more than any run sets.
+const RANK_SHIFT: u32 = 51;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
     /// A sleeper's, valid while the task's `timer` is this sequence number.
@@ -124,10 +127,16 @@ impl Timers {
 
     /// Returns the entry's sequence number, unique in the run and above 0.
     pub fn push(&mut self, at_ns: u64, timer: Timer) -> u64 {
+        self.push_ranked(at_ns, 0, timer)
+    }
+
+    /// Likewise; of timers due at one time, those of a lower rank come first.
+    pub fn push_ranked(&mut self, at_ns: u64, rank: u32, timer: Timer) -> u64 {
         self.sequence += 1;
+        let sequence = u64::from(rank) << RANK_SHIFT | self.sequence;
         let entry = Entry {
             at_ns,
-            sequence: self.sequence,
+            sequence,
             timer,
         };
         let mut i = self.heap.len();
@@ -141,7 +150,7 @@ impl Timers {
             i = parent;
         }
         self.heap[i] = entry;
-        self.sequence
+        sequence
     }
 
     pub fn pop(&mut self) -> Option<Entry> {

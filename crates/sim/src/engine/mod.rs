@@ -126,6 +126,7 @@ struct Engine<'o> {
     observer: Option<&'o mut dyn Observer>,
     counts: EventCounts,
     touches: Touches,
+    newidle_rng: rand_pcg::Pcg64,
     group_usage_ns: Vec<u64>,
     group_delays: Vec<RunDelay>,
     workload_usage_ns: Vec<u64>,

@@ -39,6 +39,8 @@ pub(super) struct Cpu {
     pub steal: pl::Steal,
     pub newidle: [pl::Newidle; LEVELS],
     pub next_balance_ns: [u64; LEVELS],
+    /// How many tasks were runnable here, on average, as seen at ticks; kept where the policy asks for it.
+    pub runnable: pl::Pelt,
     /// Whose head is looked at next for a pull on lag.
     pub look_at: u32,
     /// The task that ran last, and the address space that is loaded.
@@ -56,6 +58,9 @@ impl Cpu {
         let mut fair: pl::FairCpu = pl::zeroed();
         fair.cpu = cpu;
         let mut steal: pl::Steal = pl::zeroed();
+        let mut newidle = pl::zeroed();
+        // SAFETY: a plain struct.
+        unsafe { pl::pl_newidle_init(&mut newidle) };
         // As the kernel begins: idle for long, so that the first searches are made.
         steal.avg_idle_ns = 1_000_000;
         Self {
@@ -74,8 +79,9 @@ impl Cpu {
             fair,
             queue: RunQueue::default(),
             steal,
-            newidle: [pl::zeroed(); LEVELS],
+            newidle: [newidle; LEVELS],
             next_balance_ns: [0; LEVELS],
+            runnable: pl::zeroed(),
             look_at: cpu,
             last: NONE,
             address_space: 0,

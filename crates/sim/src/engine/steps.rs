@@ -20,7 +20,7 @@ impl Engine<'_> {
                 Pending::Next => {}
                 Pending::Sleep { at_ns } => {
                     if at_ns > self.now_ns {
-                        self.tasks[task as usize].timer = self.timers.push(at_ns, Timer::Sleep { task });
+                        self.set_sleep(task, at_ns);
                         return self.stop_stepping(cpu, State::Blocked);
                     }
                 }
@@ -207,7 +207,7 @@ impl Engine<'_> {
             state.nr_receivers += 1;
             self.tasks[task as usize].waits_for = channel;
             if until_ns != NEVER {
-                self.tasks[task as usize].timer = self.timers.push(until_ns, Timer::Sleep { task });
+                self.set_sleep(task, until_ns);
             }
             return false;
         };
@@ -232,6 +232,12 @@ impl Engine<'_> {
             self.tasks[sender as usize].waits_for = NONE;
             self.wake(sender, cpu, false);
         }
+    }
+
+    fn set_sleep(&mut self, task: u32, at_ns: u64) {
+        let entry = &mut self.tasks[task as usize];
+        let rank = if self.costs.turns { entry.policy.cpu + 1 } else { 0 };
+        entry.timer = self.timers.push_ranked(at_ns, rank, Timer::Sleep { task });
     }
 
     /// A sleeper's timer fired.
