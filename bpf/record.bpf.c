@@ -11,7 +11,12 @@
  * are added to the CPU's count of losses, which the next batch carries.
  *
  * A thread's name and group are sent once. Task storage remembers which group that was, by the address
- * of its task group, which is one load and one compare per switch.
+ * of its task group. Each CPU keeps what it last learned of a thread in a small table of its own, so
+ * that a thread that is seen again costs three loads and compares, not a look into task storage.
+ *
+ * Some kernels raise no tracepoint at all while certain threads run, so that a switch away from one is
+ * never seen. The next event on that CPU shows another thread running there; the switch is then added,
+ * at the time that the departed thread's own accounting gives for it, and counted as mended.
  *
  * Known limits: a soft interrupt is taken to be the current task's own unless a device raised the last
  * NET_RX; a block completion that runs as a soft interrupt of another task is blamed on that task.
@@ -47,14 +52,21 @@ struct css_set {
 	struct cgroup_subsys_state *subsys[16];
 };
 struct task_group;
-struct rq;
+struct rq {
+	__u64 clock_task;
+};
 struct cfs_rq {
 	struct rq *rq;
 };
+struct thread_info {
+	__u32 cpu;
+};
 struct sched_entity {
 	struct cfs_rq *cfs_rq;
+	__u64 exec_start;
 };
 struct task_struct {
+	struct thread_info thread_info;
 	int pid;
 	int tgid;
 	char comm[RECORD_COMM];
@@ -96,17 +108,30 @@ const volatile bool switch_has_state = true;
  */
 const volatile long preempt_count_after_rq = 0;
 
+/* What a CPU last learned of a thread. Slots are shared by thread ids that end in the same digits. */
+#define KNOWN_THREADS 128
+
+struct known {
+	__u64 task; /* address; 0: nothing */
+	__u64 task_group;
+	__u32 tid;
+	__u32 wanted;
+};
+
 struct cpu_state {
 	/* Depth of timer callbacks under way, in hard and in soft interrupts. */
 	__u32 in_hrtimer;
 	__u32 in_timer_wheel;
 	/* The last NET_RX soft interrupt was raised by a device. */
 	__u32 net_rx_by_device;
-	/* Whether the thread that runs on this CPU is wanted: it was looked up when it got the CPU. */
+	/* The thread that runs on this CPU by the last switch that was seen, and whether it is wanted. */
+	__u32 current_tid;
+	__u64 current_task;
 	__u8 switched;
 	__u8 current_wanted;
 	__u16 pad;
-	struct record_batch batch;
+	struct known known[KNOWN_THREADS];
+	struct record_batch batch; /* last: the reader counts from the end */
 };
 
 struct {
@@ -140,6 +165,8 @@ int hz = 0;
 
 /* Single records (threads, forks, exits, groups, requests) that found the ring full. */
 __u64 singles_lost = 0;
+/* Switches that the kernel did not raise and that were added. */
+__u64 switches_mended = 0;
 
 static __always_inline struct cpu_state *this_cpu(void)
 {
@@ -254,19 +281,99 @@ static __noinline int announce(struct task_struct *task, struct seen *seen, __u6
 	return 0;
 }
 
-/* Whether this thread's events are wanted; announces it if it is new or moved. */
-static __always_inline bool touch(struct task_struct *task, __u64 now)
+/* Whether this thread's events are wanted; announces it if it is new or moved. `known`: that could be said for sure. */
+static __always_inline bool look_up(struct task_struct *task, __u64 now, bool *known)
 {
 	struct seen *seen;
 
+	*known = true;
 	if (!task->pid)
 		return !only_below_id;
 	seen = bpf_task_storage_get(&seen_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	*known = false;
 	if (!seen)
 		return !only_below_id;
 	if (seen->task_group != (__u64)task->sched_task_group)
 		announce(task, seen, now, NULL);
+	*known = seen->task_group == (__u64)task->sched_task_group;
 	return seen->wanted;
+}
+
+static __always_inline bool touch(struct task_struct *task, __u64 now)
+{
+	bool known;
+
+	return look_up(task, now, &known);
+}
+
+/* As touch, for programs that run with interrupts off: asks this CPU's table first. */
+static __always_inline bool recall(struct cpu_state *state, struct task_struct *task, __u64 now)
+{
+	__u32 tid = task->pid;
+	struct known *known = &state->known[tid % KNOWN_THREADS];
+	__u64 group = (__u64)task->sched_task_group;
+	bool wanted, sure;
+
+	if (known->task == (__u64)task && known->task_group == group && known->tid == tid)
+		return known->wanted;
+	wanted = look_up(task, now, &sure);
+	known->task = sure ? (__u64)task : 0;
+	known->task_group = group;
+	known->tid = tid;
+	known->wanted = wanted;
+	return wanted;
+}
+
+/*
+ * Another thread runs here than the last switch said: adds the switch that nobody saw. A thread's
+ * exec_start is brought up to date as it leaves, on its run queue's clock.
+ */
+static __noinline int mend(struct cpu_state *state, struct task_struct *now_running, __u64 now)
+{
+	struct record_event event = {};
+	struct task_struct *gone;
+	__u64 last, left = now;
+	int tid = 0;
+
+	if (!state || !now_running)
+		return 0;
+	gone = (struct task_struct *)state->current_task;
+	last = state->batch.count ? state->batch.last_ns : now;
+	event.mask = 0x1; /* asleep, if it cannot be asked any more */
+	BPF_CORE_READ_INTO(&tid, gone, pid);
+	if (state->current_tid && tid == state->current_tid) {
+		struct rq *rq = BPF_CORE_READ(now_running, se.cfs_rq, rq);
+
+		if (bpf_core_field_exists(gone->__state))
+			event.mask = BPF_CORE_READ(gone, __state);
+		if (rq && BPF_CORE_READ(gone, thread_info.cpu) == bpf_get_smp_processor_id())
+			left = now - (BPF_CORE_READ(rq, clock_task) - BPF_CORE_READ(gone, se.exec_start));
+		else
+			left = last;
+	}
+	if (left < last || left > now)
+		left = last;
+	event.a = state->current_tid;
+	event.b = BPF_CORE_READ(now_running, pid);
+	event.kind = RECORD_KIND_SWITCH;
+	__sync_fetch_and_add(&switches_mended, 1);
+	push(state, left, &event);
+	return 0;
+}
+
+/* Sees to it that the stream says who runs here. */
+static __always_inline void check_current(struct cpu_state *state, struct task_struct *task, __u64 now)
+{
+	bool wanted;
+
+	if (!state->switched || state->current_tid == task->pid)
+		return;
+	wanted = recall(state, task, now);
+	if (state->current_wanted || wanted)
+		mend(state, task, now);
+	state->current_tid = task->pid;
+	state->current_task = (__u64)task;
+	state->current_wanted = wanted;
 }
 
 SEC("tp_btf/sched_switch")
@@ -280,11 +387,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 	if (!state)
 		return 0;
+	check_current(state, prev, now);
 	/* Both, always: each may have to be announced. */
-	prev_wanted = state->switched ? state->current_wanted : touch(prev, now);
-	next_wanted = touch(next, now);
+	prev_wanted = state->switched ? state->current_wanted : recall(state, prev, now);
+	next_wanted = recall(state, next, now);
 	state->switched = true;
 	state->current_wanted = next_wanted;
+	state->current_tid = next->pid;
+	state->current_task = (__u64)next;
 	if (!prev_wanted && !next_wanted)
 		return 0;
 	if (switch_has_state)
@@ -325,11 +435,14 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	struct cpu_state *state = this_cpu();
 	__u64 now = bpf_ktime_get_ns();
 	struct record_event event;
+	struct task_struct *waker;
 
-	if (!state || !touch(task, now))
+	if (!state || !recall(state, task, now))
 		return 0;
+	waker = bpf_get_current_task_btf();
+	check_current(state, waker, now);
 	event.a = task->pid;
-	event.b = (__u32)bpf_get_current_pid_tgid();
+	event.b = waker->pid;
 	event.kind = RECORD_KIND_WAKING;
 	event.arg = waking_context(state, event.b);
 	event.mask = 0;

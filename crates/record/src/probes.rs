@@ -236,7 +236,10 @@ impl<'obj> Probes<'obj> {
             .lookup_percpu(&zero, MapFlags::ANY)
             .map_err(|e| unsupported(format!("the last batches cannot be read: {e:#}")))?
             .unwrap_or_default();
-        let batch = |value: Vec<u8>| value.get(wire::BATCH_IN_STATE..).map(<[u8]>::to_vec);
+        let batch = |value: Vec<u8>| {
+            let at = value.len().checked_sub(wire::BATCH)?;
+            Some(value[at..].to_vec())
+        };
         Ok((0u32..)
             .zip(values)
             .filter_map(|(cpu, value)| Some((cpu, batch(value)?)))
@@ -250,6 +253,15 @@ impl<'obj> Probes<'obj> {
             .bss_data
             .as_deref()
             .map_or(0, |bss| bss.singles_lost)
+    }
+
+    /// Switches that the kernel did not raise and that were added, with the departed thread's own time.
+    pub fn switches_mended(&self) -> u64 {
+        self.skel
+            .maps
+            .bss_data
+            .as_deref()
+            .map_or(0, |bss| bss.switches_mended)
     }
 
     /// Ticks in a second, if the kernel's configuration could be read.

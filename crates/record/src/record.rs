@@ -15,9 +15,9 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often the ring buffer is emptied. 16 MiB hold 30,000 batches' worth of 16-byte events, 1 million
-/// events: enough for 10 million events a second between two rounds.
-const POLL: Duration = Duration::from_millis(50);
+/// How often the ring buffer is emptied. 16 MiB hold 2,000 batches, 1 million events: enough for 10 million events a
+/// second between two rounds.
+const POLL: Duration = Duration::from_millis(100);
 
 /// Measuring a BPF program makes each of its runs about a third longer (docs/record.md), so it is done in the first tenth
 /// of the recording only, for at least this long.
@@ -44,6 +44,8 @@ pub struct Report {
     pub threads: u64,
     pub groups: u64,
     pub lost: u64,
+    /// Switches that the kernel raised no event for, found by what ran next on that CPU. They are among `switches`.
+    pub mended: u64,
     pub file_bytes: u64,
     /// Time in the BPF programs while recording: measured for `measured_ns`, the rest in proportion to the events.
     /// `None` if the kernel does not measure it.
@@ -185,6 +187,7 @@ pub fn record(
     };
     let mut report = finished.write(options, writer, &hierarchy, spool, names)?;
     report.cpus = cpus.len() as u32;
+    report.mended = probes.switches_mended();
     measured.put_into(&mut report, events);
     report.reader_ns = reader_ns;
     report.encode_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - encode_start_ns) as u64;

@@ -5,8 +5,8 @@ use plimsoll_trace::{Context, State, What};
 pub const BATCH_HEADER: usize = 40;
 /// `struct record_event`.
 pub const EVENT: usize = 16;
-/// Offset of `batch` in `struct cpu_state`.
-pub const BATCH_IN_STATE: usize = 16;
+/// `struct record_batch` with all of its events; `struct cpu_state` ends with one.
+pub const BATCH: usize = BATCH_HEADER + 512 * EVENT;
 
 /// One record from the ring buffer.
 pub enum Record<'a> {

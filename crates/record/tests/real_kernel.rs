@@ -1,6 +1,6 @@
 //! Records a known load on the kernel at hand. Where BPF is not permitted, the tests say so and do nothing.
 use plimsoll_record::{record, sample, Options, RecordError, Report};
-use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline, TraceReader};
+use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline, TraceReader, What};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,10 +14,21 @@ fn recorded(
 ) -> Option<(Report, Header, Timeline)> {
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("t.parquet");
+    let report = record_into(&output, request, cgroup, load)?;
+    let (header, timeline) = read(&output);
+    Some((report, header, timeline))
+}
+
+fn record_into(
+    output: &Path,
+    request: Option<RequestSpec>,
+    cgroup: Option<String>,
+    load: impl FnOnce() + Send + 'static,
+) -> Option<Report> {
     let options = Options {
         cgroup,
         duration: Duration::from_secs(60),
-        output: output.clone(),
+        output: output.to_path_buf(),
         request,
         ring_bytes: 16 << 20,
     };
@@ -32,10 +43,7 @@ fn recorded(
         Some(thread) => thread.is_finished(),
     };
     match record(&options, stopped, |_| ()) {
-        Ok(report) => {
-            let (header, timeline) = read(&output);
-            Some((report, header, timeline))
-        }
+        Ok(report) => Some(report),
         Err(RecordError::Unsupported { what, missing }) => {
             eprintln!("skipped: {what} is not possible here: {missing}");
             None
@@ -158,6 +166,69 @@ fn a_ping_pong_is_seen_as_a_chain_of_cause_and_effect() {
         "each request of 100 wakes the server: {:?}",
         pong.bursts
     );
+}
+
+/// Shells that make and wait for one process after the other, on all CPUs at once, as a compilation does.
+fn storm_of_processes() {
+    let shells: Vec<_> = (0..4)
+        .map(|_| {
+            std::process::Command::new("sh")
+                .args(["-c", "i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1)); done"])
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for mut shell in shells {
+        assert!(shell.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn every_switch_of_a_storm_of_processes_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("t.parquet");
+    let Some(report) = record_into(&output, None, None, storm_of_processes) else {
+        return;
+    };
+    assert_eq!(report.lost, 0);
+    let mut reader = TraceReader::open(&output).unwrap();
+    let mut running = std::collections::HashMap::new();
+    let (mut forks, mut exits) = (0, 0);
+    let mut events = Vec::new();
+    while reader.read_group(&mut events).unwrap() {
+        for event in events.drain(..) {
+            match event.what {
+                What::Switch { prev, next, .. } => {
+                    if let Some(last) = running.insert(event.cpu, next) {
+                        assert_eq!(last, prev, "what leaves CPU {} is what ran there", event.cpu);
+                    }
+                }
+                What::Fork { .. } => forks += 1,
+                What::Exit { .. } => exits += 1,
+                _ => {}
+            }
+        }
+    }
+    assert!(
+        forks >= 240 && exits >= 240,
+        "{forks} forks and {exits} exits of 240 processes"
+    );
+    let (_, timeline) = read(&output);
+    // Wake-ups by threads for which this kernel raises no events are all that may be missing.
+    assert!(
+        timeline.quality.doubtful_share() < 0.002,
+        "{:?}",
+        timeline.quality
+    );
+    let short = timeline.threads.iter().filter(|t| t.comm == "true");
+    let whole = short.filter(|t| {
+        t.bursts.last().is_some_and(|b| b.end == End::Exit)
+            && t.bursts
+                .first()
+                .is_some_and(|b| matches!(b.cause, Cause::Fork { .. }))
+    });
+    let whole = whole.count();
+    assert!(whole >= 240, "{whole} of 240 processes from fork to exit");
 }
 
 #[test]

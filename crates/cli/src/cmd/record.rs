@@ -35,8 +35,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = interval, conflicts_with_all = ["request", "buffer"])]
     sample: Option<Duration>,
 
-    /// What a request is: comm:GLOB or tid:NUMBER (wake-up to next block of such a thread),
-    /// uprobe:FILE:BEGIN_FUNCTION:END_FUNCTION, or usdt:FILE:PROVIDER:BEGIN:END [default: each wake-up chain]
+    /// What a request is [default: each wake-up chain]:
+    /// client:GLOB (from when such a thread asks another program until it runs with the answer),
+    /// comm:GLOB or tid:NUMBER (wake-up to next block of such a thread),
+    /// process:GLOB (from the start of such a process to its exit),
+    /// uprobe:FILE:BEGIN_FUNCTION:END_FUNCTION or usdt:FILE:PROVIDER:BEGIN:END (from one probe to the other)
     #[arg(long, value_name = "SPEC")]
     request: Option<RequestSpec>,
 
@@ -142,7 +145,7 @@ fn record_json(r: &Report) -> serde_json::Value {
     json!({
         "format": 1,
         "duration_ns": r.duration_ns, "cpus": r.cpus, "events": r.events, "switches": r.switches,
-        "wakeups": r.wakeups, "threads": r.threads, "groups": r.groups, "lost": r.lost,
+        "wakeups": r.wakeups, "threads": r.threads, "groups": r.groups, "lost": r.lost, "mended": r.mended,
         "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs,
         "bpf_run_ns": r.bpf_run_ns, "measured_ns": r.measured_ns, "reader_ns": r.reader_ns,
         "encode_ns": r.encode_ns, "overhead": r.overhead(),
@@ -166,6 +169,12 @@ fn record_text(r: &Report, args: &Args) -> String {
         0 => "lost       no events\n".to_string(),
         lost => format!("lost       {lost} events; a larger --buffer or a --cgroup helps\n"),
     };
+    if r.mended > 0 {
+        text += &format!(
+            "mended     {} switches that the kernel raised no event for: added at the time of the thread's own accounting\n",
+            r.mended
+        );
+    }
     text += &match (r.overhead(), r.bpf_ns) {
         (Some(overhead), Some(bpf_ns)) => format!(
             "overhead   {:.2}% of {} CPUs: {:.2}% in BPF, {:.2}% in the reader\n           \
