@@ -1,84 +1,20 @@
 //! Plans for a synthetic service whose needs are known: 3 ms of work every 10 ms.
 use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Source, Verdict};
 use plimsoll_replay::Semantics;
-use plimsoll_trace::{Clock, Context, Cpu, Event, Group, Header, State, Thread, TraceWriter, What};
+use plimsoll_trace::{example, Loss};
 use std::path::Path;
 
-const MS: i64 = 1_000_000;
-
 fn write_trace(path: &Path, lossy: bool) {
-    let rounds = 300;
-    let group = |path: &str| Group {
-        path: path.into(),
-        ..Default::default()
-    };
-    let mut header = Header {
-        source: "bpf".into(),
-        clock: Clock {
-            name: "CLOCK_MONOTONIC".into(),
-            start_ns: 0,
-            end_ns: (rounds * 10 + 5) * MS,
-            wall_start_ns: None,
-        },
-        machine: plimsoll_trace::Machine {
-            cpus: (0..2)
-                .map(|cpu| Cpu {
-                    cpu,
-                    ..Default::default()
-                })
-                .collect(),
-            hz: Some(250),
-            ..Default::default()
-        },
-        groups: vec![group("/"), group("/web")],
-        threads: vec![Thread {
-            tid: 20,
-            tgid: Some(20),
-            comm: "web".into(),
-            group: Some(1),
-            from_ns: 0,
-        }],
-        ..Default::default()
-    };
+    let (mut header, events) = example::open_loop(300);
     if lossy {
-        header.losses.push(plimsoll_trace::Loss {
+        header.losses.push(Loss {
             cpu: Some(0),
             from_ns: 0,
             to_ns: 5,
             count: Some(1000),
         });
     }
-    let switch = |ts_ns, prev, prev_state, next| Event {
-        ts_ns,
-        cpu: 1,
-        what: What::Switch {
-            prev,
-            prev_state,
-            next,
-        },
-    };
-    let mut writer = TraceWriter::create(path).unwrap();
-    writer.push(&switch(1, 20, State::Sleeping, 0)).unwrap();
-    for round in 0..rounds {
-        let t = round * 10 * MS + MS;
-        let waking = What::Waking {
-            tid: 20,
-            waker: 0,
-            context: Context::Timer,
-        };
-        writer
-            .push(&Event {
-                ts_ns: t,
-                cpu: 1,
-                what: waking,
-            })
-            .unwrap();
-        writer.push(&switch(t + 20, 0, State::Runnable, 20)).unwrap();
-        writer
-            .push(&switch(t + 20 + 3 * MS, 20, State::Sleeping, 0))
-            .unwrap();
-    }
-    writer.finish(&header).unwrap();
+    example::write(path, &header, &events).unwrap();
 }
 
 fn source() -> (tempfile::TempDir, Source) {

@@ -1,69 +1,9 @@
 //! Synthetic traces, replayed: what must come out is known.
 use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Pacing, Program, Settings};
 use plimsoll_sim::Machine;
-use plimsoll_trace::{Clock, Context, Cpu, Event, Group, Header, State, Thread, Timeline, What};
+use plimsoll_trace::example::{self, header, switch, waking, MS};
+use plimsoll_trace::{Context, Event, Header, State, Timeline, What};
 use std::sync::Arc;
-
-const MS: i64 = 1_000_000;
-
-/// Two CPUs, a group for a service, threads by number: 10 and 11 outside, 20 and above inside.
-fn header(end_ns: i64, threads: &[(u32, &str, u32)]) -> Header {
-    let group = |path: &str| Group {
-        path: path.into(),
-        ..Default::default()
-    };
-    Header {
-        source: "bpf".into(),
-        clock: Clock {
-            name: "CLOCK_MONOTONIC".into(),
-            start_ns: 0,
-            end_ns,
-            wall_start_ns: None,
-        },
-        machine: plimsoll_trace::Machine {
-            cpus: (0..2)
-                .map(|cpu| Cpu {
-                    cpu,
-                    ..Default::default()
-                })
-                .collect(),
-            hz: Some(250),
-            ..Default::default()
-        },
-        groups: vec![group("/"), group("/web")],
-        threads: threads
-            .iter()
-            .map(|&(tid, comm, group)| Thread {
-                tid,
-                tgid: Some(tid),
-                comm: comm.into(),
-                group: Some(group),
-                from_ns: 0,
-            })
-            .collect(),
-        ..Default::default()
-    }
-}
-
-fn switch(ts_ns: i64, cpu: u32, prev: u32, prev_state: State, next: u32) -> Event {
-    Event {
-        ts_ns,
-        cpu,
-        what: What::Switch {
-            prev,
-            prev_state,
-            next,
-        },
-    }
-}
-
-fn waking(ts_ns: i64, cpu: u32, tid: u32, waker: u32, context: Context) -> Event {
-    Event {
-        ts_ns,
-        cpu,
-        what: What::Waking { tid, waker, context },
-    }
-}
 
 fn compile(header: &Header, events: &[Event]) -> (Arc<Program>, Machine) {
     let timeline = Timeline::build(header, events);
@@ -86,36 +26,13 @@ fn p(outcome: &Outcome, percent: f64) -> f64 {
     percentile_ns(&outcome.latencies(None), percent) as f64 / MS as f64
 }
 
-/// A client on CPU 0 asks, a server on CPU 1 works for 4 ms and answers, the client thinks for 1 ms of CPU time.
 fn closed_loop(rounds: i64) -> (Arc<Program>, Machine) {
-    let header = header(rounds * 5 * MS + 2 * MS, &[(10, "client", 0), (20, "server", 1)]);
-    let mut events = vec![
-        switch(1, 0, 0, State::Runnable, 10),
-        switch(1, 1, 20, State::Sleeping, 0),
-    ];
-    for round in 0..rounds {
-        let t = round * 5 * MS + MS;
-        events.push(waking(t, 0, 20, 10, Context::Task));
-        events.push(switch(t + 10, 0, 10, State::Sleeping, 0));
-        events.push(switch(t + 20, 1, 0, State::Runnable, 20));
-        events.push(waking(t + 4 * MS, 1, 10, 20, Context::Task));
-        events.push(switch(t + 4 * MS + 10, 1, 20, State::Sleeping, 0));
-        events.push(switch(t + 4 * MS + 20, 0, 0, State::Runnable, 10));
-    }
+    let (header, events) = example::closed_loop(rounds);
     compile(&header, &events)
 }
 
-/// A timer every 10 ms, 3 ms of work.
 fn open_loop(rounds: i64) -> (Arc<Program>, Machine) {
-    let header = header(rounds * 10 * MS + 5 * MS, &[(20, "tick", 1)]);
-    let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
-    for round in 0..rounds {
-        // The timer is a little early or late, as timers are.
-        let t = round * 10 * MS + MS + (round * 7919 % 13) * 1000;
-        events.push(waking(t, 1, 20, 0, Context::Timer));
-        events.push(switch(t + 20, 1, 0, State::Runnable, 20));
-        events.push(switch(t + 20 + 3 * MS, 1, 20, State::Sleeping, 0));
-    }
+    let (header, events) = example::open_loop(rounds);
     compile(&header, &events)
 }
 
@@ -164,7 +81,7 @@ fn open_loop_arrivals_do_not_wait_so_that_a_queue_grows_under_too_small_a_limit(
     assert!(program
         .pacings
         .iter()
-        .any(|(name, _, pacing, _)| name == "tick" && *pacing == Pacing::Open));
+        .any(|(name, _, pacing, _)| name == "web" && *pacing == Pacing::Open));
     let tight = run(&program, &machine, &["group.web.quota_us=20000"]);
     // 0.3 CPUs of work on 0.2: after 3 s the queue is 1.5 s long.
     assert_eq!(tight.requests.len(), 300);

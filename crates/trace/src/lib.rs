@@ -8,6 +8,8 @@
 //! The file is described column by column in `docs/trace-format.md`.
 mod checksum;
 mod error;
+#[doc(hidden)]
+pub mod example;
 mod import;
 mod model;
 mod quality;

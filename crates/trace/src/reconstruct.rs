@@ -22,6 +22,17 @@ pub struct TimelineBuilder {
     known: HashMap<Tid, Vec<KnownThread>>,
     quality: Quality,
     last_ns: i64,
+    /// By number.
+    cpus: Vec<CpuNow>,
+}
+
+/// What runs on a CPU by the last switch that was seen there.
+#[derive(Clone, Copy, Default)]
+struct CpuNow {
+    /// `None`: nothing was seen yet, the idle task, or a thread that is not followed.
+    running: Option<ThreadIx>,
+    /// When it last gave a sign of being there.
+    seen_ns: i64,
 }
 
 struct KnownThread {
@@ -79,6 +90,7 @@ impl TimelineBuilder {
             known,
             quality: Quality::of(header),
             last_ns: header.clock.start_ns,
+            cpus: Vec::new(),
         }
     }
 
@@ -98,14 +110,17 @@ impl TimelineBuilder {
                 next,
             } => {
                 self.quality.switches += 1;
+                let since_ns = self.evict(prev, event.cpu, ts);
                 if prev != 0 {
-                    self.switch_out(prev, prev_state, event.cpu, ts);
+                    self.switch_out(prev, prev_state, event.cpu, ts, since_ns);
                 }
+                self.cpu(event.cpu).running = None;
                 if next != 0 {
                     self.switch_in(next, event.cpu, ts);
                 }
             }
             What::Waking { tid, waker, context } => {
+                self.sign_of(waker, event.cpu, ts);
                 let cause = self.cause(waker, context, ts);
                 self.wake(tid, cause, ts);
             }
@@ -292,25 +307,65 @@ impl TimelineBuilder {
         thread.status = Status::Waiting;
     }
 
-    fn switch_out(&mut self, tid: Tid, state: State, cpu: u32, ts: i64) {
+    fn cpu(&mut self, cpu: u32) -> &mut CpuNow {
+        let cpu = cpu as usize;
+        if self.cpus.len() <= cpu {
+            self.cpus.resize(cpu + 1, CpuNow::default());
+        }
+        &mut self.cpus[cpu]
+    }
+
+    /// `tid` was seen on `cpu`.
+    fn sign_of(&mut self, tid: Tid, cpu: u32, ts: i64) {
+        let Some(ix) = self.cpu(cpu).running else { return };
+        if self.threads[ix as usize].out.tid == tid {
+            self.cpu(cpu).seen_ns = ts;
+        }
+    }
+
+    /// If another thread than `leaving` was last seen on `cpu`, its switch away was missed. It is taken off where it
+    /// last gave a sign: until when it ran is not known, and made-up work would displace real work in a replay.
+    /// Returns from when `cpu` may have run something else.
+    fn evict(&mut self, leaving: Tid, cpu: u32, ts: i64) -> Option<i64> {
+        let CpuNow { running, seen_ns } = *self.cpu(cpu);
+        let thread = &mut self.threads[running? as usize];
+        if thread.out.tid == leaving || !matches!(thread.status, Status::Running { cpu: on, .. } if on == cpu)
+        {
+            return None;
+        }
+        let tid = thread.out.tid;
+        thread.vanish(seen_ns, cpu);
+        self.quality.note(Doubt::MissedSwitch, ts, || {
+            format!("thread {tid} is on CPU {cpu}, but thread {leaving} leaves it")
+        });
+        Some(seen_ns)
+    }
+
+    /// `since_ns`: the doubt about who ran on `cpu` before is noted already, and goes back to here.
+    fn switch_out(&mut self, tid: Tid, state: State, cpu: u32, ts: i64, since_ns: Option<i64>) {
         let Some(ix) = self.find(tid, ts) else { return };
         let start_ns = self.start_ns;
         let thread = &mut self.threads[ix];
         match thread.status {
             Status::Running { cpu: on, .. } if on == cpu || on == u32::MAX => {}
             Status::Unseen => {
-                thread.open_burst(Cause::Start, start_ns);
-                thread.start_running(start_ns, cpu);
+                let since_ns = since_ns.unwrap_or(start_ns);
+                thread.open_burst(Cause::Start, since_ns);
+                thread.start_running(since_ns, cpu);
             }
-            _ => {
-                self.quality.note(Doubt::MissedSwitch, ts, || {
-                    format!("thread {tid} leaves CPU {cpu} but was not running there")
-                });
-                if let Status::Blocked { .. } = thread.status {
-                    thread.open_burst(Cause::Unseen, ts);
+            status => {
+                if since_ns.is_none() {
+                    self.quality.note(Doubt::MissedSwitch, ts, || {
+                        format!("thread {tid} leaves CPU {cpu} but was not running there")
+                    });
                 }
-                if !matches!(thread.status, Status::Running { .. }) {
-                    thread.start_running(ts, cpu);
+                if let Status::Blocked { since_ns: blocked_ns } = status {
+                    let cause = thread.early_wake.take().unwrap_or(Cause::Unseen);
+                    thread.open_burst(cause, since_ns.unwrap_or(ts).max(blocked_ns));
+                }
+                if !matches!(status, Status::Running { .. }) {
+                    let ready_ns = thread.ready_ns();
+                    thread.start_running(since_ns.unwrap_or(ts).max(ready_ns), cpu);
                 }
             }
         }
@@ -344,8 +399,16 @@ impl TimelineBuilder {
                         .note(Doubt::MissedWakeup, ts, || format!("thread {tid} on CPU {cpu}"));
                 }
             },
-            Status::Running { .. } => {
-                thread.stop_running(ts);
+            Status::Running { cpu: on, .. } => {
+                let seen_ns = match self.cpus.get_mut(on as usize) {
+                    Some(other) if other.running == Some(ix as ThreadIx) => {
+                        other.running = None;
+                        other.seen_ns
+                    }
+                    _ => ts,
+                };
+                thread.vanish(seen_ns, on);
+                thread.open_burst(Cause::Unseen, seen_ns);
                 self.quality.note(Doubt::MissedSwitch, ts, || {
                     format!("thread {tid} starts on CPU {cpu} while it runs elsewhere")
                 });
@@ -354,6 +417,10 @@ impl TimelineBuilder {
         }
         thread.early_wake = None;
         thread.start_running(ts, cpu);
+        *self.cpu(cpu) = CpuNow {
+            running: Some(ix as ThreadIx),
+            seen_ns: ts,
+        };
     }
 
     /// Gives every waker the list of what it woke, from the causes on the other side.
@@ -416,6 +483,25 @@ impl Open {
     fn start_running(&mut self, since_ns: i64, cpu: u32) {
         self.status = Status::Running { since_ns, cpu };
         self.out.recorded = true;
+    }
+
+    /// It left `cpu` at about `now_ns`, and nobody saw it go: as if it had blocked, and been woken by something unseen.
+    fn vanish(&mut self, now_ns: i64, cpu: u32) {
+        self.stop_running_on(now_ns, cpu);
+        self.close_burst(
+            now_ns,
+            End::Blocked {
+                uninterruptible: false,
+            },
+        );
+        self.early_wake.get_or_insert(Cause::Unseen);
+        self.status = Status::Blocked { since_ns: now_ns };
+    }
+
+    /// From when it can have run: since it was woken, or since it last had a CPU.
+    fn ready_ns(&self) -> i64 {
+        let woken_ns = self.out.bursts.last().map_or(i64::MIN, |b| b.woken_ns);
+        self.out.runs.last().map_or(woken_ns, |r| r.end_ns.max(woken_ns))
     }
 
     fn stop_running(&mut self, now_ns: i64) {

@@ -215,20 +215,47 @@ fn contradictions_are_counted_and_named() {
         ",
         expect![[r#"
             #0 7 a
-              .0 0..310 start; work 210 wait 100; exits; runs [100..150@0 150..310@1]
+              .0 0..100 start; work 0 wait 100; blocks; runs [100..100@0]
+              .1 100..310 unseen; work 160 wait 50; exits; runs [150..310@1]
             #1 8 b
               .0 0..200 start; work 200 wait 0; blocks; runs [0..200@0]
-              .1 250..1000 unseen; work 750 wait 0; cut; runs [250..1000@0]
+              .1 250..250 unseen; work 0 wait 0; blocks; runs [250..250@0]
             #2 9 
-              .0 0..300 start; work 300 wait 0; blocks; runs [0..300@0]
+              .0 250..300 start; work 50 wait 0; blocks; runs [250..300@0]
             #3 7 a
               .0 320..1000 woken by outside 9; work 0 wait 680; cut; runs []
             ! threads that appear from nowhere: 1 (first at 300 ns: thread 9)
             ! blocked threads that run without a wake-up: 1 (first at 250 ns: thread 8 on CPU 0)
-            ! switches that contradict the ones before: 1 (first at 150 ns: thread 7 starts on CPU 1 while it runs elsewhere)
+            ! switches that contradict the ones before: 2 (first at 150 ns: thread 7 starts on CPU 1 while it runs elsewhere)
             ! events of threads that had exited: 1 (first at 320 ns: thread 7)
         "#]],
     );
+}
+
+#[test]
+fn a_thread_whose_switch_away_was_missed_ran_no_longer_than_it_was_seen() {
+    let timeline = check(
+        "7:a 8:b 9:c",
+        "
+        100 0 switch 0 R 7
+        120 0 waking 9 7 task
+        900 0 switch 8 S 0
+        910 0 waking 7 0 timer
+        920 0 switch 0 R 7
+        950 0 switch 7 S 0
+        ",
+        expect![[r#"
+            #0 7 a
+              .0 0..120 start; work 20 wait 100; blocks; runs [100..120@0]; wakes #1.0 at 20
+              .1 910..950 timer; work 30 wait 10; blocks; runs [920..950@0]
+            #1 9 c
+              .0 120..1000 woken by #0.0; work 0 wait 880; cut; runs []
+            #2 8 b
+              .0 120..900 start; work 780 wait 0; blocks; runs [120..900@0]
+            ! switches that contradict the ones before: 1 (first at 900 ns: thread 7 is on CPU 0, but thread 8 leaves it)
+        "#]],
+    );
+    assert_eq!(timeline.quality.count(Doubt::MissedSwitch), 1);
 }
 
 #[test]
