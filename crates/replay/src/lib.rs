@@ -16,6 +16,7 @@ mod arrivals;
 mod machine;
 mod marks;
 mod outcome;
+mod placement;
 mod program;
 mod requests;
 mod run;

@@ -3,6 +3,7 @@
 //! Recorded work already holds what the kernel did on a thread's behalf: system calls, wake-ups, switches. So those
 //! cost nothing again. What is not in it is the time from a wake-up of an idle CPU until the thread runs there; that
 //! is measured in the trace, by how long the CPU had been idle.
+use crate::placement::placement;
 use plimsoll_sim::{Costs, CpuPlace, IdleState, Machine, Topology};
 use plimsoll_trace::{Cause, Header, Timeline};
 
@@ -18,8 +19,16 @@ pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
     machine.clock_start_ns = header.clock.start_ns.max(0) as u64;
     machine.costs = Costs {
         smt_percent: Costs::default().smt_percent,
+        // The kernel leaves threads that ran less than this ago where their caches are (sched_migration_cost_ns).
+        migration_hot_ns: 500_000,
         ..Costs::free()
     };
+    if !placement(timeline).seeks_idle {
+        // No two CPUs share a cache, as far as the recorded kernel's wake-ups are concerned.
+        for (cpu, place) in (0..).zip(&mut machine.topology.cpus) {
+            place.llc = cpu;
+        }
+    }
     machine.costs.idle_states = idle_states(timeline);
     machine
 }
@@ -79,9 +88,18 @@ pub(crate) fn resize(topology: &mut Topology, cpus: u32) {
     }
 }
 
-/// Stretches on each CPU, in order of time: start, end, thread, burst.
-fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<(i64, i64, u32, u32)>> {
-    let mut by_cpu: Vec<Vec<(i64, i64, u32, u32)>> = Vec::new();
+/// A stretch on a CPU, and whose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CpuRun {
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub thread: u32,
+    pub burst: u32,
+}
+
+/// Stretches on each CPU, in order of time.
+pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
+    let mut by_cpu: Vec<Vec<CpuRun>> = Vec::new();
     for (t, thread) in timeline.threads.iter().enumerate() {
         for (b, burst) in thread.bursts.iter().enumerate() {
             for run in &thread.runs[burst.runs.start as usize..burst.runs.end as usize] {
@@ -91,7 +109,12 @@ fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<(i64, i64, u32, u32)>> {
                 if by_cpu.len() <= run.cpu as usize {
                     by_cpu.resize(run.cpu as usize + 1, Vec::new());
                 }
-                by_cpu[run.cpu as usize].push((run.start_ns, run.end_ns, t as u32, b as u32));
+                by_cpu[run.cpu as usize].push(CpuRun {
+                    start_ns: run.start_ns,
+                    end_ns: run.end_ns,
+                    thread: t as u32,
+                    burst: b as u32,
+                });
             }
         }
     }
@@ -104,9 +127,9 @@ fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
     let mut delays: [Vec<u64>; IDLE_NS.len()] = Default::default();
     for runs in runs_by_cpu(timeline) {
         for pair in runs.windows(2) {
-            let ((_, idle_since, ..), (start, _, t, b)) = (pair[0], pair[1]);
-            let thread = &timeline.threads[t as usize];
-            let burst = &thread.bursts[b as usize];
+            let (idle_since, start) = (pair[0].end_ns, pair[1].start_ns);
+            let thread = &timeline.threads[pair[1].thread as usize];
+            let burst = &thread.bursts[pair[1].burst as usize];
             let first = &thread.runs[burst.runs.start as usize];
             let woken = burst.woken_ns;
             if matches!(burst.cause, Cause::Start | Cause::Unseen)
@@ -162,17 +185,18 @@ pub(crate) fn sibling_speeds(header: &Header, timeline: &Timeline, smt_percent: 
             continue;
         };
         let mut next = 0;
-        for &(start, end, t, b) in runs {
-            while next < other.len() && other[next].1 <= start {
+        for run in runs {
+            while next < other.len() && other[next].end_ns <= run.start_ns {
                 next += 1;
             }
             let shared: i64 = other[next..]
                 .iter()
-                .take_while(|o| o.0 < end)
-                .map(|o| o.1.min(end) - o.0.max(start))
+                .take_while(|o| o.start_ns < run.end_ns)
+                .map(|o| o.end_ns.min(run.end_ns) - o.start_ns.max(run.start_ns))
                 .sum();
-            let work = timeline.threads[t as usize].bursts[b as usize].work_ns.max(1);
-            speeds[t as usize][b as usize] -= (lost * shared as f64 / work as f64) as f32;
+            let (t, b) = (run.thread as usize, run.burst as usize);
+            let work = timeline.threads[t].bursts[b].work_ns.max(1);
+            speeds[t][b] -= (lost * shared as f64 / work as f64) as f32;
         }
     }
     speeds

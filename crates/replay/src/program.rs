@@ -10,6 +10,7 @@
 //! is done; its thread either waits for anything or for a later burst, and so may do it.
 use crate::arrivals::{pacing, unclear_timer, Arrival, Pacing};
 use crate::marks::Marks;
+use crate::placement::{placement, ThreadPlace};
 use crate::requests::{self, RequestClass, RequestInfo};
 use crate::settings::SettingsError;
 use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
@@ -69,6 +70,7 @@ pub struct Thread {
     pub group: u32,
     /// The only CPU of a kernel thread that belongs to one.
     pub(crate) pinned: Option<u32>,
+    pub(crate) place: ThreadPlace,
     pub(crate) bursts: std::ops::Range<BurstIx>,
     /// CPU time in the recording.
     pub work_ns: u64,
@@ -135,6 +137,7 @@ impl Program {
             .collect();
         let firsts = firsts(timeline);
         let speeds = crate::machine::sibling_speeds(header, timeline, smt_percent);
+        let places = placement(timeline).threads;
         let mut threads = Vec::with_capacity(timeline.threads.len());
         let mut bursts = Vec::with_capacity(*firsts.last().unwrap_or(&0) as usize);
         let mut pacings = Vec::new();
@@ -150,6 +153,7 @@ impl Program {
                 name: format!("{}/{}", thread.comm, thread.tid),
                 group,
                 pinned: pinned(thread, &groups[group as usize]),
+                place: places[ix],
                 bursts: firsts[ix]..firsts[ix + 1],
                 work_ns,
             });

@@ -47,6 +47,8 @@ impl State {
         let task = ThreadTask::new(program.clone(), state.clone(), thread, forked);
         // A thread's name only names its random stream, and a replay draws no random numbers.
         let mut spec = TaskSpec::new(GroupId(known.group), self.workload, known.name.clone(), task);
+        spec.start_cpu = known.place.first_cpu.filter(|_| !forked);
+        spec.follows_waker = known.place.follows;
         spec.affinity = known.pinned.map(|cpu| std::iter::once(cpu).collect::<CpuSet>());
         spec
     }
@@ -118,6 +120,8 @@ fn mainline_or_published(config: &mut Config, semantics: Semantics) {
             config.policy.steal.enabled = 0;
             // Since 6.6 a woken task that is owed time runs at once, however little it is.
             config.policy.core.fair.wakeup_gran_ns = 0;
+            // Pulling on lag is Plimsoll's own, too.
+            config.policy.core.fair.pull_ns = 0;
         }
         Semantics::Published => config.policy.enforce = Enforce::Timer,
     }

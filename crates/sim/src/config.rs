@@ -477,6 +477,10 @@ pub struct TaskSpec {
     /// `None`: all of its group's CPUs.
     pub affinity: Option<CpuSet>,
     pub start_ns: u64,
+    /// Where it comes into being; `None`: on the least busy CPU.
+    pub start_cpu: Option<u32>,
+    /// A waker may draw it to its own CPU. The kernel's does not where many wake one (wake_wide).
+    pub follows_waker: bool,
     /// Tasks of one address space share page tables; 0: they share with nobody's loss. Going to another one costs
     /// [`Costs::address_space_ns`].
     pub address_space: u32,
@@ -500,6 +504,8 @@ impl TaskSpec {
             idle: false,
             affinity: None,
             start_ns: 0,
+            start_cpu: None,
+            follows_waker: true,
             address_space: 0,
             external: false,
             behaviour: Box::new(behaviour),

@@ -336,6 +336,8 @@ impl<'o> Engine<'o> {
             nice: spec.nice,
             idle_class: spec.idle,
             external: spec.external,
+            follows_waker: spec.follows_waker,
+            start_cpu: spec.start_cpu.unwrap_or(NONE),
             affinity: spec.affinity.map(Box::new),
             instant_steps: 0,
         });
@@ -358,7 +360,11 @@ impl<'o> Engine<'o> {
             return;
         }
         self.forget_useless_affinity(task);
-        let cpu = self.select_any(task);
+        let wanted = self.tasks[task as usize].start_cpu;
+        let cpu = match wanted < self.cpus.len() as u32 && self.allowed(task, wanted) {
+            true => wanted,
+            false => self.select_any(task),
+        };
         let entry = &mut self.tasks[task as usize];
         entry.policy.cpu = cpu;
         entry.policy.vruntime = self.cpus[cpu as usize].fair.clock;

@@ -148,6 +148,9 @@ pub(super) struct Task {
     pub state: State,
     pub external: bool,
     pub idle_class: bool,
+    pub follows_waker: bool,
+    /// NONE: anywhere.
+    pub start_cpu: u32,
 
     pub policy: pl::Task,
     pub group: u32,

@@ -214,9 +214,14 @@ impl Engine<'_> {
         }
         let idle = |cpu: u32| self.cpus[cpu as usize].idle;
         let mut target = previous;
-        if self.policy.wake_affine && waker != NONE && waker != previous && self.allowed(task, waker) {
+        let follows = self.policy.wake_affine && self.tasks[task as usize].follows_waker;
+        if follows && waker != NONE && waker != previous && self.allowed(task, waker) {
             let queued = |cpu: u32| self.cpus[cpu as usize].fair.nr_queued;
-            if !idle(previous) && (sync && queued(waker) == 1 || queued(waker) < queued(previous)) {
+            // Where the two share no cache, the kernel prefers the CPU of a waker that is about to wait even to an
+            // idle one.
+            let soon_free = sync && queued(waker) == 1;
+            let far = self.topo.llc(waker) != self.topo.llc(previous);
+            if soon_free && far || !idle(previous) && (soon_free || queued(waker) < queued(previous)) {
                 target = waker;
             }
         }
