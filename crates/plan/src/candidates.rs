@@ -26,22 +26,28 @@ const WEIGHTS: [u32; 4] = [50, 200, 400, 1_000];
 const HEADROOMS_PERCENT: [u32; 3] = [10, 20, 30];
 
 /// Limits for the first pass: from below what the group uses, which cannot be enough in the long run, up to
-/// `max_cpus`; each with several periods and bursts; and no limit at all, with several weights and headrooms.
+/// `max_cpus`; each with several periods and bursts. Where the machine has no more than that, no limit at all, too, with
+/// several weights and headrooms.
 pub fn first_pass(
     program: &Program,
     today: GroupSettings,
     max_cpus: f64,
+    machine_cpus: f64,
     knobs: Knobs,
     semantics: Semantics,
 ) -> Vec<GroupSettings> {
     let used = program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64;
-    let low = (0.6 * used).clamp(0.02, max_cpus);
+    let low = (0.6 * used).clamp(max_cpus.min(0.02), max_cpus);
     let mut found = Vec::new();
     for step in 0..QUOTAS {
         let cpus = low * (max_cpus / low).powf(f64::from(step) / f64::from(QUOTAS - 1));
         found.extend(limits(cpus, today, knobs, semantics));
     }
-    found.extend(without_limit(program, today, knobs, semantics));
+    // Quotas have a smallest value, which short periods may not be able to go down to.
+    found.retain(|s| s.cpus().is_none_or(|cpus| cpus <= max_cpus * 1.01));
+    if max_cpus >= machine_cpus {
+        found.extend(without_limit(program, today, knobs, semantics));
+    }
     found
 }
 

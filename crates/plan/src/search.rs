@@ -141,6 +141,7 @@ pub fn plan(
         program,
         today,
         max_cpus,
+        machine_cpus,
         options.knobs,
         options.semantics,
     ))?;
@@ -350,7 +351,7 @@ impl Search<'_> {
         let nearest = tried
             .iter()
             .max_by(|a, b| a.margin.total_cmp(&b.margin))
-            .expect("no limit at all is always tried");
+            .expect("the longest period takes every quota");
         Ok((Verdict::NotMet, self.closely(nearest)?))
     }
 }

@@ -1,0 +1,315 @@
+//! Recorded traces as a user meets them: what plan and simulate --replay make of good, bad and broken ones. No confident
+//! answer comes from a trace that cannot be believed, no goal is said to be met that is not.
+use plimsoll_trace::example::{self, switch, waking, MS};
+use plimsoll_trace::{Context, Event, Header, Loss, State};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn plimsoll(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(args)
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .output()
+        .expect("the binary was built for this test")
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn trace(name: &str, (header, events): &(Header, Vec<Event>)) -> String {
+    example::write(&file(name), header, events).expect("the trace can be written");
+    name.into()
+}
+
+fn good(name: &str) -> String {
+    trace(name, &example::open_loop(300))
+}
+
+/// Runs it; the exit code has to be `code`. Returns the standard output and the standard error.
+fn run(args: &[&str], code: i32) -> (String, String) {
+    let output = plimsoll(args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{args:?}\n{out}\n{err}");
+    (out, err)
+}
+
+/// Both commands that conclude something from a trace refuse it, with these words, and print nothing else.
+fn refused(trace: &str, words: &[&str]) {
+    let goal = "p99(request) < 20ms";
+    for args in [
+        &["plan", trace, "--goal", goal][..],
+        &["simulate", "--replay", trace][..],
+    ] {
+        let (out, err) = run(args, 2);
+        assert!(out.is_empty(), "{args:?} printed results: {out}");
+        for word in words {
+            assert!(err.contains(word), "{args:?}: {word:?} is not in: {err}");
+        }
+    }
+}
+
+#[test]
+fn good_trace_passes_its_own_check_and_gets_a_plan() {
+    let trace = good("good.trace");
+    let (out, _) = run(&["simulate", "--replay", &trace], 0);
+    assert!(out.contains("self-check") && !out.contains("MISSED"), "{out}");
+    let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 0);
+    for word in [
+        "recommended",
+        "next cheaper, misses",
+        "cpu.max",
+        "CPUQuota=",
+        "docker",
+    ] {
+        assert!(out.contains(word), "{word:?} is not in: {out}");
+    }
+}
+
+#[test]
+fn empty_file_is_refused() {
+    std::fs::write(file("empty.trace"), "").unwrap();
+    refused("empty.trace", &["empty.trace", "empty"]);
+}
+
+#[test]
+fn missing_file_is_refused() {
+    refused("no-such.trace", &["no-such.trace", "No such file"]);
+}
+
+#[test]
+fn foreign_files_are_refused_with_what_is_known() {
+    std::fs::write(file("foreign.png"), b"\x89PNG\r\n\x1a\n and so on").unwrap();
+    refused("foreign.png", &["foreign.png", "not a trace"]);
+    std::fs::write(file("foreign.txt"), "Dear diary, today the service was slow.\n").unwrap();
+    refused("foreign.txt", &["foreign.txt"]);
+}
+
+#[test]
+fn truncated_files_are_refused_wherever_they_end() {
+    let trace = good("whole.trace");
+    let bytes = std::fs::read(file(&trace)).unwrap();
+    for keep in [3, bytes.len() / 3, bytes.len() - 1] {
+        std::fs::write(file("truncated.trace"), &bytes[..keep]).unwrap();
+        let goal = "p99(request) < 20ms";
+        let (out, err) = run(&["plan", "truncated.trace", "--goal", goal], 2);
+        assert!(
+            out.is_empty() && err.contains("truncated.trace"),
+            "{keep} bytes: {err}"
+        );
+    }
+}
+
+#[test]
+fn damaged_file_is_refused() {
+    let trace = good("sound.trace");
+    let mut bytes = std::fs::read(file(&trace)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(file("damaged.trace"), bytes).unwrap();
+    refused("damaged.trace", &["damaged.trace"]);
+}
+
+#[test]
+fn lossy_trace_is_refused_with_the_count() {
+    let (mut header, events) = example::open_loop(300);
+    header.losses.push(Loss {
+        cpu: Some(1),
+        from_ns: 5,
+        to_ns: 10,
+        count: Some(1000),
+    });
+    let trace = trace("lossy.trace", &(header, events));
+    refused(&trace, &["cannot be trusted", "lost: 1000"]);
+}
+
+#[test]
+fn few_lost_events_are_said_and_do_not_stop_the_plan() {
+    let (mut header, events) = example::open_loop(300);
+    header.losses.push(Loss {
+        cpu: Some(1),
+        from_ns: 5,
+        to_ns: 10,
+        count: Some(2),
+    });
+    let trace = trace("few-lost.trace", &(header, events));
+    let (out, _) = run(&["simulate", "--replay", &trace], 0);
+    assert!(out.contains("doubt: events that the recorder lost: 2"), "{out}");
+}
+
+#[test]
+fn threads_from_nowhere_make_a_trace_untrustworthy() {
+    let (header, mut events) = example::open_loop(50);
+    for i in 0..20 {
+        let t = 400 * MS + i64::from(i) * MS / 10;
+        events.push(switch(t, 0, 0, State::Runnable, 500 + i));
+        events.push(switch(t + 1000, 0, 500 + i, State::Sleeping, 0));
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let trace = trace("nowhere.trace", &(header, events));
+    refused(&trace, &["threads that appear from nowhere: 20"]);
+}
+
+#[test]
+fn clock_that_runs_backwards_is_refused() {
+    let line = |seconds: &str, next: u32| {
+        format!(
+            "swapper 0 [000] {seconds}: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 \
+             prev_state=R ==> next_comm=web next_pid={next} next_prio=120\n"
+        )
+    };
+    let text = line("100.000000100", 7) + &line("40.000000100", 8);
+    std::fs::write(file("backwards.txt"), text).unwrap();
+    refused("backwards.txt", &["time runs backwards"]);
+}
+
+#[test]
+fn clock_that_jumps_ahead_is_said() {
+    let (mut header, mut events) = example::open_loop(300);
+    for event in events.iter_mut().filter(|e| e.ts_ns > 1000 * MS) {
+        event.ts_ns += 3_600_000 * MS;
+    }
+    header.clock.end_ns += 3_600_000 * MS;
+    let trace = trace("jump.trace", &(header, events));
+    let output = plimsoll(&["simulate", "--replay", &trace]);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        out.contains("gaps without any event, or jumps of the clock"),
+        "{out}"
+    );
+}
+
+#[test]
+fn trace_without_switches_is_refused_with_what_would_have_them() {
+    let csv = "ts_ms,group,usage_usec,nr_periods,nr_throttled\n0,/web,0,0,0\n100,/web,30000,1,0\n";
+    std::fs::write(file("series.csv"), csv).unwrap();
+    refused("series.csv", &["switches", "plimsoll record"]);
+}
+
+#[test]
+fn trace_of_nothing_but_idle_threads_is_refused() {
+    let header = example::header(100 * MS, &[(20, "web", 1)]);
+    let events = vec![
+        switch(1, 1, 20, State::Sleeping, 0),
+        waking(90 * MS, 1, 20, 0, Context::Timer),
+    ];
+    let trace = trace("idle.trace", &(header, events));
+    refused(&trace, &["no request is found", "--request"]);
+}
+
+#[test]
+fn goal_that_cannot_be_met_is_said_with_the_nearest_and_exit_code_1() {
+    let trace = good("unmet.trace");
+    let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 1ms"], 1);
+    assert!(out.contains("none of") && out.contains("Nearest"), "{out}");
+    let (out, _) = run(
+        &[
+            "plan",
+            &trace,
+            "--goal",
+            "p99(request) < 20ms",
+            "--max-cpus",
+            "0.1",
+        ],
+        1,
+    );
+    assert!(out.contains("none of"), "a tenth of a CPU is not 0.3: {out}");
+    assert!(
+        !out.contains("no limit") || out.matches("no limit").count() == 1,
+        "no limit is more than was allowed; only today's setting is shown: {out}"
+    );
+}
+
+#[test]
+fn bad_goals_and_names_are_refused_with_what_is_allowed() {
+    let trace = good("names.trace");
+    for (args, words) in [
+        (vec!["--goal", "p99(request) is low"], "p99(request) is low"),
+        (vec!["--goal", "p101(request) < 5ms"], "p101"),
+        (vec!["--goal", "p99(apache) < 5ms"], "web"),
+        (
+            vec!["--goal", "p99(request) < 5ms", "--group", "/nowhere"],
+            "/web",
+        ),
+        (
+            vec!["--goal", "p99(request) < 5ms", "--request", "comm"],
+            "client:",
+        ),
+        (
+            vec!["--goal", "p99(request) < 5ms", "--max-cpus", "0"],
+            "--max-cpus",
+        ),
+    ] {
+        let mut all = vec!["plan", trace.as_str()];
+        all.extend(args);
+        let (out, err) = run(&all, 2);
+        assert!(
+            out.is_empty() && err.contains(words),
+            "{all:?}: {words:?} is not in: {err}"
+        );
+    }
+    let set = "group./web.quota=5";
+    let (_, err) = run(&["simulate", "--replay", &trace, "--set", set], 2);
+    assert!(err.contains("quota_us"), "{err}");
+}
+
+#[test]
+fn limit_that_throttles_is_shown_beside_the_recording() {
+    let trace = good("throttled.trace");
+    let args = [
+        "simulate",
+        "--replay",
+        &trace,
+        "--set",
+        "group./web.quota_us=20000",
+    ];
+    let (out, _) = run(&args, 0);
+    assert!(
+        out.contains("throttled periods") && out.contains("changed"),
+        "{out}"
+    );
+}
+
+#[test]
+fn plan_is_the_same_each_time_and_its_page_stands_alone() {
+    let trace = good("page.trace");
+    let plan = |page: &str| {
+        run(
+            &[
+                "plan",
+                &trace,
+                "--goal",
+                "p99(request) < 20ms",
+                "--html",
+                page,
+                "--json",
+                "-",
+            ],
+            0,
+        )
+        .0
+    };
+    assert_eq!(plan("a.html"), plan("b.html"));
+    let page = std::fs::read_to_string(file("a.html")).unwrap();
+    assert_eq!(page, std::fs::read_to_string(file("b.html")).unwrap());
+    assert!(page.contains("<svg") && !page.contains("http"));
+}
+
+#[test]
+fn record_names_every_form_of_a_request_and_refuses_what_is_none() {
+    let (help, _) = run(&["record", "--help"], 0);
+    for form in ["client:", "process:", "comm:", "tid:", "uprobe:", "usdt:"] {
+        assert!(help.contains(form), "{form} is not in: {help}");
+    }
+    for (flag, value) in [
+        ("--request", "thread:web"),
+        ("--duration", "0s"),
+        ("--buffer", "3"),
+        ("--sample", "1us"),
+    ] {
+        let (_, err) = run(&["record", "-o", "never.trace", flag, value], 2);
+        assert!(err.contains(flag), "{err}");
+    }
+    assert!(!file("never.trace").exists());
+}
