@@ -5,11 +5,16 @@ For each workload: start the service in a group of its own, record it without a 
 do (written to disk before any run under them), run it under each limit several times, compare.
 
 Both sides measure the same thing, the latency that the client sees:
-  postgres  pgbench, sums over 1000 rows, open loop (--rate); per transaction, from when it was due     trace: client:pgbench
-  redis     redis-benchmark GET, one connection for each of 4 threads, closed loop    trace: client:redis-benchmark
-  nginx     wrk, one connection for each of 2 threads, closed loop                    trace: client:wrk
+  postgres  pgbench, sums over 3000 rows, open loop (--rate); per transaction, from when it was due     trace: client:pgbench
+  redis     redis-benchmark SORT of 600 numbers, one connection for each of 4 threads, closed loop
+            trace: client:redis-benchmark
+  nginx     wrk, a page that is compressed each time, one connection for each of 2 threads, one worker, closed loop
+            trace: client:wrk
             (wrk adds the requests that it would have sent meanwhile to each long one: done to the prediction, too)
   compiler  make -j2 of generated C files; one compilation, from start to end         trace: process:ccwrap
+Requests are long enough for the tools to tell 10% of them: redis-benchmark counts in steps of 8 us, wrk in steps of 10.
+One worker and data that fit the caches, because what two runs do has to be the same to a few percent before a
+prediction can be held to that: with two workers, both connections fell to one of them in every other run.
 What a client spends outside of what the trace can see (its own system calls) is had from the recording run, as the
 difference of the two medians, and added to every prediction.
 
@@ -171,11 +176,11 @@ class Postgres:
                    "-c", f"unix_socket_directories={self.dir}", "-c", "autovacuum=off", "-c", "shared_buffers=256MB"]
         self.server = start("service", run + [f"{bins}/postgres", "-D", f"{self.dir}/data"] + options, **quiet)
         self.script = self.dir / "range.sql"
-        self.script.write_text("\\set aid random(1, 490000)\n"
-                               "SELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :aid AND :aid + 1000;\n")
+        self.script.write_text("\\set aid random(1, 10000)\n"
+                               "SELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :aid AND :aid + 3000;\n")
         self.base = [self.pgbench, "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
         for _ in range(100):
-            if subprocess.run(self.base + ["-i", "-s", "5", "-q", "postgres"], **quiet).returncode == 0:
+            if subprocess.run(self.base + ["-i", "-s", "1", "-q", "postgres"], **quiet).returncode == 0:
                 return
             time.sleep(0.2)
         raise RuntimeError("PostgreSQL did not start")
@@ -183,7 +188,7 @@ class Postgres:
     def client(self, seconds, work, rate=None):
         self.log = pathlib.Path(tempfile.mkdtemp(dir=work))
         return start("client", self.base + ["-f", str(self.script), "-M", "prepared", "-n", "-c", "4", "-j", "4", "-T", str(seconds),
-                     "--rate", "800", "-l", "--log-prefix", str(self.log / "log"), "postgres"], **pipe())
+                     "--rate", "500", "-l", "--log-prefix", str(self.log / "log"), "postgres"], **pipe())
 
     def result(self, out):
         # client, transaction, latency, script, second, microsecond. Making connections takes CPU time that the
@@ -205,13 +210,15 @@ class Redis:
         self.server = start("service", ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
                             "--appendonly", "no", "--dir", str(work)], stdout=subprocess.DEVNULL)
         time.sleep(1)
-        self.rate = 10000
+        fill = "for i = 1, 600 do redis.call('rpush', 'list', i * 7919 % 10007) end"
+        subprocess.run(["redis-cli", "-p", str(self.port), "eval", fill, "0"], check=True, stdout=subprocess.DEVNULL)
+        self.rate = 2000
 
     def client(self, seconds, work, rate=None):
         # It ends after so many requests, not after a time; a recording must not be longer than it.
         count = int(rate * seconds if rate else 2 * self.rate * seconds)
-        return start("client", ["redis-benchmark", "-h", "127.0.0.1", "-p", str(self.port), "-t", "get", "-c", "4",
-                     "--threads", "4", "-n", str(count), "--csv", "--precision", "3"], **pipe())
+        return start("client", ["redis-benchmark", "-h", "127.0.0.1", "-p", str(self.port), "-c", "4",
+                     "--threads", "4", "-n", str(count), "--csv", "--precision", "3", "sort", "list", "limit", "0", "10"], **pipe())
 
     def result(self, out):
         # "test","rps","avg","min","p50","p95","p99","max"
@@ -230,11 +237,12 @@ class Nginx:
 
     def start(self, work):
         (work / "www").mkdir()
-        (work / "www/index.html").write_text("x" * 2000)
+        words = [str(n * n % 9973) for n in range(8000)]
+        (work / "www/index.html").write_text(" ".join(words))
         os.chmod(work, 0o755)
         (work / "nginx.conf").write_text(
-            f"worker_processes 2; daemon off; pid {work}/nginx.pid; error_log /dev/null; events {{}}\n"
-            f"http {{ access_log off; server {{ listen 127.0.0.1:{self.port}; root {work}/www; }} "
+            f"worker_processes 1; daemon off; pid {work}/nginx.pid; error_log /dev/null; events {{}}\n"
+            f"http {{ access_log off; gzip on; gzip_comp_level 5; server {{ listen 127.0.0.1:{self.port}; root {work}/www; }} "
             f"client_body_temp_path {work}/t1; proxy_temp_path {work}/t2; fastcgi_temp_path {work}/t3; "
             f"uwsgi_temp_path {work}/t4; scgi_temp_path {work}/t5; keepalive_requests 100000000; }}\n")
         self.server = start("service", ["nginx", "-c", str(work / "nginx.conf")], stdout=subprocess.DEVNULL,
@@ -242,7 +250,7 @@ class Nginx:
         time.sleep(1)
 
     def client(self, seconds, work, rate=None):
-        return start("client", ["wrk", "-t2", "-c2", f"-d{seconds}s", "--latency", f"http://127.0.0.1:{self.port}/"],
+        return start("client", ["wrk", "-t2", "-c2", f"-d{seconds}s", "--latency", "-H", "Accept-Encoding: gzip", f"http://127.0.0.1:{self.port}/"],
                      **pipe())
 
     def correct(self, distribution):
