@@ -122,6 +122,7 @@ fn mainline_or_published(config: &mut Config, semantics: Semantics) {
             config.policy.core.fair.wakeup_gran_ns = 0;
             // Pulling on lag is Plimsoll's own, too.
             config.policy.core.fair.pull_ns = 0;
+            config.policy.wake_affine_far = true;
         }
         Semantics::Published => config.policy.enforce = Enforce::Timer,
     }

@@ -340,6 +340,9 @@ pub struct Policy {
     pub wake_search_cpus: u32,
     /// A waking task may be drawn to its waker's cache.
     pub wake_affine: bool,
+    /// Drawn, too, from an idle CPU that shares no cache with the waker's, if the waker is about to wait (mainline's
+    /// wake_affine_idle). Off in the published machines, whose figures were compared without it.
+    pub wake_affine_far: bool,
 }
 
 impl Default for Policy {
@@ -394,6 +397,7 @@ impl Default for Policy {
             wake_idle: true,
             wake_search_cpus: 0,
             wake_affine: true,
+            wake_affine_far: false,
         }
     }
 }

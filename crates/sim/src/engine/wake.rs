@@ -217,10 +217,8 @@ impl Engine<'_> {
         let follows = self.policy.wake_affine && self.tasks[task as usize].follows_waker;
         if follows && waker != NONE && waker != previous && self.allowed(task, waker) {
             let queued = |cpu: u32| self.cpus[cpu as usize].fair.nr_queued;
-            // Where the two share no cache, the kernel prefers the CPU of a waker that is about to wait even to an
-            // idle one.
             let soon_free = sync && queued(waker) == 1;
-            let far = self.topo.llc(waker) != self.topo.llc(previous);
+            let far = self.policy.wake_affine_far && self.topo.llc(waker) != self.topo.llc(previous);
             if soon_free && far || !idle(previous) && (soon_free || queued(waker) < queued(previous)) {
                 target = waker;
             }
