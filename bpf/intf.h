@@ -40,6 +40,7 @@ struct live_queue {
 	u64 nr_runs;
 	u64 used_ns;   /* run time */
 	u64 nr_grants; /* times that a task ran although throttled */
+	u64 nr_steals; /* tasks that this CPU took over from another one's queue: stolen or pulled */
 };
 
 struct live_group {

@@ -56,8 +56,10 @@ __noinline bool take_from(u32 victim, u32 cpu)
 		if (!task || !may_run_here(p, task, cpu))
 			continue;
 		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
-		if (taken)
+		if (taken) {
+			task->group->queues[cpu].nr_steals++;
 			break;
+		}
 	}
 	return taken;
 }

@@ -7,6 +7,7 @@ mod exit;
 mod metrics;
 mod perfetto;
 mod print;
+mod rates;
 mod report;
 mod simulate;
 mod table;
@@ -33,6 +34,7 @@ enum Command {
     Calibrate(cmd::calibrate::Args),
     Run(cmd::run::Args),
     Status(cmd::status::Args),
+    Top(cmd::top::Args),
     Set(cmd::set::Args),
     Get(cmd::get::Args),
     Record(cmd::record::Args),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => cmd::calibrate::run(&args),
         Command::Run(args) => cmd::run::run(&args),
         Command::Status(args) => cmd::status::run(&args),
+        Command::Top(args) => cmd::top::run(&args),
         Command::Set(args) => cmd::set::run(&args),
         Command::Get(args) => cmd::get::run(&args),
         Command::Record(args) => cmd::record::run(&args),

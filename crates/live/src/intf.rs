@@ -23,6 +23,7 @@ pub struct Queue {
     pub nr_runs: u64,
     pub used_ns: u64,
     pub nr_grants: u64,
+    pub nr_steals: u64,
 }
 
 #[repr(C)]

@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
+    /// Time since the machine started.
+    pub uptime_usec: u64,
     pub groups: Vec<GroupStatus>,
     pub cpus: Vec<CpuStatus>,
+    pub headroom_window_us: u64,
     /// Idle share that main groups ask for, and what the side may use of each window; none where nobody asks.
     pub headroom_percent: u32,
     pub side_budget_us: Option<u64>,
@@ -40,6 +43,8 @@ pub struct GroupStatus {
     pub nr_runs: u64,
     /// Times that a task ran although throttled, because it had waited for too long.
     pub nr_grants: u64,
+    /// Tasks of the group that a CPU took over from another one's queue: stolen or pulled.
+    pub nr_steals: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -91,8 +96,10 @@ impl Status {
         });
         let asked = state.headroom.percent > 0;
         Self {
+            uptime_usec: uptime_usec(),
             groups,
             cpus: cpus.collect(),
+            headroom_window_us: state.headroom_config.window_ns / 1000,
             headroom_percent: state.headroom.percent,
             side_budget_us: asked.then_some(state.headroom.budget_ns / 1000),
             side_used_us: state.headroom.used_ns / 1000,
@@ -121,11 +128,12 @@ fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -
     let limited = pool.quota_ns != pl::UNLIMITED;
     // SAFETY: `queues` has nr_cpus elements for as long as the scheduler lives.
     let queues = (0..nr_cpus).map(|cpu| unsafe { *group.queues.add(cpu) });
-    let (mut delay_ns, mut runs, mut grants) = (0, 0, 0);
+    let (mut delay_ns, mut runs, mut grants, mut steals) = (0, 0, 0, 0);
     for queue in queues {
         delay_ns += queue.run_delay_ns;
         runs += queue.nr_runs;
         grants += queue.nr_grants;
+        steals += queue.nr_steals;
     }
     let headroom = match (wanted_percent, group.g.holds_main, group.g.side.is_null()) {
         (0, _, _) => "-",
@@ -152,7 +160,18 @@ fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -
         run_delay_usec: delay_ns / 1000,
         nr_runs: runs,
         nr_grants: grants,
+        nr_steals: steals,
     }
+}
+
+fn uptime_usec() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the time that is passed.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
 /// The kernel goes on counting this one under any scheduler.

@@ -13,5 +13,6 @@ pub mod schema;
 pub mod set;
 pub mod simulate;
 pub mod status;
+pub mod top;
 pub mod validate;
 pub mod vm;

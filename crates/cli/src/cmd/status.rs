@@ -69,7 +69,7 @@ type Column = fn(&GroupStatus) -> u64;
 
 fn print_table(status: &Status) {
     let limit = |value: Option<u64>| value.map_or_else(|| "max".into(), |value| value.to_string());
-    let columns: [(&str, Column); 9] = [
+    let columns: [(&str, Column); 10] = [
         ("usage_usec", |g| g.usage_usec),
         ("nr_periods", |g| g.nr_periods),
         ("nr_throttled", |g| g.nr_throttled),
@@ -79,6 +79,7 @@ fn print_table(status: &Status) {
         ("run_delay_usec", |g| g.run_delay_usec),
         ("parked", |g| g.parked_tasks.into()),
         ("granted", |g| g.nr_grants),
+        ("steals", |g| g.nr_steals),
     ];
     let mut header = vec![
         "cgroup".to_string(),

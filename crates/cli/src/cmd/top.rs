@@ -1,0 +1,387 @@
+//! `plimsoll top`: who uses what of which limit, now.
+use crate::exit::{Failure, Outcome, Result};
+use crate::rates::{Order, Rates};
+use plimsoll_live::{ask, Request, Status};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
+use ratatui::Frame;
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Watch cgroups under the running scheduler: CPU use against limits, throttling, burst, waiting, steals
+///
+/// Keys: q quits; n, c, t, b, d, s sort by name, CPU use, throttling, burst, run delay, steals; r reverses; space
+/// pauses; arrows and page keys scroll.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seconds between two looks
+    #[arg(long, short, default_value_t = 1.0, value_name = "S", value_parser = parse_interval)]
+    interval: f64,
+
+    /// Show a feed that was recorded with `plimsoll status --json - --watch`, instead of the running scheduler
+    #[arg(long, value_name = "FILE")]
+    feed: Option<PathBuf>,
+}
+
+fn parse_interval(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("allowed: 0.1 to 60 seconds".into()),
+    }
+}
+
+/// Where the figures come from.
+enum Source {
+    Scheduler,
+    Feed {
+        path: PathBuf,
+        lines: std::io::Lines<BufReader<std::fs::File>>,
+        line: usize,
+    },
+}
+
+impl Source {
+    /// `None`: the feed has ended.
+    fn next(&mut self) -> std::result::Result<Option<Status>, Failure> {
+        match self {
+            Source::Scheduler => ask(&Request::Status { cgroup: None })?
+                .map(Some)
+                .ok_or_else(|| Failure::Machine("the scheduler sent no status".into())),
+            Source::Feed { path, lines, line } => {
+                let Some(text) = lines.next() else { return Ok(None) };
+                *line += 1;
+                let text = text.map_err(|error| Failure::file("read it", path, &error))?;
+                serde_json::from_str(&text).map(Some).map_err(|error| {
+                    let place = format!("{}:{line}", path.display());
+                    Failure::Input(format!(
+                        "{place}: no line of `plimsoll status --json - --watch`: {error}"
+                    ))
+                })
+            }
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result {
+    if !std::io::stdout().is_terminal() {
+        let instead = "`plimsoll status --watch` prints plain lines";
+        return Err(Failure::Input(format!(
+            "standard output is no terminal; {instead}"
+        )));
+    }
+    let mut source = match &args.feed {
+        None => Source::Scheduler,
+        Some(path) => {
+            let file = std::fs::File::open(path).map_err(|error| Failure::file("read it", path, &error))?;
+            Source::Feed {
+                path: path.clone(),
+                lines: BufReader::new(file).lines(),
+                line: 0,
+            }
+        }
+    };
+    // Before the screen is taken: a scheduler that is not there is said in plain words.
+    let first = source
+        .next()?
+        .ok_or_else(|| Failure::Input("the feed is empty".into()))?;
+    let mut terminal = ratatui::init();
+    let result = follow(
+        &mut terminal,
+        &mut source,
+        first,
+        Duration::from_secs_f64(args.interval),
+    );
+    ratatui::restore();
+    result
+}
+
+fn follow(
+    terminal: &mut ratatui::DefaultTerminal,
+    source: &mut Source,
+    first: Status,
+    interval: Duration,
+) -> Result {
+    let broken = |error: std::io::Error| Failure::Machine(format!("the terminal: {error}"));
+    let mut before = first;
+    let mut screen = Screen::new(Rates::between(&before, &before));
+    let mut next = Instant::now() + interval;
+    loop {
+        terminal.draw(|frame| screen.draw(frame)).map_err(broken)?;
+        let wait = next.saturating_duration_since(Instant::now());
+        if event::poll(wait).map_err(broken)? {
+            if let Event::Key(key) = event::read().map_err(broken)? {
+                let interrupted =
+                    key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+                if interrupted || (key.kind == KeyEventKind::Press && screen.key(key.code)) {
+                    return Ok(Outcome::Done);
+                }
+            }
+            continue;
+        }
+        next = Instant::now() + interval;
+        if screen.paused || screen.ended {
+            continue;
+        }
+        match source.next()? {
+            Some(status) => {
+                screen.show(Rates::between(&before, &status));
+                before = status;
+            }
+            None => screen.ended = true,
+        }
+    }
+}
+
+struct Screen {
+    rates: Rates,
+    order: Order,
+    reversed: bool,
+    paused: bool,
+    /// The feed has ended: the last figures stay.
+    ended: bool,
+    table: TableState,
+}
+
+impl Screen {
+    fn new(rates: Rates) -> Self {
+        let mut screen = Self {
+            rates,
+            order: Order::Cpu,
+            reversed: false,
+            paused: false,
+            ended: false,
+            table: TableState::default(),
+        };
+        screen.sort();
+        screen
+    }
+
+    fn show(&mut self, rates: Rates) {
+        self.rates = rates;
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.rates.sort(self.order);
+        if self.reversed {
+            self.rates.groups.reverse();
+        }
+    }
+
+    /// True: leave.
+    fn key(&mut self, code: KeyCode) -> bool {
+        let rows = self.rates.groups.len();
+        let at = self.table.offset();
+        let scroll = |to: usize| to.min(rows.saturating_sub(1));
+        match code {
+            KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Char('r') => self.reversed = !self.reversed,
+            KeyCode::Down => *self.table.offset_mut() = scroll(at + 1),
+            KeyCode::Up => *self.table.offset_mut() = at.saturating_sub(1),
+            KeyCode::PageDown => *self.table.offset_mut() = scroll(at + 10),
+            KeyCode::PageUp => *self.table.offset_mut() = at.saturating_sub(10),
+            KeyCode::Home => *self.table.offset_mut() = 0,
+            KeyCode::Char(letter) => {
+                if let Some(order) = Order::ALL.into_iter().find(|order| order.key() == letter) {
+                    self.order = order;
+                    self.reversed = false;
+                }
+            }
+            _ => {}
+        }
+        self.sort();
+        false
+    }
+
+    fn draw(&mut self, frame: &mut Frame) {
+        let [head, body, foot] =
+            Layout::vertical([Constraint::Length(2), Constraint::Min(1), Constraint::Length(1)])
+                .areas(frame.area());
+        frame.render_widget(Paragraph::new(self.head()), head);
+        let titles = Row::new(COLUMNS.map(|(title, width, order)| {
+            let shown = if width == NAME {
+                title.to_string()
+            } else {
+                format!("{title:>width$}", width = width as usize)
+            };
+            let cell = Cell::from(shown);
+            if order == Some(self.order) {
+                cell.style(Style::new().add_modifier(Modifier::UNDERLINED))
+            } else {
+                cell
+            }
+        }))
+        .style(Style::new().bold().reversed());
+        let widths = COLUMNS.map(|(_, width, _)| match width {
+            NAME => Constraint::Fill(1),
+            width => Constraint::Length(width),
+        });
+        let rows: Vec<Row> = self.rates.groups.iter().map(row).collect();
+        let table = Table::new(rows, widths).header(titles).column_spacing(1);
+        frame.render_stateful_widget(table, body, &mut self.table);
+        let state = match (self.ended, self.paused) {
+            (true, _) => "  the feed has ended",
+            (_, true) => "  paused",
+            _ => "",
+        };
+        let keys = Line::from(vec![
+            " q quit  n name  c CPU  t throttled  b burst  d delay  s steals  r reverse  space pause "
+                .reversed(),
+            Span::from(state).bold(),
+        ]);
+        frame.render_widget(keys, foot);
+    }
+
+    fn head(&self) -> Vec<Line<'static>> {
+        let all = &self.rates;
+        let mut first = format!(
+            "plimsoll top  {} CPUs, {:.0}% busy  {} groups  {:.0} switches/s  {:.0} steals/s  {:.0} pulls/s",
+            all.nr_cpus,
+            100.0 - all.idle_percent,
+            all.groups.len(),
+            all.switches_per_s,
+            all.steals_per_s,
+            all.pulls_per_s
+        );
+        if all.span_s == 0.0 {
+            first.push_str("  (counting)");
+        }
+        let second = match &all.headroom {
+            None => "headroom: nobody asks for it".to_string(),
+            Some(headroom) => format!(
+                "headroom {}%: machine idle {:.1}%, side used {:.1}%, may use {:.1}% of it",
+                headroom.wanted_percent,
+                headroom.idle_percent,
+                headroom.used_percent,
+                headroom.budget_percent
+            ),
+        };
+        vec![Line::from(first).bold(), Line::from(second)]
+    }
+}
+
+/// Marks the column that takes what is left.
+const NAME: u16 = 0;
+
+const COLUMNS: [(&str, u16, Option<Order>); 10] = [
+    ("cgroup", NAME, Some(Order::Name)),
+    ("CPU %", 7, Some(Order::Cpu)),
+    ("limit %", 8, None),
+    ("of limit", 15, None),
+    ("throttled %", 11, Some(Order::Throttled)),
+    ("ms/s", 8, None),
+    ("burst", 16, Some(Order::Burst)),
+    ("delay ms/s", 10, Some(Order::Delay)),
+    ("steals/s", 8, Some(Order::Steals)),
+    ("headroom", 9, None),
+];
+
+fn row(group: &crate::rates::GroupRates) -> Row<'static> {
+    let number = |value: f64, width: u16, decimals: usize| {
+        Cell::from(format!("{value:>width$.decimals$}", width = width as usize))
+    };
+    let part = group.limit_percent.map(|limit| group.cpu_percent / limit);
+    let colour = match part {
+        _ if group.throttled_percent >= 50.0 => Color::Red,
+        _ if group.throttled_percent > 0.0 => Color::Yellow,
+        Some(_) => Color::Green,
+        None => Color::Reset,
+    };
+    let limit = group
+        .limit_percent
+        .map_or("max".to_string(), |limit| format!("{limit:.1}"));
+    Row::new([
+        Cell::from(group.cgroup.clone()),
+        number(group.cpu_percent, 7, 1),
+        Cell::from(format!("{limit:>8}")),
+        Cell::from(part.map_or(String::new(), bar)).style(colour),
+        if group.limit_percent.is_some() {
+            number(group.throttled_percent, 11, 0).style(colour)
+        } else {
+            Cell::from(format!("{:>11}", "-"))
+        },
+        number(group.throttled_ms_per_s, 8, 0),
+        Cell::from(format!("{:>16}", group.burst())),
+        number(group.delay_ms_per_s, 10, 1),
+        number(group.steals_per_s, 8, 0),
+        Cell::from(format!("{:>9}", group.headroom)),
+    ])
+}
+
+/// A part of a limit, as ten places and a percentage; burst may take it beyond the whole.
+fn bar(part: f64) -> String {
+    let places = (part * 10.0).round().clamp(0.0, 10.0) as usize;
+    format!(
+        "{}{} {:>3.0}%",
+        "#".repeat(places),
+        ".".repeat(10 - places),
+        part * 100.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rates::tests::two;
+    use ratatui::backend::TestBackend;
+    use ratatui::Terminal;
+
+    fn text(screen: &mut Screen) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(120, 8)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |y| (0..120).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..8).map(|y| line(y).trim_end().to_string()).collect()
+    }
+
+    #[test]
+    fn the_screen_shows_use_against_the_limit_and_what_was_throttled() {
+        let (before, after) = two();
+        let lines = text(&mut Screen::new(Rates::between(&before, &after)));
+        assert!(
+            lines[0].starts_with("plimsoll top  2 CPUs, 75% busy  2 groups"),
+            "{}",
+            lines[0]
+        );
+        assert!(
+            lines[1].starts_with("headroom 30%: machine idle 25.0%, side used 10.0%"),
+            "{}",
+            lines[1]
+        );
+        assert!(
+            lines[3].contains("batch") && lines[3].contains("130.0"),
+            "{}",
+            lines[3]
+        );
+        assert!(
+            lines[4].contains("##########") && lines[4].contains("100%"),
+            "{}",
+            lines[4]
+        );
+        assert!(
+            lines[4].contains(" 50 "),
+            "half of its periods were throttled: {}",
+            lines[4]
+        );
+        assert!(lines[7].contains("q quit"));
+    }
+
+    #[test]
+    fn keys_sort_reverse_pause_and_leave() {
+        let (before, after) = two();
+        let mut screen = Screen::new(Rates::between(&before, &after));
+        let first = |screen: &Screen| screen.rates.groups[0].cgroup.clone();
+        assert_eq!(first(&screen), "batch");
+        assert!(!screen.key(KeyCode::Char('t')));
+        assert_eq!(first(&screen), "web");
+        assert!(!screen.key(KeyCode::Char('r')));
+        assert_eq!(first(&screen), "batch");
+        assert!(!screen.key(KeyCode::Char(' ')) && screen.paused);
+        assert!(screen.key(KeyCode::Char('q')));
+    }
+}
