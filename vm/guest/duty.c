@@ -11,6 +11,7 @@
  *   duty  request k is released at start + offset + k * interval, takes `work` of the thread's own CPU time, and its
  *         latency is its end less its release; a late one starts its next request at once. With `think`, a request
  *         is released so long after the last one ended instead, 50 to 150% of it by chance, the same chance every time;
+ *         With `whole`, work includes what sleeping and waking costs: after k requests exactly k * work is used.
  *   slow  a few microseconds of work, then 10 ms of sleep, for ever.
  */
 #define _GNU_SOURCE
@@ -37,7 +38,7 @@
 struct group {
 	const char *name;
 	const char *knobs[KNOBS_MAX];
-	int nr_knobs, nr_spin, nr_duty, nr_slow, nr_threads, pin, nice;
+	int nr_knobs, nr_spin, nr_duty, nr_slow, nr_threads, pin, nice, whole;
 	int64_t work_ns[STEPS_MAX];
 	int nr_work;
 	int64_t interval_ns, stagger_ns, offset_ns, think_ns;
@@ -54,6 +55,8 @@ struct thread {
 	/* CPU time at start + k * POINT_NS, or at the first look after it. */
 	int64_t *cpu_ns;
 	int next_point;
+	/* CPU time from its first instruction here to its last. */
+	int64_t all_ns;
 };
 
 static struct group groups[GROUPS_MAX];
@@ -121,17 +124,19 @@ static void duty(struct thread *thread, int index)
 	const struct group *group = thread->group;
 	int64_t first = start_ns + group->offset_ns + index * group->stagger_ns, think_until = first;
 	uint64_t chance = index;
+	/* CPU time that it will have used after the present request. */
+	int64_t until_ns = thread_ns();
 
 	for (int64_t k = 0;; k++) {
-		int64_t release = group->think_ns ? think_until : first + k * group->interval_ns, work, from;
+		int64_t release = group->think_ns ? think_until : first + k * group->interval_ns, work;
 
 		if (release >= end_ns)
 			break;
 		if (look(thread) < release)
 			sleep_until(release);
 		work = group->work_ns[(release - start_ns) * group->nr_work / duration_ns];
-		from = thread_ns();
-		while (thread_ns() - from < work) {
+		until_ns = work + (group->whole ? until_ns : thread_ns());
+		while (thread_ns() < until_ns) {
 			turns(TURNS);
 			look(thread);
 		}
@@ -148,6 +153,7 @@ static void *run_thread(void *argument)
 {
 	struct thread *thread = argument;
 	const struct group *group = thread->group;
+	int64_t born_ns = thread_ns();
 
 	if (group->pin) {
 		cpu_set_t cpus;
@@ -166,6 +172,7 @@ static void *run_thread(void *argument)
 	else
 		slow(thread);
 	look(thread);
+	thread->all_ns = thread_ns() - born_ns;
 	return NULL;
 }
 
@@ -287,9 +294,14 @@ static void print_stat(const struct group *group)
 static void print_group(const struct group *group)
 {
 	int last = nr_points - 1, settle = settle_ns / POINT_NS;
+	int64_t all_ns = 0;
+
+	for (int i = 0; i < group->nr_threads; i++)
+		all_ns += group->threads[i].all_ns;
 
 	printf("{\"group\":\"%s\",\"spin\":%d,\"duty\":%d,\"slow\":%d", group->name, group->nr_spin,
 	       group->nr_duty, group->nr_slow);
+	printf(",\"cpu_all_us\":%lld", (long long)all_ns / NSEC_PER_USEC);
 	printf(",\"cpu_us\":%lld,\"cpu_percent\":%.3f,\"cpu_second_max_us\":%lld",
 	       (long long)cpu_between(group, 0, last) / NSEC_PER_USEC,
 	       100. * cpu_between(group, 0, last) / (last * POINT_NS),
@@ -350,6 +362,7 @@ enum option_id {
 	STAGGER,
 	OFFSET,
 	PIN,
+	WHOLE,
 	NICE
 };
 
@@ -370,6 +383,7 @@ static const struct option options[] = {
     {"stagger-us", 1, 0, STAGGER},
     {"offset-us", 1, 0, OFFSET},
     {"pin", 0, 0, PIN},
+    {"whole", 0, 0, WHOLE},
     {"nice", 1, 0, NICE},
     {0, 0, 0, 0},
 };
@@ -377,7 +391,8 @@ static const struct option options[] = {
 static const char usage[] =
     "duty [--duration-ms 5000] [--start-ms 200] [--steps N] [--settle-ms M] [--label TEXT] GROUP...\n"
     "GROUP: --group PATH [--set KNOB=VALUE]... [--spin N] [--slow N] [--pin] [--nice N]\n"
-    "       [--duty N --work-us U[,U...] --interval-us I|--think-us T [--stagger-us S] [--offset-us O]]\n"
+    "       [--duty N --work-us U[,U...] --interval-us I|--think-us T [--stagger-us S] [--offset-us O] "
+    "[--whole]]\n"
     "  --steps N      also print the CPU use of each Nth of the run\n"
     "  --settle-ms    without the first M of each step; cpu_second_max_us leaves out the first M of the run "
     "too\n"
@@ -385,6 +400,7 @@ static const char usage[] =
     "  --set          a file of the cgroup, or an extended attribute user.*; set while the group is empty\n"
     "  --think-us     the next request is released 0.5 T to 1.5 T after the last one ended\n"
     "  --stagger-us   thread k of the group releases k * S later\n"
+    "  --whole        work includes what sleeping and waking costs the thread\n"
     "  --offset-us    all of them release O later\n"
     "  --start-ms     from setting the limits to the first release";
 
@@ -430,6 +446,9 @@ static void parse_group(struct group *group, enum option_id id)
 		break;
 	case OFFSET:
 		group->offset_ns = number("offset-us", optarg, 0, 100000000) * NSEC_PER_USEC;
+		break;
+	case WHOLE:
+		group->whole = 1;
 		break;
 	case PIN:
 		group->pin = 1;

@@ -9,4 +9,4 @@ pub mod rebuild;
 
 pub use compare::{compare, Column, Figure, Tolerance, Verdict};
 pub use measured::{read, Measured, Row};
-pub use rebuild::{Model, Simulated};
+pub use rebuild::{Model, Scheduler, Simulated};

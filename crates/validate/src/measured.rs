@@ -2,6 +2,7 @@
 //!
 //! Columns are found by name, in any order; unknown ones are left alone. A row describes a run by its parameters and
 //! holds what was measured; a measured field that is empty, or whose column is missing, is not compared.
+use crate::rebuild::Scheduler;
 use plimsoll_scenario::{Problem, Problems};
 
 /// One run: what was set, and what came of it.
@@ -45,7 +46,7 @@ pub struct Measured {
 }
 
 /// Reads a file's text. `name` is what errors call it. All that is wrong is reported at once.
-pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
+pub fn read(name: &str, text: &str, scheduler: Scheduler) -> Result<Vec<Row>, Problems> {
     let mut reader = csv::ReaderBuilder::new()
         .flexible(true)
         .trim(csv::Trim::All)
@@ -80,6 +81,7 @@ pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
                 let line = record.position().map_or(0, csv::Position::line);
                 let mut fields = Fields {
                     name,
+                    scheduler,
                     line,
                     header: &header,
                     record: &record,
@@ -116,6 +118,7 @@ const REQUIRED: &[&str] = &[
 
 struct Fields<'a> {
     name: &'a str,
+    scheduler: Scheduler,
     line: u64,
     header: &'a csv::StringRecord,
     record: &'a csv::StringRecord,
@@ -199,8 +202,12 @@ impl Fields<'_> {
             );
         }
         let period_us = self.integer("period", 1000, 1_000_000, None) as u64;
-        // Mainline semantics: no more burst than quota.
-        let burst_us = self.integer("burst", 0, quota.max(0), Some(0)) as u64;
+        let burst_most = match self.scheduler {
+            // Mainline semantics: no more burst than quota.
+            Scheduler::Kernel => quota.max(0),
+            Scheduler::Plimsoll => (1 << 44) - 1,
+        };
+        let burst_us = self.integer("burst", 0, burst_most, Some(0)) as u64;
         let phase = self.integer("phase_us", -1, period_us as i64 - 1, Some(-1));
         let nth = self.integer("nth", 0, 65_536, Some(0)) as u32;
         let spin = self.integer("spin", 0, 65_536, Some(0)) as u32;
@@ -256,7 +263,7 @@ mod tests {
         "kernel,vcpus,rep,label,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,dur_ms,cpu_us";
 
     fn problems(row: &str) -> String {
-        read("m.csv", &format!("{HEADER}\n{row}\n"))
+        read("m.csv", &format!("{HEADER}\n{row}\n"), Scheduler::Kernel)
             .unwrap_err()
             .to_string()
     }
@@ -266,7 +273,7 @@ mod tests {
         let text =
             "dur_ms,label,kernel,vcpus,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,extra\n\
                     2000,x,6.1,4,-1,100000,0,,2,40000,200000,0,0,1,?\n";
-        let rows = read("m.csv", text).unwrap();
+        let rows = read("m.csv", text, Scheduler::Kernel).unwrap();
         assert_eq!(rows.len(), 1);
         let row = &rows[0];
         assert_eq!(
@@ -283,7 +290,7 @@ mod tests {
     #[test]
     fn a_bad_value_is_named_with_line_column_value_and_range() {
         let good = "6.1,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1";
-        assert!(read("m.csv", &format!("{HEADER}\n{good}\n")).is_ok());
+        assert!(read("m.csv", &format!("{HEADER}\n{good}\n"), Scheduler::Kernel).is_ok());
         assert_eq!(
             problems("6.1,0,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1"),
             "m.csv:2: vcpus: \"0\": allowed 1 .. 1024"
@@ -310,7 +317,9 @@ mod tests {
 
     #[test]
     fn missing_columns_are_all_named() {
-        let text = read("m.csv", "kernel,vcpus\n6.1,4\n").unwrap_err().to_string();
+        let text = read("m.csv", "kernel,vcpus\n6.1,4\n", Scheduler::Kernel)
+            .unwrap_err()
+            .to_string();
         assert_eq!(text.lines().count(), REQUIRED.len() - 2, "{text}");
     }
 }

@@ -8,8 +8,27 @@ use plimsoll_sim::{
 use plimsoll_workload::{Duty, Place};
 use std::path::Path;
 
-/// The child joins its group and starts its threads this long before the first release, at least (bwtest.c: t0).
-const START_MS: f64 = 20.0;
+/// Who scheduled the measured runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scheduler {
+    /// The kernel's own: what mainline took of burst, limits noticed at ticks.
+    #[default]
+    Kernel,
+    /// The live scheduler: published semantics, limits noticed by timer, stealing.
+    Plimsoll,
+}
+
+impl Scheduler {
+    /// The child joins its group and starts its threads this long before the first release, at least (bwtest.c: t0;
+    /// tests/live/duty-cycles.sh).
+    fn start_ms(self) -> f64 {
+        match self {
+            Scheduler::Kernel => 20.0,
+            Scheduler::Plimsoll => 105.0,
+        }
+    }
+}
+
 /// Aligned runs release this long after a period boundary (../shared/truth/README.md).
 const AFTER_BOUNDARY_US: u64 = 5_000;
 /// A run that takes longer than its window by this much has lost a thread.
@@ -20,6 +39,7 @@ pub struct Model {
     file: MachineFile,
     machine: Machine,
     own: Own,
+    scheduler: Scheduler,
 }
 
 /// What the probe itself costs, for the model's machine.
@@ -64,7 +84,7 @@ pub struct Simulated {
 
 impl Model {
     /// A machine model by name or path.
-    pub fn load(wanted: &str) -> Result<Model, Problems> {
+    pub fn load(wanted: &str, scheduler: Scheduler) -> Result<Model, Problems> {
         let found =
             find::machine(wanted, Path::new(".")).map_err(|error| Problems::one("--machine", error))?;
         let tree = Tree::parse(&found.name, &found.text)?;
@@ -74,6 +94,7 @@ impl Model {
             file,
             machine,
             own: OWN,
+            scheduler,
         })
     }
 
@@ -131,13 +152,17 @@ impl Model {
         machine.topology = Topology::regular(1, 1, 1, row.vcpus, 1, Numbering::SiblingsLast);
         // A boundary far from the clock's zero, on the tick grid like zero itself.
         let boundary_us = 1_000 * row.period_us + phase_us;
-        machine.clock_start_ns = (boundary_us + start_us) * 1000 - (START_MS * 1e6) as u64;
+        machine.clock_start_ns = (boundary_us + start_us) * 1000 - (self.scheduler.start_ms() * 1e6) as u64;
         let mut policy = Policy::default();
         policy.core.bandwidth.mainline = 1;
         policy.steal.enabled = 0;
         policy.enforce = Enforce::Tick;
         if let Some((_, kernel)) = self.file.kernel(&row.kernel) {
             kernel.apply(row.vcpus, &mut policy, &mut machine.costs);
+        }
+        if self.scheduler == Scheduler::Plimsoll {
+            // The kernel's costs stay; its policy does not.
+            policy = Policy::default();
         }
         let mut config = Config::new(machine, (row.dur_ms + OVERTIME_MS) * 1_000_000);
         config.policy = policy;
@@ -164,7 +189,7 @@ impl Model {
             slow_threads: row.slow,
             slow_work_us: self.own.slow_us,
             pin: row.pin,
-            start_ms: START_MS,
+            start_ms: self.scheduler.start_ms(),
             birth_work_us: self.own.birth_us,
             // One stream of instructions serves all CPUs: a chunk takes as much longer as there are busy ones.
             check_us: self.own.check_us * busy,

@@ -2,13 +2,13 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_validate::{compare, measured, Column, Figure, Model, Tolerance, Verdict};
+use plimsoll_validate::{compare, measured, Column, Figure, Model, Scheduler, Tolerance, Verdict};
 use std::io::Write;
 use std::path::PathBuf;
 
 /// Hold the simulator against measured runs of a real kernel
 ///
-/// Each row of the file is rebuilt from its parameters alone, simulated with the kernel's own rules (mainline burst,
+/// Each row of the file is rebuilt from its parameters alone, simulated with the rules of who scheduled it (the kernel: mainline burst,
 /// enforcement at ticks) and compared. Exit code 1 when a figure lies outside its tolerance: counts within 1, burst time
 /// 5%, CPU time 1.5%, latencies 3%, or 15% for runs on the edge of throttling.
 #[derive(clap::Args)]
@@ -18,6 +18,10 @@ pub struct Args {
     /// Machine that the rows were measured on: a model's name, or a path
     #[arg(long, default_value = "vm")]
     machine: String,
+    /// Who scheduled them: `kernel` notices limits at ticks, with mainline's burst; `plimsoll` by timer, with the
+    /// published one (runs of tests/live/duty-cycles.sh)
+    #[arg(long, value_enum, default_value = "kernel")]
+    scheduler: Measured,
     /// Seed of the runs
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -26,11 +30,21 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Measured {
+    Kernel,
+    Plimsoll,
+}
+
 pub fn run(args: &Args) -> Result {
     let text = std::fs::read_to_string(&args.measured)
         .map_err(|error| Failure::file("read it", &args.measured, &error))?;
-    let rows = measured::read(&args.measured.display().to_string(), &text)?;
-    let model = Model::load(&args.machine)?;
+    let scheduler = match args.scheduler {
+        Measured::Kernel => Scheduler::Kernel,
+        Measured::Plimsoll => Scheduler::Plimsoll,
+    };
+    let rows = measured::read(&args.measured.display().to_string(), &text, scheduler)?;
+    let model = Model::load(&args.machine, scheduler)?;
     let progress = ProgressBar::new(rows.len() as u64).with_style(
         ProgressStyle::with_template("{pos}/{len} rows {wide_bar} {eta}")
             .unwrap_or(ProgressStyle::default_bar()),
