@@ -7,6 +7,7 @@ mod exit;
 mod metrics;
 mod perfetto;
 mod print;
+mod prometheus;
 mod rates;
 mod report;
 mod simulate;

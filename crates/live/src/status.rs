@@ -109,17 +109,23 @@ impl Status {
 }
 
 impl GroupStatus {
-    /// Exactly what the kernel's cpu.stat looks like.
-    pub fn cpu_stat(&self) -> String {
-        format!(
-            "usage_usec {}\nnr_periods {}\nnr_throttled {}\nthrottled_usec {}\nnr_bursts {}\nburst_usec {}\n",
-            self.usage_usec,
-            self.nr_periods,
-            self.nr_throttled,
-            self.throttled_usec,
-            self.nr_bursts,
-            self.burst_usec
-        )
+    /// The kernel's cpu.stat, with the values that stand still under a BPF scheduler replaced by ours.
+    pub fn cpu_stat(&self, kernels: &str) -> String {
+        let ours = [
+            ("nr_periods", self.nr_periods),
+            ("nr_throttled", self.nr_throttled),
+            ("throttled_usec", self.throttled_usec),
+            ("nr_bursts", self.nr_bursts),
+            ("burst_usec", self.burst_usec),
+        ];
+        let line = |line: &str| {
+            let name = line.split(' ').next().unwrap_or_default();
+            match ours.iter().find(|(known, _)| *known == name) {
+                Some((name, value)) => format!("{name} {value}\n"),
+                None => format!("{line}\n"),
+            }
+        };
+        kernels.lines().map(line).collect()
     }
 }
 

@@ -23,6 +23,10 @@ pub struct Args {
     /// Print exactly the format of the kernel's cpu.stat; needs a cgroup
     #[arg(long, requires = "cgroup", conflicts_with_all = ["json", "watch"])]
     cpu_stat: bool,
+
+    /// Print Prometheus metrics under cAdvisor's names, for a textfile collector
+    #[arg(long, conflicts_with_all = ["json", "watch", "cpu_stat"])]
+    prometheus: bool,
 }
 
 pub fn run(args: &Args) -> Result {
@@ -49,10 +53,15 @@ pub fn run(args: &Args) -> Result {
                         "{name}: the scheduler does not know this cgroup; has it the cpu controller?"
                     ))
                 })?;
-            print!("{}", group.cpu_stat());
+            let file = path.join("cpu.stat");
+            let kernels =
+                std::fs::read_to_string(&file).map_err(|error| Failure::file("read it", &file, &error))?;
+            print!("{}", group.cpu_stat(&kernels));
             return Ok(Outcome::Done);
         }
-        if args.json.is_some() {
+        if args.prometheus {
+            print!("{}", crate::prometheus::text(&status));
+        } else if args.json.is_some() {
             println!("{}", serde_json::to_string(&status).expect("numbers and strings"));
         } else {
             print_table(&status);
