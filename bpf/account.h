@@ -115,11 +115,8 @@ __noinline int move_load(u64 task_address, u32 cpu, u64 now_ns)
 	return 0;
 }
 
-/*
- * Puts a task that is nowhere into its group's queues on a CPU. `woken`: it slept or is new, so that its
- * vruntime is placed; a task that only moves keeps its lag.
- */
-__noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
+/* Puts a task that is nowhere into its group's queues on a CPU. */
+__noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
@@ -131,9 +128,7 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 	cpu_lock(c);
 	task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair);
 	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
-	if (woken)
-		task->t.vruntime =
-		    pl_fair_place(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	task->t.vruntime = pl_fair_place(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
 	task->runnable = 1;
 	cpu_unlock(c);
 	after_policy(task->group, c, flags, now_ns);
@@ -143,7 +138,17 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
 {
 	account_out((u64)task, now_ns);
-	account_in((u64)task, cpu, now_ns, false);
+	account_in((u64)task, cpu, now_ns);
+}
+
+/* A light task's vruntime leaps ahead with every slice: placing it anew bounds its wait. */
+__noinline int place_again(u64 task_address)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+
+	task->t.vruntime =
+	    pl_fair_place(&cpu_of(task->t.cpu)->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	return 0;
 }
 
 /*

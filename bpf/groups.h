@@ -94,23 +94,40 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 	return (u64)group;
 }
 
-/* Calls `body` for every living group, parents before children. */
-#define FOR_EACH_GROUP(group, body)                                                                          \
-	do {                                                                                                 \
-		u32 depth_, slot_;                                                                           \
-		for (depth_ = zero; depth_ <= S->max_depth && can_loop; depth_++)                            \
-			for (slot_ = zero + 1; slot_ < S->nr_slots && can_loop; slot_++) {                   \
-				group = S->groups[slot_];                                                    \
-				if (group && group->alive && group->g.depth == depth_)                       \
-					body;                                                                \
-			}                                                                                    \
-	} while (0)
+enum relink {
+	RELINK_CHARGED,
+	RELINK_HEADROOM_CLEAR,
+	RELINK_HEADROOM_MARK,
+	RELINK_HEADROOM_LINK,
+};
 
-__noinline int relink_charged(void)
+/* A function of its own: the kernel ends a program's loops after some 100,000 turns of each call. */
+__noinline int relink_level(u32 depth, u32 what)
 {
 	struct live_group PL_MEM *group;
+	u32 slot;
 
-	FOR_EACH_GROUP(group, pl_group_link(&group->g));
+	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
+		group = S->groups[slot];
+		if (!group || !group->alive || group->g.depth != depth)
+			continue;
+		if (what == RELINK_CHARGED)
+			pl_group_link(&group->g);
+		else if (what == RELINK_HEADROOM_CLEAR)
+			pl_headroom_clear(&group->g);
+		else if (what == RELINK_HEADROOM_MARK)
+			pl_headroom_mark(&S->headroom, &group->g);
+		else
+			pl_headroom_link(&S->headroom, &group->g, &S->side->g);
+	}
+	return 0;
+}
+
+/* Goes through every living group from a depth downwards, parents before children. */
+__noinline int relink(u32 depth, u32 what)
+{
+	for (; depth <= S->max_depth && can_loop; depth++)
+		relink_level(depth, what);
 	return 0;
 }
 
@@ -140,7 +157,7 @@ __noinline int apply_limits(u64 group_address, u64 now_ns)
 		start_period_timer(group->slot, group->g.pool.next_ns, now_ns);
 	release_all((u64)group, now_ns);
 	if (was_limited != pl_bw_limited(&group->g.pool))
-		relink_charged();
+		relink(group->g.depth, RELINK_CHARGED);
 	start_slack_timer(group->slot, TIMER_DELAY_MIN_NS);
 	return 0;
 }
@@ -295,9 +312,9 @@ __noinline int relink_side(void)
 
 	S->headroom.percent = 0;
 	S->headroom.tolerance_ns = 0;
-	FOR_EACH_GROUP(group, pl_headroom_clear(&group->g));
-	FOR_EACH_GROUP(group, pl_headroom_mark(&S->headroom, &group->g));
-	FOR_EACH_GROUP(group, pl_headroom_link(&S->headroom, &group->g, &S->side->g));
+	relink(zero, RELINK_HEADROOM_CLEAR);
+	relink(zero, RELINK_HEADROOM_MARK);
+	relink(zero, RELINK_HEADROOM_LINK);
 	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++) {
 		struct live_cpu PL_MEM *c = cpu_of(cpu);
 		unsigned long flags;

@@ -82,7 +82,8 @@ struct live_cpu {
 	u32 scan;      /* something queued here may be throttled by now */
 	u32 pull_from; /* CPU looked at last */
 	u32 online;
-	u64 unused[2];
+	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
+	u64 unused;
 };
 
 struct live_state {

@@ -119,6 +119,9 @@ struct task_struct {
 	struct sched_entity se;
 	struct sched_ext_entity scx;
 };
+struct pt_regs {
+	unsigned long orig_ax;
+};
 struct scx_init_task_args {
 	bool fork;
 	struct cgroup *cgroup;

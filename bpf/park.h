@@ -8,7 +8,8 @@
  * Mechanism  Each group has a parking queue. A task counts itself there (nr_parked) before it looks once more
  *            whether the group is still throttled. Whoever releases the group looks at the count after: if it
  *            is not zero the queue is gone through, and again a little later until nobody is on the way.
- *            A task that has waited for park_max_ns runs once for min_run_ns, charged to its groups.
+ *            A task that has waited for park_max_ns runs once for min_run_ns, charged to its groups. A task in
+ *            a system call is not parked: it runs on, charged, until it is back in user space.
  *
  * Limits     Going through a queue takes time in proportion to the tasks parked in it.
  */
@@ -18,12 +19,26 @@
 #define PARK_RETRY_NS (200 * PL_US)
 #define PARK_WALK_MAX 4096 /* tasks per walk; the rest in the next one */
 
-/* Exiting tasks must exit; a task that may not migrate may hold what others wait for. */
+/*
+ * Whether the task is in a system call, from which it may hold a lock: it was entered by one, not by an interrupt
+ * or a fault, which leave no number of a call. What a task that slept goes back to is nearly always a system call.
+ */
+static __always_inline bool in_system_call(struct task_struct *p)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+
+	return regs && (s64)regs->orig_ax >= 0;
+}
+
+/*
+ * Exiting tasks must exit; one that is in a system call or may not migrate may hold what others wait for. As in
+ * the kernel's own class such a task is throttled when it is back in user space, at the next look at it.
+ */
 static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 
-	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->granted)
+	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->granted || in_system_call(p))
 		return false;
 	/* A BPF program itself raises the count of the task that it interrupted by one. */
 	return p->migration_disabled <= (p == current ? 1 : 0);
@@ -89,7 +104,7 @@ static __always_inline void count_released(struct live_task PL_MEM *task, u32 cp
 __noinline int unpark(u64 group_address, u64 now_ns)
 {
 	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
-	u32 before = pl_read(&group->nr_parked);
+	u32 before = pl_max(pl_read(&group->nr_parked), scx_bpf_dsq_nr_queued(PARK_DSQ(group->slot)));
 	u32 seen = zero;
 	struct task_struct *p;
 
@@ -108,15 +123,7 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 			continue;
 		cpu = task->t.cpu;
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
-		if (!cpu_of(cpu)->online) {
-			const struct cpumask *online = scx_bpf_get_online_cpumask();
-
-			cpu = bpf_cpumask_any_and_distribute(p->cpus_ptr, online);
-			scx_bpf_put_cpumask(online);
-			if (cpu >= nr_cpus)
-				continue;
-			level = NULL;
-		} else if (task->waiting_since_ns && now_ns > task->waiting_since_ns + settings.park_max_ns) {
+		if (task->waiting_since_ns && now_ns > task->waiting_since_ns + settings.park_max_ns) {
 			task->granted = 1;
 			task->group->queues[cpu].nr_grants++;
 			level = NULL;
@@ -133,6 +140,11 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 				start_slack_timer(level->slot, PARK_RETRY_NS);
 			continue;
 		}
+		if (cpu_leaves(cpu)) {
+			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
+			continue;
+		}
+		place_again((u64)task);
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, task->t.vruntime);
 		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, cpu, 0))
 			continue;
@@ -143,6 +155,26 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 	/* Somebody who counts as parked was not there yet, or the walk was cut short. */
 	if (seen < before || seen > PARK_WALK_MAX)
 		start_slack_timer(group->slot, PARK_RETRY_NS);
+	return 0;
+}
+
+/*
+ * Hands what waits in a queue for a CPU that goes away to that CPU's own queue: the kernel, which empties that,
+ * finds each task a CPU that it may run on, and enqueues it there.
+ */
+__noinline int evacuate(u64 dsq, u32 cpu)
+{
+	struct task_struct *p;
+
+	bpf_rcu_read_lock();
+	bpf_for_each(scx_dsq, p, dsq, 0)
+	{
+		struct live_task PL_MEM *task = task_of(p);
+
+		if (task && task->t.cpu == cpu)
+			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
+	}
+	bpf_rcu_read_unlock();
 	return 0;
 }
 
@@ -211,10 +243,17 @@ static int period_fired(void *map, u32 *key, struct group_timer *timer)
 
 static int slack_fired(void *map, u32 *key, struct group_timer *timer)
 {
+	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)timer->group)->g.pool;
 	u64 now_ns = scx_bpf_now();
 
 	if (slack_once(timer->group, now_ns))
 		distribute(timer->group, now_ns);
+	/* A limit that was taken away has no period that would release those still in the ring. */
+	if (!pl_bw_limited(pool) && pl_bw_any_throttled(pool)) {
+		release_all(timer->group, now_ns);
+		if (pl_bw_any_throttled(pool))
+			bpf_timer_start(&timer->timer, PARK_RETRY_NS, 0);
+	}
 	unpark(timer->group, now_ns);
 	return 0;
 }

@@ -56,13 +56,17 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	c = cpu_of(cpu);
+	/* A parked task whose affinity was changed comes here without having slept. */
+	park_end(task);
 	woken = !task->runnable;
 	if (woken) {
 		refresh_weight(p, task);
-		account_in((u64)task, cpu, now_ns, true);
+		account_in((u64)task, cpu, now_ns);
 		c->nr_wakeups++;
 	} else if (task->t.cpu != cpu) {
 		account_move(task, cpu, now_ns);
+	} else {
+		place_again((u64)task);
 	}
 	if (!task->waiting_since_ns)
 		task->waiting_since_ns = now_ns;
@@ -136,6 +140,17 @@ __noinline int offer_to_idle(u32 cpu)
 	return 0;
 }
 
+#define WATCH_NS (100 * PL_MS)
+
+/* While tasks wait on a CPU, it is looked at whether it is about to leave. Only on the CPU itself. */
+static __always_inline void watch(struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+{
+	if (c->fair.nr_queued < 2 || c->watch_at_ns)
+		return;
+	c->watch_at_ns = now_ns + WATCH_NS;
+	arm_cpu_timer(c, cpu, c->watch_at_ns, now_ns);
+}
+
 /* This CPU's timer: the running task is out of run time, or somebody still waits for its waker. */
 static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 {
@@ -146,6 +161,11 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 	u64 next_ns = 0;
 
 	c->timer_at_ns = 0;
+	if (c->watch_at_ns && now_ns >= c->watch_at_ns) {
+		c->watch_at_ns = scx_bpf_dsq_nr_queued(cpu) ? now_ns + WATCH_NS : 0;
+		if (c->watch_at_ns && cpu_leaves(cpu))
+			evacuate(cpu, cpu);
+	}
 	if (c->check_at_ns) {
 		if (now_ns >= c->check_at_ns) {
 			c->check_at_ns = 0;
@@ -163,6 +183,8 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 			next_ns = stop_at_ns;
 		}
 	}
+	if (c->watch_at_ns && (!next_ns || c->watch_at_ns < next_ns))
+		next_ns = c->watch_at_ns;
 	if (next_ns)
 		arm_cpu_timer(c, cpu, next_ns, now_ns);
 	return 0;

@@ -216,7 +216,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	c = cpu_of(cpu);
 	if (!task->runnable) {
 		refresh_weight(p, task);
-		account_in((u64)task, cpu, now_ns, true);
+		account_in((u64)task, cpu, now_ns);
 	} else if (task->t.cpu != cpu) {
 		account_move(task, cpu, now_ns);
 	}
@@ -245,6 +245,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
 	c->running = task;
 	arm_stop(c, cpu, task, now_ns);
+	watch(c, cpu, now_ns);
 }
 
 void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
@@ -372,7 +373,7 @@ void BPF_OPS_SLEEPABLE(plimsoll_cpu_online, s32 cpu)
 	cpu_of(cpu)->idle_since_ns = 0;
 }
 
-/* Whoever waits for a CPU that goes away waits for another one from now on. */
+/* Whoever waits for a CPU that goes away waits for another one from now on. Nothing new is enqueued here. */
 void BPF_OPS_SLEEPABLE(plimsoll_cpu_offline, s32 cpu)
 {
 	USE_ARENA;
@@ -380,9 +381,10 @@ void BPF_OPS_SLEEPABLE(plimsoll_cpu_offline, s32 cpu)
 
 	cpu_of(cpu)->online = 0;
 	cpu_of(cpu)->idle_since_ns = 0;
-	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++)
+	evacuate(cpu, cpu);
+	for (slot = zero; slot < S->nr_slots && can_loop; slot++)
 		if (S->groups[slot] && S->groups[slot]->nr_parked)
-			start_slack_timer(slot, PARK_RETRY_NS);
+			evacuate(PARK_DSQ(slot), cpu);
 }
 
 static __always_inline u64 chunks_of(u32 llc)
@@ -414,6 +416,7 @@ __noinline int init_cpu(u32 cpu)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	s32 error = scx_bpf_create_dsq(cpu, NUMA_NO_NODE);
+	const struct cpumask *online;
 	struct cpu_timer *timer;
 
 	if (error < 0) {
@@ -422,7 +425,9 @@ __noinline int init_cpu(u32 cpu)
 	}
 	c->fair.cpu = cpu;
 	c->steal.avg_idle_ns = PL_AVG_IDLE_MAX_NS;
-	c->online = 1;
+	online = scx_bpf_get_online_cpumask();
+	c->online = bpf_cpumask_test_cpu(cpu, online);
+	scx_bpf_put_cpumask(online);
 	c->pull_from = cpu;
 	timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
 	if (!timer)

@@ -97,6 +97,20 @@ static __always_inline struct live_group PL_MEM *group_of(struct cgroup *cgrp)
 	return entry ? (struct live_group PL_MEM *)entry->group : NULL;
 }
 
+extern const void __cpu_active_mask __ksym;
+
+/*
+ * Whether a CPU is about to go off. From then on until cpu_offline is called, which waits for all readers of RCU,
+ * the kernel neither enqueues to this scheduler nor dispatches from it there: who waits would wait for good.
+ */
+static __always_inline bool cpu_leaves(u32 cpu)
+{
+	u64 word = 0;
+
+	bpf_probe_read_kernel(&word, sizeof(word), (const u64 *)&__cpu_active_mask + CPU_INDEX(cpu) / 64);
+	return !(word >> (cpu % 64) & 1);
+}
+
 /* Interrupts must be off: callbacks under a run queue's lock have them off, timers turn them off. */
 static __always_inline void cpu_lock(struct live_cpu PL_MEM *c)
 {

@@ -75,7 +75,8 @@ pub struct Cpu {
     pub scan: u32,
     pub pull_from: u32,
     pub online: u32,
-    pub unused: [u64; 2],
+    pub watch_at_ns: u64,
+    pub unused: u64,
 }
 
 #[repr(C)]
