@@ -25,7 +25,7 @@ case_of() {
 	plimsoll set $root/$group burst_us="$3" >/dev/null
 	set -- "$@" "$([ "$9" = 1 ] && echo --pin || true)"
 	duty --duration-ms "${10}" --start-ms 105 --group $group --set "cpu.max=$2 100000" --spin "$7" --slow "$8" \
-		${11:+"${11}"} --duty "$4" --work-us "$5" --interval-us "$6" >result
+		${11:+"${11}"} --duty "$4" --work-us "$5" --interval-us "$6" --leave >result
 	plimsoll status $root/$group --cpu-stat >stat
 	echo "$kernel,$cpus,1,$1,$2,100000,$3,0,$4,$5,$6,$7,$8,$9,${10},$(printed cpu_all_us),$(counted nr_periods),$(counted nr_throttled),$(counted throttled_usec),$(counted nr_bursts),$(counted burst_usec),$(printed p50),$(printed p99)"
 }

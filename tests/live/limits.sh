@@ -7,6 +7,9 @@ missed=0
 
 usage() { sed -n 's/^usage_usec //p' "$root/$1/cpu.stat"; }
 
+# Since the machine started.
+centiseconds() { sed 's/ .*//; s/\.//' /proc/uptime; }
+
 # Starts $2 spinners in group $1.
 spin() {
 	count=$2
@@ -35,9 +38,10 @@ quota() {
 	echo "$2" >$root/a/cpu.max
 	spin a "$3"
 	sleep 0.5
-	before=$(usage a)
+	before=$(usage a) since=$(centiseconds)
 	sleep 5
-	check "$1" $((($(usage a) - before) / 500)) "$4" "$5"
+	# Beside spinners the shell itself is late by some 10 ms.
+	check "$1" $((($(usage a) - before) / ($(centiseconds) - since))) "$4" "$5"
 	stop a
 	sleep 0.2
 }

@@ -38,7 +38,7 @@
 struct group {
 	const char *name;
 	const char *knobs[KNOBS_MAX];
-	int nr_knobs, nr_spin, nr_duty, nr_slow, nr_threads, pin, nice, whole;
+	int nr_knobs, nr_spin, nr_duty, nr_slow, nr_threads, pin, nice, whole, leave;
 	int64_t work_ns[STEPS_MAX];
 	int nr_work;
 	int64_t interval_ns, stagger_ns, offset_ns, think_ns;
@@ -145,7 +145,7 @@ static void duty(struct thread *thread, int index)
 		think_until =
 		    now_ns() + group->think_ns / 2 + group->think_ns * (int64_t)(chance >> 48) / 65536;
 	}
-	if (now_ns() < end_ns)
+	if (!group->leave && now_ns() < end_ns)
 		sleep_until(end_ns);
 }
 
@@ -172,6 +172,9 @@ static void *run_thread(void *argument)
 	else
 		slow(thread);
 	look(thread);
+	/* What it used until it left is what it used. */
+	while (thread->next_point < nr_points)
+		thread->cpu_ns[thread->next_point++] = thread_ns();
 	thread->all_ns = thread_ns() - born_ns;
 	return NULL;
 }
@@ -363,6 +366,7 @@ enum option_id {
 	OFFSET,
 	PIN,
 	WHOLE,
+	LEAVE,
 	NICE
 };
 
@@ -384,6 +388,7 @@ static const struct option options[] = {
     {"offset-us", 1, 0, OFFSET},
     {"pin", 0, 0, PIN},
     {"whole", 0, 0, WHOLE},
+    {"leave", 0, 0, LEAVE},
     {"nice", 1, 0, NICE},
     {0, 0, 0, 0},
 };
@@ -392,7 +397,7 @@ static const char usage[] =
     "duty [--duration-ms 5000] [--start-ms 200] [--steps N] [--settle-ms M] [--label TEXT] GROUP...\n"
     "GROUP: --group PATH [--set KNOB=VALUE]... [--spin N] [--slow N] [--pin] [--nice N]\n"
     "       [--duty N --work-us U[,U...] --interval-us I|--think-us T [--stagger-us S] [--offset-us O] "
-    "[--whole]]\n"
+    "[--whole] [--leave]]\n"
     "  --steps N      also print the CPU use of each Nth of the run\n"
     "  --settle-ms    without the first M of each step; cpu_second_max_us leaves out the first M of the run "
     "too\n"
@@ -401,6 +406,7 @@ static const char usage[] =
     "  --think-us     the next request is released 0.5 T to 1.5 T after the last one ended\n"
     "  --stagger-us   thread k of the group releases k * S later\n"
     "  --whole        work includes what sleeping and waking costs the thread\n"
+    "  --leave        threads end with their last request, and not with the run\n"
     "  --offset-us    all of them release O later\n"
     "  --start-ms     from setting the limits to the first release";
 
@@ -449,6 +455,9 @@ static void parse_group(struct group *group, enum option_id id)
 		break;
 	case WHOLE:
 		group->whole = 1;
+		break;
+	case LEAVE:
+		group->leave = 1;
 		break;
 	case PIN:
 		group->pin = 1;
