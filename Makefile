@@ -12,11 +12,12 @@ C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## what each of the five systems does to a workload you recognise, in minutes, set-up included
+demo: ## what each of the five systems does, simulated, then on a real kernel in QEMU; minutes, set-up included
 	@scripts/setup.sh --build
-	cargo build --release --locked -p plimsoll
+	@$(MAKE) --no-print-directory static
 	@echo
-	@target/release/plimsoll demo
+	@dist/plimsoll demo
+	@scripts/demo-live.sh
 
 setup: ## install what the build and the tests need (Debian, as root)
 	@scripts/setup.sh
