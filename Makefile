@@ -43,8 +43,9 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh
 
-test-live: ## run the tests that boot a real kernel in QEMU (minutes)
-	cargo test --release -p plimsoll-vm --test boot -- --ignored --test-threads=1
+test-live: guest static ## run the tests that boot a real kernel in QEMU (half an hour); ROBUST=WORD: only matching ones
+	$(if $(ROBUST),,cargo test --release -p plimsoll-vm --test boot -- --ignored --test-threads=1)
+	cargo test --release -p plimsoll-vm --test robustness -- --ignored --test-threads=2 $(ROBUST)
 
 fuzz: ## 10,000 random machines against the invariants; three broken policies must be caught (SEEDS=N FIRST=N)
 	scripts/fuzz.sh $(SEEDS) $(FIRST)
@@ -59,7 +60,7 @@ GUEST_PROGRAMS := $(patsubst vm/guest/%.c,target/guest/%,$(wildcard vm/guest/*.c
 
 guest: $(GUEST_PROGRAMS) ## build the programs that measure inside a guest
 
-target/guest/%: vm/guest/%.c vm/guest/common.h
+target/guest/%: vm/guest/%.c $(wildcard vm/guest/*.h)
 	@mkdir -p target/guest
 	gcc -O2 -Wall -Wextra -Werror -static -pthread -o $@ $<
 

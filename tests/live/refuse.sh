@@ -1,0 +1,55 @@
+#!/bin/sh
+# Beyond what the scheduler can represent it refuses, names the cgroup, and hands back to the kernel's own scheduler.
+root=/sys/fs/cgroup
+
+start() {
+	plimsoll run "$@" >/run/refuse.log 2>&1 &
+	scheduler=$!
+	until grep -q '^plimsoll: scheduling' /run/refuse.log; do
+		kill -0 $scheduler 2>/dev/null || {
+			cat /run/refuse.log
+			echo "FAILED: it did not start"
+			exit 1
+		}
+		sleep 0.02
+	done
+}
+
+# It has left with code 1 and its log says $1.
+left_with() {
+	wait $scheduler
+	code=$?
+	[ $code = 1 ] && [ "$(cat /sys/kernel/sched_ext/state)" = disabled ] && grep -q "$1" /run/refuse.log && {
+		echo "refused: $(grep -o "$1" /run/refuse.log | head -1)"
+		return
+	}
+	cat /run/refuse.log
+	echo "FAILED: code $code, state $(cat /sys/kernel/sched_ext/state); wanted a message like '$1'"
+	exit 1
+}
+
+start
+path=$root
+level=0
+while [ $level -lt 33 ]; do
+	level=$((level + 1))
+	path=$path/level$level
+	mkdir $path || [ $level = 33 ] || exit 1
+	echo +cpu >$path/cgroup.subtree_control
+done 2>/dev/null
+left_with 'cgroup [0-9]* (level33) is 33 levels deep; at most 32 can be represented'
+while [ $path != $root ]; do
+	rmdir $path 2>/dev/null
+	path=${path%/*}
+done
+
+echo 'max_groups = 64' >/run/refuse.toml
+start --config /run/refuse.toml
+i=0
+while [ $i -lt 80 ]; do
+	i=$((i + 1))
+	mkdir $root/many$i 2>/dev/null
+done
+left_with 'cgroup [0-9]* (many6[0-9]): more than 64 groups, or no memory left'
+rmdir $root/many*
+echo "refuse: depth and number are refused with the cgroup's name"

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * placement CORES THREADS: where a task that wakes up goes, on a machine of CORES cores with THREADS CPUs each.
+ *
+ * As many tasks as there are cores, each of which works and sleeps: each has a core to itself nearly always, as long as
+ * cores are idle. The CPUs of core N are N * THREADS and the next ones, as QEMU numbers them. Cores 0 and 1 share a
+ * last-level cache, as do 2 and 3, when the machine has two sockets; a task that began in one stays there while that
+ * has an idle CPU.
+ */
+#define _GNU_SOURCE
+#include "crowd.h"
+
+#define MEASURED_MS 3000
+#define WORK_NS (3 * NSEC_PER_MSEC)
+#define SLEEP_NS (2 * NSEC_PER_MSEC)
+#define SHARED_PERCENT_MAX 5.0
+#define STRAY_PERCENT_MAX 5.0
+
+/* One per task: the CPU that it works on now, -1 while it sleeps. */
+static volatile int *at;
+static volatile int64_t *counts; /* per task: wake-ups, those beside a busy sibling, those in another cache */
+
+static void __attribute__((noreturn)) task_run(int task, int tasks, int threads, int cpus_of_cache, int home)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		int64_t until_ns;
+		int i, cpu, together = 0;
+
+		at[task] = -1;
+		sleep_until(now_ns() + SLEEP_NS + task * 131 * NSEC_PER_USEC);
+		cpu = sched_getcpu();
+		at[task] = cpu;
+		for (i = 0; i < tasks; i++)
+			if (i != task && at[i] >= 0 && at[i] / threads == cpu / threads)
+				together = 1;
+		counts[3 * task]++;
+		counts[3 * task + 1] += together;
+		counts[3 * task + 2] += cpu / cpus_of_cache != home;
+		until_ns = thread_ns() + WORK_NS;
+		while (thread_ns() < until_ns)
+			;
+	}
+}
+
+static void measure(const char *what, int tasks, int threads, int cpus_of_cache, int home, double *together,
+		    double *stray)
+{
+	int64_t woken = 0, shared_core = 0, outside = 0;
+	pid_t pids[64];
+	int i;
+
+	for (i = 0; i < tasks; i++) {
+		at[i] = -1;
+		pids[i] = fork();
+		if (!pids[i]) {
+			if (home >= 0) /* begins there, and may go anywhere */
+				pin(0, ((1ULL << cpus_of_cache) - 1) << home * cpus_of_cache);
+			usleep(1000);
+			pin(0, ~0ULL);
+			task_run(i, tasks, threads, cpus_of_cache, home);
+		}
+	}
+	pause_ms(200);
+	memset((void *)counts, 0, 64 * 3 * sizeof(*counts));
+	pause_ms(MEASURED_MS);
+	for (i = 0; i < tasks; i++) {
+		woken += counts[3 * i];
+		shared_core += counts[3 * i + 1];
+		outside += counts[3 * i + 2];
+	}
+	for (i = 0; i < tasks; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	if (!woken)
+		fail("%s: no task woke up", what);
+	*together = 100.0 * (double)shared_core / (double)woken;
+	*stray = 100.0 * (double)outside / (double)woken;
+	printf("  %-28s %6lld wake-ups, %.1f%% beside a busy sibling, %.1f%% in another cache\n", what,
+	       (long long)woken, *together, home < 0 ? 0.0 : *stray);
+}
+
+int main(int argc, char **argv)
+{
+	int cores = (int)number("cores", argc > 1 ? argv[1] : "4", 2, 32);
+	int threads = (int)number("threads", argc > 2 ? argv[2] : "2", 1, 8);
+	int cpus = cores * threads;
+	double together, stray;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (cpus != cpus_online())
+		die(EXIT_MACHINE, "%d cores with %d CPUs each were said; here are %d CPUs", cores, threads,
+		    cpus_online());
+	at = shared(64 * sizeof(*at));
+	counts = shared(64 * 3 * sizeof(*counts));
+	doing = "waking as many tasks as cores";
+	measure("a task per core", cores, threads, cpus, -1, &together, &stray);
+	if (together > SHARED_PERCENT_MAX)
+		fail("%.1f%% of wake-ups beside a busy sibling, with cores idle", together);
+	doing = "waking tasks of one cache";
+	measure("one cache's tasks", cores / 2, threads, cpus / 2, 1, &together, &stray);
+	if (stray > STRAY_PERCENT_MAX)
+		fail("%.1f%% of wake-ups in another cache, with CPUs idle in their own", stray);
+	printf("placement: idle cores first, the last-level cache kept\n");
+	return 0;
+}

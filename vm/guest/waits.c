@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * waits SECONDS: how long anything waits beside and under limits that starve; stated bounds hold.
+ *
+ *	64 spinners in a group with 1 ms in each second: each runs again within PARKED_MAX_NS
+ *	a group with the least weight beside heavy spinners on every CPU: each process within LIGHT_MAX_NS
+ *	a sleeper without limits beside all that: back on a CPU within SLEEPER_MAX_NS
+ *	the kernel's own thread of each CPU: a real-time process that has all of them do something waits no longer than
+ *	KTHREAD_MAX_NS
+ */
+#define _GNU_SOURCE
+#include "crowd.h"
+
+#define STARVED 64
+#define LIGHT 4
+#define HEAVY_PER_CPU 2
+#define PARKED_MAX_NS (8 * NSEC_PER_SEC) /* park_max_ns, 5 s, then a period, 1 s, then a turn among 64 */
+#define LIGHT_MAX_NS (4 * NSEC_PER_SEC)	 /* 2 * wait_max_ns at weights that at most double */
+/* lag_max_ns, 100 ms: how far ahead of its new CPU a task may be that moves as it wakes up; then a few slices. */
+#define SLEEPER_MAX_NS (150 * NSEC_PER_MSEC)
+/* Two tries of the emulated machine's turn over its CPUs; 5.1 ms were seen under the kernel's own scheduler. */
+#define KTHREAD_MAX_NS (10 * NSEC_PER_MSEC)
+
+/* The longest of many times that every CPU's kernel thread took to do a little, asked by a real-time process. */
+static int64_t kthreads_ns(int64_t until_ns)
+{
+	int64_t *longest_ns = shared(sizeof(*longest_ns));
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct sched_param param = {.sched_priority = 10};
+		char text[64];
+		int turns = 0;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (sched_setscheduler(0, SCHED_FIFO, &param))
+			die(EXIT_MACHINE, "no real-time class: %s", strerror(errno));
+		while (now_ns() < until_ns) {
+			int64_t begin_ns = now_ns();
+			int fd = open("/proc/sys/vm/stat_refresh", O_RDONLY);
+
+			/* Reading it has a work item done by a kernel thread of each CPU, and waits for all. */
+			if (fd < 0 || read(fd, text, sizeof(text)) < 0)
+				die(EXIT_MACHINE, "vm.stat_refresh: %s", strerror(errno));
+			close(fd);
+			/* The first ones wait for threads to be made. */
+			if (++turns > 5 && now_ns() - begin_ns > *longest_ns)
+				*longest_ns = now_ns() - begin_ns;
+			pause_ms(97);
+		}
+		_exit(DONE);
+	}
+	doing = "waiting for the kernel's own threads";
+	if (waitpid(pid, &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != DONE)
+		fail("the real-time process ended with status %#x", status);
+	return *longest_ns;
+}
+
+static int64_t longest_ns(const struct member *members, int count)
+{
+	int64_t longest = 0;
+	int i;
+
+	for (i = 0; i < count; i++)
+		if (members[i].longest_ns > longest)
+			longest = members[i].longest_ns;
+	return longest;
+}
+
+/* How often the kernel has let a process run: the third number of its schedstat. */
+static long runs(pid_t pid)
+{
+	char path[64], text[128] = "";
+	long count = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", pid);
+	fd = open(path, O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0 || sscanf(text, "%*s %*s %ld", &count) != 1)
+		fail("%s cannot be read", path);
+	close(fd);
+	return count;
+}
+
+static int over(const char *what, int64_t measured_ns, int64_t bound_ns)
+{
+	printf("  longest wait of %-34s %9.3f ms, at most %5lld\n", what, (double)measured_ns / NSEC_PER_MSEC,
+	       (long long)bound_ns / NSEC_PER_MSEC);
+	return measured_ns > bound_ns;
+}
+
+int main(int argc, char **argv)
+{
+	long seconds = number("seconds", argc > 1 ? argv[1] : "20", 10, 100000);
+	int heavy_count = HEAVY_PER_CPU * cpus_online(), i, missed = 0;
+	struct member *starved = shared((size_t)(STARVED + LIGHT + heavy_count + 1) * sizeof(*starved));
+	struct member *light = starved + STARVED, *heavy = light + LIGHT, *sleeper = heavy + heavy_count;
+	struct work spin = {0}, nap = {.sleep_ns = 7 * NSEC_PER_MSEC};
+	int64_t kthread_ns;
+	long before[STARVED];
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (i = 0; i < 3; i++)
+		group_make((const char *const[]){"starved", "light", "heavy"}[i]);
+	group_write("starved", "cpu.max", "1000 1000000");
+	group_write("light", "cpu.weight", "1");
+	for (i = 0; i < heavy_count; i++)
+		member_start(&heavy[i], "heavy", &spin);
+	for (i = 0; i < STARVED; i++)
+		member_start(&starved[i], "starved", &spin);
+	for (i = 0; i < LIGHT; i++)
+		member_start(&light[i], "light", &spin);
+	member_start(sleeper, NULL, &nap);
+	doing = "starting the load";
+	for (i = 0; i < STARVED + LIGHT + heavy_count + 1; i++)
+		AWAIT(starved[i].joined, "process %d does not get into its group: %s", starved[i].pid,
+		      state_of(starved[i].pid));
+	pause_ms(1000);
+	for (i = 0; i < STARVED + LIGHT + heavy_count + 1; i++)
+		starved[i].longest_ns = 0;
+	for (i = 0; i < STARVED; i++)
+		before[i] = runs(starved[i].pid);
+	kthread_ns = kthreads_ns(now_ns() + seconds * NSEC_PER_SEC);
+
+	/* A wait that has not ended yet does not show: everybody must look at the clock once more. */
+	doing = "looking for progress";
+	members_progress(sleeper, 1);
+	members_progress(light, LIGHT);
+	members_progress(heavy, heavy_count);
+	missed |= over("64 spinners on 1 ms/1 s", longest_ns(starved, STARVED), PARKED_MAX_NS);
+	missed |= over("spinners of weight 1 beside 100", longest_ns(light, LIGHT), LIGHT_MAX_NS);
+	missed |= over("a sleeper", sleeper->longest_ns, SLEEPER_MAX_NS);
+	missed |= over("each CPU's kernel thread", kthread_ns, KTHREAD_MAX_NS);
+	for (i = 0; i < STARVED; i++)
+		if (runs(starved[i].pid) == before[i])
+			fail("spinner %d of %d never ran: %s", i, STARVED, state_of(starved[i].pid));
+	if (missed)
+		fail("a wait was longer than its bound");
+	/* Killed under this limit each still has to run to its end. */
+	doing = "killing";
+	group_write("starved", "cpu.max", "max");
+	members_kill(starved, STARVED + LIGHT + heavy_count + 1);
+	for (i = 0; i < 3; i++)
+		group_remove((const char *const[]){"starved", "light", "heavy"}[i]);
+	printf("waits: %ld s, none longer than its bound\n", seconds);
+	return 0;
+}

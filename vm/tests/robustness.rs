@@ -1,0 +1,123 @@
+//! The live scheduler under churn, storms, hotplug and starving limits, on every kernel it is for: `make test-live`.
+//!
+//! Virtual time (`--timing`): a run repeats, and does not depend on how busy the host is. A case is a program of
+//! vm/guest/ or a script of tests/live/, which accounts for what it started and ends with a message and 1 where something
+//! is lost. Here it is asked, too, that the scheduler is still loaded and that the kernel has not warned.
+use plimsoll_vm::{find_qemu, obtain, run, Cache, Guest, Program};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+struct Case {
+    command: &'static [&'static str],
+    cpus: &'static str,
+    /// The scheduler is loaded before the command; otherwise the command loads it itself.
+    loaded: bool,
+}
+
+impl Case {
+    const fn of(command: &'static [&'static str]) -> Self {
+        Self {
+            command,
+            cpus: "4",
+            loaded: true,
+        }
+    }
+}
+
+/// Parts of lines that the kernel prints when something is wrong with it.
+const WARNINGS: [&str; 11] = [
+    "WARNING:",
+    "BUG:",
+    "Oops",
+    "Call Trace",
+    "rcu_preempt self-detected stall",
+    "detected stalls",
+    "soft lockup",
+    "hard LOCKUP",
+    "blocked for more than",
+    "runnable task stall",
+    "verifier bug",
+];
+const LIMIT: Duration = Duration::from_secs(1500);
+
+fn place(path: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    assert!(path.is_file(), "{}: `make test-live` builds it", path.display());
+    path
+}
+
+fn holds(series: &str, case: &Case) {
+    let cache = Cache::open().unwrap();
+    let kernel = obtain(&cache, &series.parse().unwrap(), false, &|_| {}).unwrap();
+    let qemu = find_qemu(&cache, true, &|_| {}).unwrap();
+    let name = case.command[0];
+    let program = match name.ends_with(".sh") {
+        true => place(&format!("tests/live/{name}")),
+        false => place(&format!("target/guest/{name}")),
+    };
+    let programs = [place("dist/plimsoll"), program].map(|path| Program::of(path).unwrap());
+    let script = r#"program=$1; shift; "/usr/local/bin/$program" "$@"; code=$?
+        echo "state: $(cat /sys/kernel/sched_ext/state) $(cat /sys/kernel/sched_ext/root/ops 2>/dev/null)"
+        exit $code"#;
+    let words = ["sh", "-c", script, "sh"]
+        .into_iter()
+        .chain(case.command.iter().copied());
+    let command: Vec<String> = words.map(str::to_string).collect();
+    let guest = Guest {
+        kernel: &kernel,
+        cpus: case.cpus,
+        memory: "2G",
+        timing: true,
+        programs: &programs,
+        command: &command,
+        scheduler: case.loaded,
+        timeout: Some(LIMIT),
+    };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let ended = run(&guest, &qemu, &mut out, &mut err);
+    let (out, err) = (String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
+    println!("Linux {}: {}\n{out}", kernel.release, case.command.join(" "));
+    let ended = ended.unwrap_or_else(|error| panic!("{error}\n{err}"));
+    let log = String::from_utf8_lossy(&ended.kernel_log);
+    let warnings: Vec<&str> = log
+        .lines()
+        .filter(|line| WARNINGS.iter().any(|warning| line.contains(warning)))
+        .collect();
+    assert_eq!(ended.code, 0, "{err}\n{}", warnings.join("\n"));
+    if case.loaded {
+        assert!(
+            out.contains("state: enabled plimsoll"),
+            "the scheduler is gone\n{err}"
+        );
+    }
+    assert!(warnings.is_empty(), "the kernel warned:\n{log}");
+}
+
+macro_rules! cases {
+    ($($name:ident: $case:expr;)*) => {
+        mod newest {
+            use super::Case;
+            $(#[test] #[ignore = "boots a kernel"] fn $name() { super::holds("newest", &$case); })*
+        }
+        mod linux_6_19 {
+            use super::Case;
+            $(#[test] #[ignore = "boots a kernel"] fn $name() { super::holds("6.19", &$case); })*
+        }
+    };
+}
+
+cases! {
+    groups_come_and_go_while_throttled_1000_times: Case::of(&["churn", "1000"]);
+    fork_storms_and_stops_lose_no_process: Case::of(&["storm", "10000", "500"]);
+    cpus_go_off_and_come_back_under_load: Case::of(&["hotplug", "50"]);
+    limits_rewritten_1000_times_hold: Case::of(&["limits", "1000"]);
+    a_tree_32_deep_and_10000_groups_hold: Case::of(&["hierarchy", "32", "10000"]);
+    loaded_and_unloaded_50_times: Case { loaded: false, ..Case::of(&["reload.sh", "50"]) };
+    nobody_waits_past_its_bound_whatever_the_limits: Case::of(&["waits", "40"]);
+    nice_affinity_cpusets_and_idle_groups_are_respected: Case::of(&["rules"]);
+    wake_ups_go_to_idle_cores_and_stay_in_their_cache: Case {
+        cpus: "8,sockets=2,cores=2,threads=2",
+        ..Case::of(&["placement", "4", "2"])
+    };
+    what_cannot_be_represented_is_refused_by_name: Case { loaded: false, ..Case::of(&["refuse.sh"]) };
+}
