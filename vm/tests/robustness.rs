@@ -109,7 +109,7 @@ macro_rules! cases {
 cases! {
     groups_come_and_go_while_throttled_1000_times: Case::of(&["churn", "1000"]);
     fork_storms_and_stops_lose_no_process: Case::of(&["storm", "10000", "500"]);
-    cpus_go_off_and_come_back_under_load: Case::of(&["hotplug", "50"]);
+    cpus_go_off_and_come_back_under_load: Case::of(&["hotplug", "30"]);
     limits_rewritten_1000_times_hold: Case::of(&["limits", "1000"]);
     a_tree_32_deep_and_10000_groups_hold: Case::of(&["hierarchy", "32", "10000"]);
     loaded_and_unloaded_50_times: Case { loaded: false, ..Case::of(&["reload.sh", "50"]) };
