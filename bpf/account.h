@@ -109,7 +109,7 @@ __noinline int move_load(u64 task_address, u32 cpu, u64 now_ns)
 
 	cpu_lock(low);
 	cpu_lock(high);
-	pl_task_moved(&task->t, cpu, now_ns);
+	pl_task_moved(&task->t, cpu, now_ns, &S->config);
 	cpu_unlock(high);
 	cpu_unlock(low);
 	return 0;

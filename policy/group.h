@@ -30,6 +30,16 @@
 #include "load.h"
 
 #define PL_GROUP_DEPTH_MAX 32
+
+/*
+ * Whether tasks keep an average of their own. It costs two updates for every wake-up; the live scheduler goes
+ * without, and takes along what the queue has above what is runnable there.
+ */
+#ifdef PL_SINGLE_THREADED
+#define PL_TASK_LOADS true
+#else
+#define PL_TASK_LOADS false
+#endif
 #define PL_FACTOR_SHIFT 30
 #define PL_FACTOR_ONE (1ULL << PL_FACTOR_SHIFT)
 
@@ -80,6 +90,7 @@ struct pl_task {
 	u32 counted;   /* it is in nr_queued and weight_sum of its CPU */
 	u32 idle;      /* SCHED_IDLE, or in a cpu.idle group */
 	u32 reserved;
+	struct pl_pelt load; /* of its weight, while it was runnable: what goes along when it moves */
 };
 
 /* How often shared lines were touched: what the simulator prices, and statistics on the live side. */
@@ -261,6 +272,18 @@ PL_SUB u32 pl_level_leave(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 n
 	return pl_bw_leave(&level->pool, balance, now_ns, pl_level_config(level, config));
 }
 
+PL_INLINE u64 pl_task_weight(const struct pl_task PL_MEM *task)
+{
+	return task->idle ? PL_WEIGHT_IDLE : task->weight;
+}
+
+/* Counts the time until now as one in which the task was runnable, or not. Call when that changes. */
+PL_INLINE void pl_task_load(struct pl_task PL_MEM *task, bool was_runnable, u64 now_ns)
+{
+	if (PL_TASK_LOADS)
+		pl_pelt_update(&task->load, was_runnable ? pl_task_weight(task) : 0, now_ns);
+}
+
 /*
  * A task became runnable on a CPU (woke up, was born, came from another CPU). Afterwards task->effective is
  * what it weighs here. Returns PL_BW_* flags: with PL_BW_ARM_* walk the charged levels and arm;
@@ -271,9 +294,10 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 {
 	struct pl_group PL_MEM *level = task->group;
 	struct pl_queue PL_MEM *queue = &level->queues[cpu];
-	u64 added = task->idle ? PL_WEIGHT_IDLE : task->weight;
+	u64 added = pl_task_weight(task);
 	u32 flags = 0;
 
+	pl_task_load(task, false, now_ns);
 	task->cpu = cpu;
 	for (; PL_LOOP; level = level->parent) {
 		queue = &level->queues[cpu];
@@ -301,14 +325,19 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
  * by hotplug): at every level its load goes along, instead of decaying where it was while it builds up again
  * where it is. Before pl_task_runnable. With locks, the engine holds those of both CPUs.
  */
-PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns)
+PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns,
+			 const struct pl_config PL_MEM *config)
 {
 	struct pl_group PL_MEM *level;
-	u64 most = task->idle ? PL_WEIGHT_IDLE : task->weight;
-	u64 moved;
+	u64 most, moved;
 
+	pl_task_load(task, false, now_ns);
+	most = PL_TASK_LOADS ? task->load.avg : pl_task_weight(task);
 	for (level = task->group; level->parent && most && PL_LOOP; level = level->parent) {
-		moved = pl_load_moved(&level->queues[task->cpu].load, &level->queues[to].load, most, now_ns);
+		if (!PL_TASK_LOADS)
+			most = pl_min(most, pl_load_surplus(&level->queues[task->cpu].load, now_ns));
+		moved = pl_load_moved(&level->queues[task->cpu].load, &level->queues[to].load, most, now_ns,
+				      &config->load);
 		/* One level up the group is what moves, with as much of its weight as of its load. */
 		most = pl_div(pl_group_weight(level) * moved,
 			      pl_max((u64)pl_smax(pl_read(&level->load.load_avg), 0), moved));
@@ -323,10 +352,11 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 			  const struct pl_config PL_MEM *config)
 {
 	struct pl_group PL_MEM *level = task->group;
-	u64 removed = task->idle ? PL_WEIGHT_IDLE : task->weight;
+	u64 removed = pl_task_weight(task);
 	u32 cpu = task->cpu;
 	u32 flags = 0;
 
+	pl_task_load(task, true, now_ns);
 	if (!config->refresh_ns)
 		pl_group_refresh(level, cpu, now_ns, true, touch, config);
 	for (; PL_LOOP; level = level->parent) {

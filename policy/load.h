@@ -68,26 +68,35 @@ PL_SUB bool pl_load_publish(struct pl_group_load PL_MEM *group PL_ARENA, struct 
 	return true;
 }
 
+/* What a queue's average has above what is runnable there: its sleepers', as far as is known. */
+PL_INLINE u64 pl_load_surplus(struct pl_load PL_MEM *load, u64 now_ns)
+{
+	pl_load_update(load, now_ns);
+	return load->pelt.avg - pl_min(load->weight, load->pelt.avg);
+}
+
 /*
- * A task that runs and waits in neither queue goes from one to the other, and its load with it: at most `most`, and
- * no more than `from` has above what is runnable there. Load is neither made nor lost. What the group's sum holds
- * of it changes owners, so that the shared line is not written. Returns the load moved.
+ * A task that runs and waits in neither queue goes from one to the other, and its load with it: `most`, as far as
+ * `from` has it. Load is neither made nor lost. Where publishing is limited, what the group's sum holds of it
+ * changes owners, so that the shared line is not written; before system 4 both queues are away from what they
+ * last published, and publish at their next update. Returns the load moved.
  */
-PL_FN u64 pl_load_moved(struct pl_load PL_MEM *from, struct pl_load PL_MEM *to, u64 most, u64 now_ns)
+PL_FN u64 pl_load_moved(struct pl_load PL_MEM *from, struct pl_load PL_MEM *to, u64 most, u64 now_ns,
+			const struct pl_load_config PL_MEM *config)
 {
 	u64 moved, sum;
 	s64 unbacked;
 
 	pl_load_update(from, now_ns);
 	pl_load_update(to, now_ns);
-	moved = pl_min(most, from->pelt.avg - pl_min(from->weight, from->pelt.avg));
+	moved = pl_min(most, from->pelt.avg);
 	sum = moved * pl_pelt_divider(&from->pelt);
 	from->pelt.avg -= moved;
 	from->pelt.sum -= pl_min(sum, from->pelt.sum);
 	to->pelt.avg += moved;
 	to->pelt.sum += moved * pl_pelt_divider(&to->pelt);
 	unbacked = from->contribution - (s64)from->pelt.avg;
-	if (unbacked > 0) {
+	if (config->publish_ns && unbacked > 0) {
 		from->contribution -= unbacked;
 		to->contribution += unbacked;
 	}

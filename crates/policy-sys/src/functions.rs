@@ -57,7 +57,13 @@ extern "C" {
         now_ns: u64,
         config: *const LoadConfig,
     ) -> bool;
-    pub fn pl_load_moved(from: *mut Load, to: *mut Load, most: u64, now_ns: u64) -> u64;
+    pub fn pl_load_moved(
+        from: *mut Load,
+        to: *mut Load,
+        most: u64,
+        now_ns: u64,
+        config: *const LoadConfig,
+    ) -> u64;
     pub fn pl_load_share(group: *const GroupLoad, load: *const Load, weight: u64) -> u64;
 
     // weight.h
@@ -154,7 +160,7 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> u32;
-    pub fn pl_task_moved(task: *mut Task, to: u32, now_ns: u64);
+    pub fn pl_task_moved(task: *mut Task, to: u32, now_ns: u64, config: *const Config);
     pub fn pl_task_blocked(task: *mut Task, now_ns: u64, touch: *mut Touch, config: *const Config) -> u32;
     pub fn pl_level_charge(
         level: *mut Group,
@@ -191,6 +197,14 @@ extern "C" {
     pub fn pl_newidle_hot(since_ran_ns: u64, hot_ns: u64) -> bool;
     pub fn pl_balance_to_move(busiest: u32, mine: u32) -> u32;
     pub fn pl_balance_overloaded(nr_queued: u32, runnable: *const Pelt) -> bool;
+
+    // wake.h
+    pub fn pl_wake_count(waker: *mut Waker, woken: u32, now_ns: u64);
+    pub fn pl_wake_wide(waker: *const Waker, woken: *const Waker, cpus: u32) -> bool;
+    pub fn pl_wake_affine(here: u64, there: u64, task: u64, waker: u64, sync: bool) -> bool;
+    pub fn pl_wake_scan_proportional(cpus: u32, avg_idle_ns: u64, scan_cost_ns: u64) -> u32;
+    pub fn pl_wake_scan_utilisation(cpus: u32, utilisation: u64) -> u32;
+    pub fn pl_wake_scan_cost(average_ns: u64, cost_ns: u64) -> u64;
 
     // headroom.h
     pub fn pl_headroom_clear(group: *mut Group);

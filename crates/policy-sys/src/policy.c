@@ -10,6 +10,7 @@
 #include "steal.h"
 #include "group.h"
 #include "balance.h"
+#include "wake.h"
 #include "headroom.h"
 #include "layout.h"
 

@@ -219,6 +219,7 @@ pub struct Task {
     pub counted: u32,
     pub idle: u32,
     pub reserved: u32,
+    pub load: Pelt,
 }
 
 #[repr(C)]
@@ -241,6 +242,16 @@ pub struct Newidle {
     pub finds: u32,
     pub ratio: u32,
     pub reserved: u32,
+}
+
+// wake.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Waker {
+    pub flips_from_ns: u64,
+    pub flips: u32,
+    pub last_woken: u32,
 }
 
 // headroom.h
@@ -393,7 +404,7 @@ macro_rules! for_each_struct {
             holds_main,
             under_main
         );
-        $m!(pl_task, Task, group, weight, effective, vruntime, cpu, counted, idle, reserved);
+        $m!(pl_task, Task, group, weight, effective, vruntime, cpu, counted, idle, reserved, load);
         $m!(
             pl_touch,
             Touch,
@@ -412,6 +423,7 @@ macro_rules! for_each_struct {
             ratio,
             reserved
         );
+        $m!(pl_waker, Waker, flips_from_ns, flips, last_woken);
         $m!(
             pl_headroom_config,
             HeadroomConfig,

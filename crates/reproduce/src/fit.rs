@@ -69,9 +69,9 @@ pub const FITS: &[Fit] = &[
             Parameter { low: 80, ..SMT },
             Parameter {
                 key: "search_cpu_ns",
-                low: 40,
-                high: 160,
-                step: 40,
+                low: 20,
+                high: 100,
+                step: 20,
                 set: |costs, value| costs.search_cpu_ns = value,
                 get: |costs| costs.search_cpu_ns,
             },

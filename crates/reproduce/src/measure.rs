@@ -37,7 +37,7 @@ pub enum What {
     Busy,
     /// Busy time of one run of a task, in milliseconds: busy / (schedules - idles).
     Slice,
-    /// How far schedules - idles are from wake-ups, in percent of these.
+    /// How far schedules - idles are from wake-ups that came to run, in percent of these.
     Identity,
     /// For the work of the case, on one CPU: calls of the scheduler, those that found nothing, wake-ups, steals.
     Schedules,
@@ -100,7 +100,10 @@ impl Measure {
                 busy() / runs.max(1.0) / 1e6
             }
             What::Identity => {
-                let wakeups = sum(|cpu| cpu.wakeups);
+                // The source counts from the first fork to the last exit, when nobody waits. A window begins and ends
+                // with tasks woken and not yet run.
+                let begun = results.waiting_at_begin as f64 - results.waiting_at_end as f64;
+                let wakeups = sum(|cpu| cpu.wakeups) + begun;
                 let runs = sum(|cpu| cpu.schedules) - sum(|cpu| cpu.idles);
                 (runs - wakeups) / wakeups.max(1.0) * 100.0
             }

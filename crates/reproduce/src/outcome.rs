@@ -191,6 +191,8 @@ impl Outcome {
     pub fn same_direction(&self) -> Option<bool> {
         let published = self.published_change_percent?;
         let simulated = self.simulated_change_percent?.mean;
-        Some((published > 0.0) == (simulated > 0.0) || published == 0.0 && simulated == 0.0)
+        // Nothing has no direction: it is the right one only for nothing.
+        let sign = |value: f64| value.partial_cmp(&0.0);
+        Some(sign(published) == sign(simulated))
     }
 }

@@ -47,12 +47,15 @@ impl Row {
         std::iter::once(self.workload.as_str()).chain(self.parameters.split(';').map(str::trim))
     }
 
-    /// A change smaller than this says nothing, in percentage points. Both spreads added where they are stated.
+    /// A change smaller than this says nothing, in percentage points. Both spreads added where they are stated, and half
+    /// of the last digit of both figures: 10 us that became 9 us may be 9.5 both.
     pub fn noise_percent(&self) -> f64 {
-        match (self.base_spread_percent, self.new_spread_percent) {
+        let spread = match (self.base_spread_percent, self.new_spread_percent) {
             (None, None) => NOISE_UNSTATED_PERCENT,
             (a, b) => a.unwrap_or(0.0) + b.unwrap_or(0.0),
-        }
+        };
+        let digits = rounding_percent(&self.base_text) + rounding_percent(&self.new_text);
+        spread.max(digits)
     }
 
     /// Why the row is no target although it is simulated: slips and warnings in the source's own figures.
@@ -192,6 +195,15 @@ fn spread(column: &str, text: &str) -> Result<Option<f64>, String> {
     number(text)
         .map(Some)
         .ok_or_else(|| format!("{column}: \"{text}\": allowed a percentage such as ±0.1% or 0.1 %stdev"))
+}
+
+/// Half of a figure's last digit, in percent of it; 0 where it is no plain number.
+fn rounding_percent(text: &str) -> f64 {
+    let decimals = text.split_once('.').map_or(0, |(_, after)| after.len());
+    match text.parse::<f64>() {
+        Ok(value) if value != 0.0 => 50.0 * 10f64.powi(-(decimals as i32)) / value.abs(),
+        _ => 0.0,
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What differs between kernels on one machine: how the fair class slices time, and how it looks for idle CPUs.
 use crate::machine::MachineFile;
+use crate::switches::WakeSearchChoice;
 use plimsoll_sim::{Costs, Enforce, Policy};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,6 +38,8 @@ pub struct KernelTable {
     /// Slices end by a timer, not at the next tick. Default false.
     #[serde(default)]
     pub slice_timer: bool,
+    /// How the CPU of a waking task is found. Default "all".
+    pub wake_search: Option<WakeSearchChoice>,
     /// See the machine's costs: what each busy CPU adds to coming back from idle. Differs between kernels on virtual
     /// machines that count instructions.
     #[schemars(range(max = 1_000_000))]
@@ -69,6 +72,9 @@ impl KernelTable {
         policy.newidle_dice = self.newidle_dice;
         policy.busy_pull_overloaded = self.busy_pull_overloaded;
         policy.slice_timer = self.slice_timer;
+        if let Some(choice) = self.wake_search {
+            policy.wake_search = choice.search();
+        }
         if let Some(us) = self.newidle_idle_us {
             costs.newidle_idle_ns = us * 1000;
         }

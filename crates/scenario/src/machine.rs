@@ -205,6 +205,9 @@ pub struct CostsTable {
     /// Timers that are due at the same time are taken CPU by CPU: virtual CPUs that share one real one take turns.
     /// Default false.
     pub turns: Option<Flag>,
+    /// A virtual CPU that runs dry polls this long at most before its host takes it away (kvm's halt_poll_ns, which grows and
+    /// shrinks); taken away, it looks preempted and the fair class does not count it as idle. 0: CPUs are real.
+    pub halt_poll_ns: Option<Number>,
     /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone, 1 .. 100.
     pub smt_percent: Option<Number>,
     /// Looking at one CPU in a search (wake-up placement, new-idle, stealing).
@@ -372,6 +375,7 @@ impl Build<'_> {
             &table.idle_exit_per_busy_ns,
             &mut costs.idle_exit_per_busy_ns,
         );
+        self.cost("halt_poll_ns", &table.halt_poll_ns, &mut costs.halt_poll_ns);
         self.cost("syscall_ns", &table.syscall_ns, &mut costs.syscall_ns);
         self.cost("channel_ns", &table.channel_ns, &mut costs.channel_ns);
         self.cost("wakeup_ns", &table.wakeup_ns, &mut costs.wakeup_ns);

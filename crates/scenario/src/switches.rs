@@ -1,5 +1,5 @@
 //! `[switches]`: which of the published systems are on, and how the baseline around them behaves.
-use plimsoll_sim::{Enforce, Policy};
+use plimsoll_sim::{Enforce, Policy, WakeSearch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -54,6 +54,8 @@ pub struct SwitchesTable {
     pub wake_search_cpus: Option<u32>,
     /// Baseline: a waking task may be drawn to its waker's cache. Default true.
     pub wake_affine: Option<bool>,
+    /// Baseline: whose rule of placing a waking task. Default: the kernel's, if the scenario names one; else "all".
+    pub wake_search: Option<WakeSearchChoice>,
     /// Fairness: how long a task runs before the next is considered, in microseconds. Default 3000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub run_slice_us: Option<u64>,
@@ -91,6 +93,28 @@ pub enum EnforceChoice {
     Tick,
     /// By a timer armed for the moment the run time ends, as the live scheduler does.
     Timer,
+}
+
+/// How a waking task's CPU is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WakeSearchChoice {
+    /// An idle CPU anywhere in the cache, as the live scheduler finds it.
+    All,
+    /// As the fair class before 6.0: by average idle time.
+    Proportional,
+    /// As the fair class from 6.0 on: by how busy the cache is.
+    Utilisation,
+}
+
+impl WakeSearchChoice {
+    pub(crate) fn search(self) -> WakeSearch {
+        match self {
+            WakeSearchChoice::All => WakeSearch::All,
+            WakeSearchChoice::Proportional => WakeSearch::Proportional,
+            WakeSearchChoice::Utilisation => WakeSearch::Utilisation,
+        }
+    }
 }
 
 impl SwitchesTable {
@@ -138,6 +162,10 @@ impl SwitchesTable {
         set(self.wake_idle, &mut policy.wake_idle);
         set(self.wake_search_cpus, &mut policy.wake_search_cpus);
         set(self.wake_affine, &mut policy.wake_affine);
+        set(
+            self.wake_search.map(WakeSearchChoice::search),
+            &mut policy.wake_search,
+        );
         policy
     }
 

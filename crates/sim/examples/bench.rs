@@ -51,9 +51,11 @@ impl Behaviour for Receiver {
 fn hackbench(config: &mut Config, groups: &[GroupId], workload: WorkloadId, steps: CounterId, capacity: u32) {
     let first = config.channels.len() as u32;
     let wake_level = capacity / 4;
-    config
-        .channels
-        .extend((0..FDS).map(|_| ChannelSpec { capacity, wake_level }));
+    config.channels.extend((0..FDS).map(|_| ChannelSpec {
+        capacity,
+        wake_level,
+        sync: true,
+    }));
     for turn in 0..FDS {
         let next = config.tasks.len();
         let group = |number: usize| groups[(next + number) % groups.len()];

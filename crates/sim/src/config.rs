@@ -94,7 +94,19 @@ impl Config {
 
     /// A channel whose blocked senders are woken late, as sockets do it: see [`ChannelSpec::wake_level`].
     pub fn add_channel_with(&mut self, capacity: u32, wake_level: u32) -> ChannelId {
-        self.channels.push(ChannelSpec { capacity, wake_level });
+        self.channels.push(ChannelSpec {
+            capacity,
+            wake_level,
+            sync: true,
+        });
+        ChannelId(self.channels.len() as u32 - 1)
+    }
+
+    /// A channel between threads that wake each other by futex.
+    pub fn add_futex(&mut self, capacity: u32) -> ChannelId {
+        let mut spec = ChannelSpec::new(capacity);
+        spec.sync = false;
+        self.channels.push(spec);
         ChannelId(self.channels.len() as u32 - 1)
     }
 
@@ -201,6 +213,10 @@ pub struct Costs {
     pub idle_exit_per_busy_ns: u64,
     /// Timers that are due at the same time are taken CPU by CPU: virtual CPUs that share one real one take turns.
     pub turns: bool,
+    /// A virtual CPU that runs dry polls this long at most before its host takes it away (kvm's halt_poll_ns, grown and
+    /// shrunk by how long it has been idle). Polling, it comes back without `idle_states`; taken away, it looks
+    /// preempted, and the fair class does not count it as idle. 0: CPUs are real.
+    pub halt_poll_ns: u64,
     /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone.
     pub smt_percent: u32,
     /// Looking at one CPU in a search (wake-up placement, new-idle, stealing).
@@ -259,6 +275,7 @@ impl Default for Costs {
             ],
             idle_exit_per_busy_ns: 0,
             turns: false,
+            halt_poll_ns: 0,
             smt_percent: 60,
             search_cpu_ns: 30,
             newidle_level_ns: 500,
@@ -294,6 +311,7 @@ impl Costs {
             idle_states: Vec::new(),
             idle_exit_per_busy_ns: 0,
             turns: false,
+            halt_poll_ns: 0,
             smt_percent: 100,
             search_cpu_ns: 0,
             newidle_level_ns: 0,
@@ -343,6 +361,19 @@ pub struct Policy {
     /// Drawn, too, from an idle CPU that shares no cache with the waker's, if the waker is about to wait (mainline's
     /// wake_affine_idle). Off in the published machines, whose figures were compared without it.
     pub wake_affine_far: bool,
+    /// Whose rule of placement, and how many CPUs it looks at.
+    pub wake_search: WakeSearch,
+}
+
+/// How a waking task's CPU is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeSearch {
+    /// All of the cache, or `wake_search_cpus`: the live scheduler.
+    All,
+    /// The fair class before 6.0: by average idle time and the cost of earlier searches.
+    Proportional,
+    /// The fair class from 6.0 on: by how busy the cache's CPUs are.
+    Utilisation,
 }
 
 impl Default for Policy {
@@ -398,6 +429,7 @@ impl Default for Policy {
             wake_search_cpus: 0,
             wake_affine: true,
             wake_affine_far: false,
+            wake_search: WakeSearch::All,
         }
     }
 }
@@ -525,6 +557,8 @@ pub struct ChannelSpec {
     /// Senders that found it full are woken, all of them, when it holds no more than this; below `capacity`.
     /// `capacity - 1` wakes one sender for each place that becomes free.
     pub wake_level: u32,
+    /// Waking through it says that the waker is about to wait itself, as sockets and pipes do; a futex does not.
+    pub sync: bool,
 }
 
 impl ChannelSpec {
@@ -533,6 +567,7 @@ impl ChannelSpec {
         Self {
             capacity,
             wake_level: capacity.saturating_sub(1),
+            sync: true,
         }
     }
 }

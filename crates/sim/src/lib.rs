@@ -16,7 +16,8 @@ pub mod topology;
 pub use behaviour::{Behaviour, Context, Step};
 pub use config::{
     Change, ChangeKind, ChannelId, ChannelSpec, Config, ConfigError, Costs, CounterId, Enforce, GroupId,
-    GroupSpec, IdleState, LatencyId, Limits, Machine, PerDistance, Policy, TaskId, TaskSpec, WorkloadId,
+    GroupSpec, IdleState, LatencyId, Limits, Machine, PerDistance, Policy, TaskId, TaskSpec, WakeSearch,
+    WorkloadId,
 };
 pub use cpuset::CpuSet;
 pub use engine::Simulation;

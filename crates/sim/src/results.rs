@@ -9,6 +9,9 @@ pub struct Results {
     pub measured_ns: u64,
     /// Whether every task exited.
     pub all_exited: bool,
+    /// Tasks that were runnable and did not run as the measured time began and as it ended.
+    pub waiting_at_begin: u64,
+    pub waiting_at_end: u64,
     pub events: EventCounts,
     /// The root first, then as configured.
     pub groups: Vec<GroupResult>,

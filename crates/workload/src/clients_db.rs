@@ -43,6 +43,9 @@ pub struct ClientsDb {
     pub think_us: f64,
     /// Clients run on other machines: they cost no CPU time here. Default false.
     pub remote_clients: bool,
+    /// Clients begin at random times within this, in microseconds: they are started one after the other. Default 0.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub begin_us: f64,
 }
 
 impl Default for ClientsDb {
@@ -58,6 +61,7 @@ impl Default for ClientsDb {
             locked_us: 0.0,
             think_us: 0.0,
             remote_clients: false,
+            begin_us: 0.0,
         }
     }
 }
@@ -68,7 +72,7 @@ impl ClientsDb {
         let workload = config.add_workload(&place.name);
         let latency = config.add_latency(workload, "transaction");
         let transactions = config.add_counter(workload, "transactions");
-        let lock = (self.locked_us > 0.0).then(|| config.add_channel(1));
+        let lock = (self.locked_us > 0.0).then(|| config.add_futex(1));
         for number in 0..self.clients {
             let (query, answer) = (config.add_channel(1), config.add_channel(1));
             let server = Server {
@@ -93,7 +97,7 @@ impl ClientsDb {
                 answer,
                 number: 0,
                 begun_ns: 0,
-                stage: ClientStage::Begin,
+                stage: ClientStage::Start,
                 latency,
                 transactions,
             };
@@ -106,6 +110,7 @@ impl ClientsDb {
 }
 
 enum ClientStage {
+    Start,
     Begin,
     Compute,
     Send,
@@ -128,6 +133,16 @@ struct Client {
 impl Behaviour for Client {
     fn next(&mut self, ctx: &mut Context) -> Step {
         match self.stage {
+            ClientStage::Start => {
+                self.stage = ClientStage::Begin;
+                let within_ns = (self.db.begin_us * 1e3) as u64;
+                if within_ns == 0 {
+                    return self.next(ctx);
+                }
+                Step::SleepUntil {
+                    at_ns: ctx.now_ns() + ctx.rng().random_range(0..=within_ns),
+                }
+            }
             ClientStage::Begin => {
                 self.begun_ns = ctx.now_ns();
                 self.stage = ClientStage::Compute;

@@ -1,6 +1,7 @@
 //! Request and response: pairs of a client and a server, one message each way, without end (netperf UDP_RR, tbench).
 use crate::place::{ns, Place};
 use plimsoll_sim::{Config, Context, Step, WorkloadId};
+use rand::Rng;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -20,6 +21,9 @@ pub struct RequestResponse {
     /// The server waits for storage or the like in every transaction, in microseconds; 0: it does not. Default 0.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub server_wait_us: f64,
+    /// Clients begin at random times within this, in microseconds: they are started one after the other. Default 0.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub begin_us: f64,
 }
 
 impl Default for RequestResponse {
@@ -29,6 +33,7 @@ impl Default for RequestResponse {
             client_us: 5.0,
             server_us: 5.0,
             server_wait_us: 0.0,
+            begin_us: 0.0,
         }
     }
 }
@@ -47,7 +52,14 @@ impl RequestResponse {
         for number in 0..self.pairs {
             let (request, response) = (config.add_channel(1), config.add_channel(1));
             let (mut stage, mut sent_ns) = (0, 0);
+            let mut begin_ns = (self.begin_us * 1e3) as u64;
             let client = move |ctx: &mut Context| {
+                if begin_ns > 0 {
+                    let within_ns = std::mem::take(&mut begin_ns);
+                    return Step::SleepUntil {
+                        at_ns: ctx.now_ns() + ctx.rng().random_range(0..=within_ns),
+                    };
+                }
                 if ctx.received().is_some() {
                     ctx.record(latency, ctx.now_ns() - sent_ns);
                     ctx.count(transactions, 1);

@@ -61,10 +61,10 @@ impl Schbench {
         let (cputime_ns, dispatch_ns) = (ns(self.cputime_us), ns(self.dispatch_us));
         for message_thread in 0..self.message_threads {
             let first = message_thread * self.worker_threads;
-            let inbox = config.add_channel(self.worker_threads);
+            let inbox = config.add_futex(self.worker_threads);
             let mut workers = Vec::new();
             for number in first..first + self.worker_threads {
-                let channel = config.add_channel(PENDING_MAX + 1);
+                let channel = config.add_futex(PENDING_MAX + 1);
                 let pending = Arc::new(AtomicU32::new(0));
                 let asks = (self.requests_per_s == 0.0).then_some((inbox, u64::from(number - first)));
                 let worker = Worker {

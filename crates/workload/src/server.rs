@@ -59,7 +59,7 @@ impl Server {
         let latency = config.add_latency(workload, "latency");
         let requests = config.add_counter(workload, "requests");
         let refused = config.add_counter(workload, "refused");
-        let queue = config.add_channel(self.queue_requests.max(self.clients));
+        let queue = config.add_futex(self.queue_requests.max(self.clients));
         let waiting = Arc::new(AtomicU32::new(0));
         let mut answers = Vec::new();
         for number in 0..self.clients {

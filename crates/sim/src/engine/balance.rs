@@ -62,7 +62,8 @@ impl Engine<'_> {
             }
             span = wider;
             let busiest = self.busiest(cpu, level);
-            let task = busiest.and_then(|from| self.movable(from, cpu, true));
+            // Hardware threads of one core share all its caches.
+            let task = busiest.and_then(|from| self.movable(from, cpu, level > 0));
             if self.policy.newidle_dice {
                 // SAFETY: a plain struct.
                 unsafe { pl::pl_newidle_found(&mut self.cpus[cpu as usize].newidle[level], task.is_some()) };

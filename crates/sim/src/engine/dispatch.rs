@@ -17,6 +17,16 @@ pub(super) fn stretch(work_ns: u64, speed_percent: u32) -> u64 {
     }
 }
 
+/// How long a virtual CPU polls next time, having been idle for `idle_ns`: as kvm grows and shrinks it.
+fn next_poll(poll_ns: u64, idle_ns: u64, most_ns: u64) -> u64 {
+    const FIRST_NS: u64 = 10_000;
+    match idle_ns {
+        _ if idle_ns <= poll_ns => poll_ns,
+        _ if idle_ns > most_ns => 0,
+        _ => (poll_ns * 2).clamp(FIRST_NS.min(most_ns), most_ns),
+    }
+}
+
 impl Engine<'_> {
     /// Charges the running task for the time since it was last charged. `ask`: even if no time has passed.
     pub(super) fn charge(&mut self, cpu: u32, ask: bool) {
@@ -125,6 +135,9 @@ impl Engine<'_> {
     fn set_idle(&mut self, cpu: u32, idle: bool) {
         self.cpus[cpu as usize].idle = idle;
         self.nr_busy = if idle { self.nr_busy - 1 } else { self.nr_busy + 1 };
+        let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
+        llc.count_busy(self.now_ns);
+        llc.nr_busy = if idle { llc.nr_busy - 1 } else { llc.nr_busy + 1 };
         self.show_idle(cpu);
         if !self.topo.smt {
             return;
@@ -152,6 +165,7 @@ impl Engine<'_> {
         if self.topo.smt {
             let siblings = &self.topo.siblings[cpu as usize];
             let core_idle = is_idle(cpu) && siblings.iter().all(|&s| is_idle(s));
+            llc.believes_idle_cores |= core_idle;
             set_bit(&mut llc.idle_cores, self.topo.in_llc[cpu as usize], core_idle);
             for &sibling in siblings {
                 set_bit(&mut llc.idle_cores, self.topo.in_llc[sibling as usize], core_idle);
@@ -378,6 +392,9 @@ impl Engine<'_> {
             .iter()
             .rev()
             .find(|s| s.after_ns <= idle_ns);
+        let polling = idle_ns <= state.halt_poll_ns;
+        state.halt_poll_ns = next_poll(state.halt_poll_ns, idle_ns, self.costs.halt_poll_ns);
+        let depth = depth.filter(|_| !polling || self.costs.halt_poll_ns == 0);
         delay_ns +=
             depth.map_or(0, |s| s.exit_ns) + self.costs.idle_exit_per_busy_ns * u64::from(self.nr_busy);
         state.idle_from_ns = self.now_ns;

@@ -8,6 +8,7 @@ mod changes;
 mod check;
 mod dispatch;
 mod events;
+mod fair_wake;
 mod headroom;
 mod ledger;
 mod lines;

@@ -1,4 +1,5 @@
 //! From the engine's books to results.
+use super::state::State;
 use super::Engine;
 use crate::results::{
     CounterResult, CpuResult, CpuStat, GroupResult, HeadroomResult, LatencyResult, Results, RunDelay,
@@ -12,6 +13,7 @@ pub(super) struct WarmUp {
     ended_ns: u64,
     stats: Vec<CpuStat>,
     cpus: Vec<(CpuResult, u64)>,
+    waiting: u64,
 }
 
 impl Engine<'_> {
@@ -28,6 +30,7 @@ impl Engine<'_> {
         self.warm.cpus = (0..self.cpus.len())
             .map(|cpu| (self.cpus[cpu].stats, self.cpu_idle_ns(cpu)))
             .collect();
+        self.warm.waiting = self.waiting();
         self.group_usage_ns.fill(0);
         self.group_delays.fill(RunDelay::default());
         self.workload_usage_ns.fill(0);
@@ -38,6 +41,14 @@ impl Engine<'_> {
         self.headroom_marks.side_total_ns = 0;
         self.headroom_marks.idle_total_ns = 0;
         self.headroom_marks.windows = 0;
+    }
+
+    /// Tasks that are runnable and do not run.
+    fn waiting(&self) -> u64 {
+        self.tasks
+            .iter()
+            .filter(|task| matches!(task.state, State::Queued | State::Parked))
+            .count() as u64
     }
 
     fn cpu_idle_ns(&self, cpu: usize) -> u64 {
@@ -105,6 +116,8 @@ impl Engine<'_> {
             end_ns: self.now_ns,
             measured_ns,
             all_exited: self.unfinished == 0,
+            waiting_at_begin: self.warm.waiting,
+            waiting_at_end: self.waiting(),
             events: self.counts,
             groups,
             cpus,

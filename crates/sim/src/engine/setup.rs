@@ -340,6 +340,8 @@ impl<'o> Engine<'o> {
             start_cpu: spec.start_cpu.unwrap_or(NONE),
             affinity: spec.affinity.map(Box::new),
             instant_steps: 0,
+            recent_cpu: near_cpu,
+            waker: pl::zeroed(),
         });
         self.behaviours.push(spec.behaviour);
         self.unfinished += 1;

@@ -47,6 +47,11 @@ pub(super) struct Cpu {
     pub last: u32,
     pub address_space: u32,
 
+    /// What the fair class's searches for an idle CPU took on average.
+    pub scan_cost_ns: u64,
+    /// How long a virtual CPU polls at present, see `Costs::halt_poll_ns`.
+    pub halt_poll_ns: u64,
+
     /// While idle: since when (ahead of now while it is still searching).
     pub idle_from_ns: u64,
     pub idle_total_ns: u64,
@@ -85,6 +90,8 @@ impl Cpu {
             look_at: cpu,
             last: NONE,
             address_space: 0,
+            scan_cost_ns: 0,
+            halt_poll_ns: 0,
             idle_from_ns: 0,
             idle_total_ns: 0,
             stats: CpuResult::default(),
@@ -134,7 +141,7 @@ pub(super) enum Pending {
     Exit,
 }
 
-/// Three cache lines: what every step touches, what the policy touches, the rest.
+/// A few cache lines: what every step touches, what the policy touches, the rest.
 #[repr(C, align(64))]
 pub(super) struct Task {
     pub pending: Pending,
@@ -174,15 +181,19 @@ pub(super) struct Task {
     pub parked_previous: u32,
     pub address_space: u32,
     pub nice: i32,
+    /// Where it ran before its previous CPU, as the fair class remembers it.
+    pub recent_cpu: u32,
+    pub waker: pl::Waker,
 }
 
-const _: () = assert!(std::mem::size_of::<Task>() == 192);
+const _: () = assert!(std::mem::size_of::<Task>() <= 256);
 
 /// Two cache lines; the second is touched only when somebody waits.
 #[repr(C, align(64))]
 pub(super) struct Channel {
     pub capacity: u32,
     pub wake_level: u32,
+    pub sync: bool,
     /// The CPU that used it last.
     pub cpu: u32,
     /// receivers.len()
@@ -196,6 +207,7 @@ impl Channel {
     pub fn new(spec: ChannelSpec) -> Self {
         Self {
             capacity: spec.capacity,
+            sync: spec.sync,
             wake_level: spec.wake_level.min(spec.capacity - 1),
             cpu: NONE,
             nr_receivers: 0,

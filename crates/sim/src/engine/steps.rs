@@ -178,10 +178,11 @@ impl Engine<'_> {
         if state.nr_receivers > 0 {
             state.nr_receivers -= 1;
             let receiver = state.receivers.pop_front().expect("nr_receivers is their number");
+            let sync = state.sync;
             self.tasks[receiver as usize].received = Some(value);
             self.tasks[receiver as usize].waits_for = NONE;
             self.tasks[receiver as usize].timer = 0;
-            self.wake(receiver, cpu, true);
+            self.wake(receiver, cpu, sync);
             return true;
         }
         if state.values.len() < state.capacity as usize {
@@ -229,8 +230,9 @@ impl Engine<'_> {
                 return;
             };
             state.values.push_back(value);
+            let sync = state.sync;
             self.tasks[sender as usize].waits_for = NONE;
-            self.wake(sender, cpu, false);
+            self.wake(sender, cpu, sync);
         }
     }
 

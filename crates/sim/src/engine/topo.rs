@@ -110,6 +110,12 @@ pub(super) struct LlcState {
     pub idle: Vec<u64>,
     /// CPUs of cores whose every thread is idle.
     pub idle_cores: Vec<u64>,
+    /// What the fair class believes of `idle_cores`: it is told when a core falls idle, and forgets when a search
+    /// finds none.
+    pub believes_idle_cores: bool,
+    /// Busy CPUs, averaged as the kernel averages utilisation: the machine was idle before the run.
+    pub busy: pl::Pelt,
+    pub nr_busy: u32,
     /// Two or more queued: kept by the policy, which decides what overloaded means.
     pub overloaded: pl::Sparsemask,
     /// Backs `overloaded`; never moves.
@@ -130,9 +136,18 @@ impl LlcState {
         Self {
             idle: vec![0; words],
             idle_cores: vec![0; words],
+            believes_idle_cores: true,
+            busy: pl::zeroed(),
+            nr_busy: 0,
             overloaded,
             _chunks: chunks,
         }
+    }
+
+    /// Counts the time until now with as many busy CPUs as before.
+    pub fn count_busy(&mut self, now_ns: u64) {
+        // SAFETY: a plain struct.
+        unsafe { pl::pl_pelt_update(&mut self.busy, u64::from(self.nr_busy), now_ns) };
     }
 }
 

@@ -2,7 +2,7 @@
 use super::state::{State, NONE};
 use super::topo::bits_from;
 use super::Engine;
-use crate::config::TaskId;
+use crate::config::{TaskId, WakeSearch};
 use plimsoll_policy_sys as pl;
 
 impl Engine<'_> {
@@ -14,7 +14,10 @@ impl Engine<'_> {
             return;
         }
         self.counts.wakeups += 1;
-        let (cpu, looked) = self.select(task, waker, sync);
+        let (cpu, looked) = match self.policy.wake_search {
+            WakeSearch::All => self.select(task, waker, sync),
+            _ => self.select_fair(task, waker, sync),
+        };
         if waker != NONE {
             // The published share of time spent finding counts the search for an idle CPU, too.
             let search_ns = u64::from(looked) * self.costs.search_cpu_ns;
@@ -55,7 +58,7 @@ impl Engine<'_> {
         let mut touch: pl::Touch = pl::zeroed();
         if from != cpu {
             // SAFETY: the group and its queues are alive and not borrowed.
-            unsafe { pl::pl_task_moved(&mut entry.policy, cpu, self.now_ns) };
+            unsafe { pl::pl_task_moved(&mut entry.policy, cpu, self.now_ns, &self.policy.core) };
         }
         // SAFETY: likewise.
         let flags = unsafe {
