@@ -42,6 +42,21 @@ impl Engine<'_> {
                 );
             }
         }
+        for group in 0..self.memory.nr_groups as u32 {
+            // SAFETY: groups and queues are alive and not borrowed; a queue never used is all zero.
+            let (published, books) = unsafe {
+                let load = |cpu| (*self.memory.queue(group, cpu)).load.contribution;
+                (
+                    (*self.memory.group(group)).load.load_avg,
+                    (0..n as u32).map(load).sum::<i64>(),
+                )
+            };
+            assert_eq!(
+                published, books,
+                "group {group}: its load is not what its CPUs published or handed on, at {} ns",
+                self.now_ns
+            );
+        }
         for (cpu, state) in self.cpus.iter().enumerate() {
             assert_eq!(state.fair.nr_queued, queued[cpu], "CPU {cpu}: tasks queued");
             assert_eq!(state.fair.weight_sum, weights[cpu], "CPU {cpu}: sum of weights");

@@ -183,6 +183,9 @@ fn policy(rng: &mut Pcg64, config: &mut Config) {
     policy.core.fair.latency_ns = if rng.random() { 0 } else { 12 * MS };
     policy.steal.enabled = u32::from(rng.random::<bool>());
     policy.newidle = rng.random();
+    policy.newidle_dice = rng.random();
+    policy.busy_pull_overloaded = rng.random();
+    policy.slice_timer = rng.random();
     policy.periodic = rng.random_ratio(3, 4);
     policy.wake_idle = rng.random_ratio(3, 4);
     policy.wake_affine = rng.random();
