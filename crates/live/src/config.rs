@@ -41,7 +41,7 @@ impl Default for Config {
             steal_node_limit: 2,
             load_publish_us: 1_000,
             task_slice_us: 3_000,
-            wakeup_granularity_us: 1_000,
+            wakeup_granularity_us: 4_000,
             headroom_window_us: 100_000,
             headroom_tolerance_us: 1_000,
             max_groups: 16_384,
@@ -142,8 +142,8 @@ impl Config {
                 (
                     "wakeup_granularity_us",
                     config.wakeup_granularity_us,
-                    config.task_slice_us * 10,
-                    "10 times task_slice_us",
+                    config.task_slice_us * 40,
+                    "40 times task_slice_us",
                 ),
             ];
             for (name, value, most, what) in together {
@@ -251,7 +251,7 @@ mod tests {
             ["2: headroom_tolerance_us = 20000: allowed are at most 10000, which is headroom_window_us"]
         );
         assert!(Config::parse("task_slice_us = 100\n").is_ok());
-        assert!(wrong("wakeup_granularity_us = 2000\ntask_slice_us = 100\n")[0].starts_with("1: wakeup"));
+        assert!(wrong("wakeup_granularity_us = 4001\ntask_slice_us = 100\n")[0].starts_with("1: wakeup"));
     }
 
     #[test]
