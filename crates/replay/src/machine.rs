@@ -23,7 +23,7 @@ pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
         migration_hot_ns: 500_000,
         ..Costs::free()
     };
-    if !placement(timeline).seeks_idle {
+    if placement(timeline).seeks_idle_from.is_none() {
         // No two CPUs share a cache, as far as the recorded kernel's wake-ups are concerned.
         for (cpu, place) in (0..).zip(&mut machine.topology.cpus) {
             place.llc = cpu;

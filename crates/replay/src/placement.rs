@@ -11,8 +11,8 @@ const CHOICES_MIN: u32 = 8;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placement {
-    /// A thread whose CPU is busy goes to an idle one.
-    pub seeks_idle: bool,
+    /// A thread goes to an idle CPU if at least so many are runnable on its own; `None`: never.
+    pub seeks_idle_from: Option<u32>,
     /// By thread.
     pub threads: Vec<ThreadPlace>,
 }
@@ -50,7 +50,8 @@ impl Choice {
 pub(crate) fn placement(timeline: &Timeline) -> Placement {
     let by_cpu = runs_by_cpu(timeline);
     let busy = |cpu: u32, ns: i64| at(&by_cpu[cpu as usize], ns).is_some();
-    let (mut seeks, mut follows) = (Choice::default(), Choice::default());
+    let crowds = Crowds::of(timeline, by_cpu.len());
+    let (mut alone, mut crowded, mut follows) = (Choice::default(), Choice::default(), Choice::default());
     let mut own = vec![Choice::default(); timeline.threads.len()];
     for (ix, thread) in timeline.threads.iter().enumerate() {
         for pair in thread.bursts.windows(2) {
@@ -82,7 +83,11 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
                     let others = (0..by_cpu.len() as u32).filter(|&cpu| cpu != previous);
                     let mut idle = others.filter(|&cpu| !busy(cpu, woken_ns));
                     if busy(previous, woken_ns) && idle.next().is_some() {
-                        seeks.note(first.cpu != previous);
+                        let moved = first.cpu != previous;
+                        match crowds.at(previous, woken_ns) {
+                            0 | 1 => alone.note(moved),
+                            _ => crowded.note(moved),
+                        }
                     }
                 }
             }
@@ -90,7 +95,11 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
     }
     let usual = follows.habit(true);
     Placement {
-        seeks_idle: seeks.habit(true),
+        seeks_idle_from: match (alone.habit(true), crowded.habit(true)) {
+            (true, _) => Some(0),
+            (false, true) if crowded.seen >= CHOICES_MIN => Some(2),
+            (false, _) => None,
+        },
         threads: timeline
             .threads
             .iter()
@@ -100,6 +109,36 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
                 follows: own.habit(usual),
             })
             .collect(),
+    }
+}
+
+/// How many threads were runnable on each CPU, running or waiting.
+struct Crowds(Vec<(Vec<i64>, Vec<i64>)>);
+
+impl Crowds {
+    /// A burst is counted on the CPU of its first run.
+    fn of(timeline: &Timeline, nr_cpus: usize) -> Crowds {
+        let mut by_cpu = vec![(Vec::new(), Vec::new()); nr_cpus];
+        for thread in &timeline.threads {
+            for burst in &thread.bursts {
+                let first = thread.runs[burst.runs.start as usize..burst.runs.end as usize].first();
+                if let Some((begins, ends)) = first.and_then(|r| by_cpu.get_mut(r.cpu as usize)) {
+                    begins.push(burst.woken_ns);
+                    ends.push(burst.end_ns);
+                }
+            }
+        }
+        for (begins, ends) in &mut by_cpu {
+            begins.sort_unstable();
+            ends.sort_unstable();
+        }
+        Crowds(by_cpu)
+    }
+
+    /// Before whatever happens at `ns`.
+    fn at(&self, cpu: u32, ns: i64) -> usize {
+        let (begins, ends) = &self.0[cpu as usize];
+        begins.partition_point(|&t| t < ns) - ends.partition_point(|&t| t < ns)
     }
 }
 

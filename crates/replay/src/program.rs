@@ -108,6 +108,8 @@ pub struct Program {
     /// How timers and devices were classed, by thread: name, kind, pacing, wake-ups.
     pub pacings: Vec<(String, &'static str, Pacing, u64)>,
     pub switches: u64,
+    /// Runnable threads on a CPU from which a woken one seeks an idle CPU, as recorded.
+    pub(crate) seeks_idle_from: u32,
     job: bool,
     pub(crate) bursts: Vec<Burst>,
     pub(crate) actions: Vec<Action>,
@@ -137,7 +139,7 @@ impl Program {
             .collect();
         let firsts = firsts(timeline);
         let speeds = crate::machine::sibling_speeds(header, timeline, smt_percent);
-        let places = placement(timeline).threads;
+        let places = placement(timeline);
         let mut threads = Vec::with_capacity(timeline.threads.len());
         let mut bursts = Vec::with_capacity(*firsts.last().unwrap_or(&0) as usize);
         let mut pacings = Vec::new();
@@ -153,7 +155,7 @@ impl Program {
                 name: format!("{}/{}", thread.comm, thread.tid),
                 group,
                 pinned: pinned(thread, &groups[group as usize]),
-                place: places[ix],
+                place: places.threads[ix],
                 bursts: firsts[ix]..firsts[ix + 1],
                 work_ns,
             });
@@ -179,6 +181,7 @@ impl Program {
             clock_start_ns: timeline.start_ns.max(0) as u64,
             pacings,
             switches: timeline.quality.switches,
+            seeks_idle_from: places.seeks_idle_from.unwrap_or(0),
             job: matches!(request, Some(RequestSpec::Process { .. })),
             bursts,
             actions,

@@ -73,7 +73,7 @@ pub fn replay(
     let mut config = Config::new(machine, horizon_ns.max(1));
     config.seed = settings.seed;
     config.stop_when_done = true;
-    mainline_or_published(&mut config, settings.semantics);
+    mainline_or_published(&mut config, settings.semantics, program.seeks_idle_from);
     add_groups(&mut config, program, settings)?;
     let workload = config.add_workload("replay");
     let unset = |count: usize| (0..count).map(|_| AtomicU64::new(UNSET)).collect();
@@ -111,7 +111,7 @@ fn from_config(error: ConfigError) -> SettingsError {
     }
 }
 
-fn mainline_or_published(config: &mut Config, semantics: Semantics) {
+fn mainline_or_published(config: &mut Config, semantics: Semantics, seeks_idle_from: u32) {
     // Stealing and headroom are Plimsoll's own; the kernel's class has neither.
     match semantics {
         Semantics::Mainline => {
@@ -123,6 +123,7 @@ fn mainline_or_published(config: &mut Config, semantics: Semantics) {
             // Pulling on lag is Plimsoll's own, too.
             config.policy.core.fair.pull_ns = 0;
             config.policy.wake_affine_far = true;
+            config.policy.wake_crowd = seeks_idle_from;
         }
         Semantics::Published => config.policy.enforce = Enforce::Timer,
     }

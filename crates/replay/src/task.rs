@@ -32,6 +32,8 @@ pub(crate) struct ThreadTask {
     /// Next burst that has a time of its own, from the recording.
     next_at: BurstIx,
     left: u32,
+    /// A bit for each burst that is done: messages that come early are served before bursts that were recorded first.
+    done: Vec<u64>,
 }
 
 impl ThreadTask {
@@ -50,6 +52,7 @@ impl ThreadTask {
             timers: Vec::new(),
             next_at: bursts.start,
             left: bursts.len() as u32,
+            done: vec![0; bursts.len().div_ceil(64)],
         };
         if forked {
             task.inbox.push_back(bursts.start);
@@ -117,8 +120,10 @@ impl ThreadTask {
     fn end(&mut self, burst: BurstIx, now_ns: u64) {
         self.left -= 1;
         self.doing = Doing::Waiting { before: NONE };
-        let next = burst + 1;
-        if next >= self.program.threads[self.thread as usize].bursts.end {
+        let bursts = &self.program.threads[self.thread as usize].bursts;
+        let (own, next) = (burst - bursts.start, burst + 1);
+        self.done[own as usize / 64] |= 1 << (own % 64);
+        if next >= bursts.end || self.done[(own as usize + 1) / 64] >> ((own + 1) % 64) & 1 != 0 {
             return;
         }
         let following = &self.program.bursts[next as usize];

@@ -193,3 +193,38 @@ fn settings_that_cannot_be_are_refused_with_what_is_allowed() {
         assert!(error.to_string().contains(allowed), "{error}");
     }
 }
+
+#[test]
+fn message_that_overtakes_an_earlier_one_is_not_waited_for_again() {
+    // Thread 20 is woken by 10 of the limited group, by 21 of its own program outside of it, and by 10 again. Under
+    // the limit, 21 comes first.
+    let header = header(
+        100 * MS,
+        &[(10, "helper", 1), (20, "server", 1), (21, "server", 0)],
+    );
+    let events = [
+        switch(1, 0, 0, State::Runnable, 10),
+        switch(2, 1, 20, State::Sleeping, 21),
+        waking(30 * MS, 0, 20, 10, Context::Task),
+        switch(30 * MS + 10, 0, 10, State::Sleeping, 20),
+        switch(31 * MS, 0, 20, State::Sleeping, 0),
+        waking(40 * MS, 1, 20, 21, Context::Task),
+        switch(40 * MS + 10, 1, 21, State::Sleeping, 0),
+        switch(40 * MS + 20, 0, 0, State::Runnable, 20),
+        switch(42 * MS, 0, 20, State::Sleeping, 0),
+        waking(50 * MS, 0, 10, 0, Context::Timer),
+        switch(50 * MS + 10, 0, 0, State::Runnable, 10),
+        waking(51 * MS, 0, 20, 10, Context::Task),
+        switch(51 * MS + 10, 0, 10, State::Sleeping, 20),
+        switch(55 * MS, 0, 20, State::Sleeping, 0),
+    ];
+    let (program, machine) = compile(&header, &events);
+    for sets in [&[][..], &["group.web.quota_us=10000"]] {
+        let outcome = run(&program, &machine, sets);
+        assert!(
+            (outcome.work_done - 1.0).abs() < 1e-9,
+            "{sets:?}: {}",
+            outcome.work_done
+        );
+    }
+}

@@ -361,6 +361,8 @@ pub struct Policy {
     /// Drawn, too, from an idle CPU that shares no cache with the waker's, if the waker is about to wait (mainline's
     /// wake_affine_idle). Off in the published machines, whose figures were compared without it.
     pub wake_affine_far: bool,
+    /// A waking task leaves a CPU for an idle one only if so many tasks are runnable there; 0, 1: always.
+    pub wake_crowd: u32,
     /// Whose rule of placement, and how many CPUs it looks at.
     pub wake_search: WakeSearch,
 }
@@ -429,6 +431,7 @@ impl Default for Policy {
             wake_search_cpus: 0,
             wake_affine: true,
             wake_affine_far: false,
+            wake_crowd: 0,
             wake_search: WakeSearch::All,
         }
     }

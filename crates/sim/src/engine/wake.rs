@@ -217,16 +217,17 @@ impl Engine<'_> {
         }
         let idle = |cpu: u32| self.cpus[cpu as usize].idle;
         let mut target = previous;
+        let queued = |cpu: u32| self.cpus[cpu as usize].fair.nr_queued;
         let follows = self.policy.wake_affine && self.tasks[task as usize].follows_waker;
         if follows && waker != NONE && waker != previous && self.allowed(task, waker) {
-            let queued = |cpu: u32| self.cpus[cpu as usize].fair.nr_queued;
             let soon_free = sync && queued(waker) == 1;
-            let far = self.policy.wake_affine_far && self.topo.llc(waker) != self.topo.llc(previous);
+            let apart = self.topo.llc(waker) != self.topo.llc(previous) || self.policy.wake_crowd > 1;
+            let far = self.policy.wake_affine_far && apart;
             if soon_free && far || !idle(previous) && (soon_free || queued(waker) < queued(previous)) {
                 target = waker;
             }
         }
-        if idle(target) {
+        if idle(target) || queued(target) < self.policy.wake_crowd {
             return (target, 1);
         }
         let llc = self.topo.llc(target);
