@@ -188,7 +188,7 @@ class Postgres:
     def client(self, seconds, work, rate=None):
         self.log = pathlib.Path(tempfile.mkdtemp(dir=work))
         return start("client", self.base + ["-f", str(self.script), "-M", "prepared", "-n", "-c", "4", "-j", "4", "-T", str(seconds),
-                     "--rate", "500", "-l", "--log-prefix", str(self.log / "log"), "postgres"], **pipe())
+                     "--rate", "1200", "-l", "--log-prefix", str(self.log / "log"), "postgres"], **pipe())
 
     def result(self, out):
         # client, transaction, latency, script, second, microsecond. Making connections takes CPU time that the
