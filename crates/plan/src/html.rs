@@ -127,8 +127,9 @@ fn frontier(plan: &Plan) -> String {
         .iter()
         .map(|c| (c.reserved_cpus, c.p99_ns / 1e6))
         .collect();
-    let today = (plan.today.reserved_cpus, plan.today.p99_ns / 1e6);
-    let all = || points.iter().chain(std::iter::once(&today));
+    let place = |c: &Candidate| (c.reserved_cpus, c.p99_ns / 1e6);
+    let (today, recommended) = (place(&plan.today), place(&plan.recommended));
+    let all = || points.iter().chain([&today, &recommended]);
     let x = Axis::linear(
         "CPUs reserved",
         0.0,
@@ -138,12 +139,13 @@ fn frontier(plan: &Plan) -> String {
     let mut chart = Chart::new(x, y);
     chart.steps(&points, "#888");
     for (c, point) in plan.frontier.iter().zip(&points) {
-        let chosen = c.limits == plan.recommended.limits;
-        let colour = if chosen { "#0b7a4b" } else { "#888" };
         let note = format!("{}: p99 {:.2} ms", limit(c), c.p99_ns / 1e6);
-        chart.dot(*point, if chosen { 7.0 } else { 4.5 }, colour, c.meets, &note);
+        chart.dot(*point, 4.5, "#888", c.meets, &note);
     }
     chart.dot(today, 6.0, "#3057b8", true, "today");
+    // Beside the frontier where its whole range meets the goals and that of the point on it does not.
+    let note = format!("recommended: {}", limit(&plan.recommended));
+    chart.dot(recommended, 7.0, "#0b7a4b", plan.recommended.meets, &note);
     chart.legend(&[
         ("recommended", "#0b7a4b"),
         ("today", "#3057b8"),
