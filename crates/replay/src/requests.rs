@@ -174,24 +174,42 @@ impl Finder<'_> {
         let timeline = self.timeline;
         let thread = &timeline.threads[client];
         let ix = client as ThreadIx;
+        let answered = |finder: &Self, i: usize| match thread.bursts[i].cause {
+            Cause::Thread { thread: server, .. } => Some(server).filter(|&s| is_server(finder, s)),
+            _ => None,
+        };
+        let asked = |finder: &Self, i: usize| {
+            let wakes = &thread.bursts[i].wakes;
+            let wakes = &thread.wakes[wakes.start as usize..wakes.end as usize];
+            wakes.iter().rev().find(|w| is_server(finder, w.thread))
+        };
+        let on_schedule = |finder: &Self, i: usize| i > 0 && finder.start_of(client, i) == Start::At;
+        // A client with a schedule begins most of its requests by it. One that waits for answers may have timers as
+        // well, for its own statistics: they ask for nothing.
+        let requests = (1..thread.bursts.len()).filter(|&i| answered(self, i).is_some());
+        let (due, all) = requests.fold((0, 0), |(due, all), i| {
+            (due + u32::from(on_schedule(self, i - 1)), all + 1)
+        });
+        let scheduled = due * 2 > all;
         for i in 1..thread.bursts.len() {
-            let Cause::Thread { thread: server, .. } = thread.bursts[i].cause else {
-                continue;
-            };
-            if !is_server(self, server) {
-                continue;
+            let Some(server) = answered(self, i) else { continue };
+            let mut from = i - 1;
+            while !scheduled
+                && from > 0
+                && thread.bursts[from].cause == Cause::Timer
+                && asked(self, from).is_none()
+            {
+                from -= 1;
             }
-            let sent = &thread.bursts[i - 1];
-            let wakes = &thread.wakes[sent.wakes.start as usize..sent.wakes.end as usize];
-            let kind = match self.start_of(client, i - 1) {
-                Start::At if i > 1 => Loop::Open,
-                _ => Loop::Closed,
+            let kind = match scheduled && on_schedule(self, from) {
+                true => Loop::Open,
+                false => Loop::Closed,
             };
-            let begin = match wakes.iter().rev().find(|w| is_server(self, w.thread)) {
+            let begin = match asked(self, from) {
                 // A client with a schedule counts from when the request was due, however late it is itself.
-                _ if kind == Loop::Open => Mark::Woken(ix, i as u32 - 1),
+                _ if kind == Loop::Open => Mark::Woken(ix, from as u32),
                 Some(wake) => Mark::Woken(wake.thread, wake.burst),
-                None => Mark::Ends(ix, i as u32 - 1),
+                None => Mark::Ends(ix, from as u32),
             };
             self.add(
                 &timeline.threads[server as usize].comm,
