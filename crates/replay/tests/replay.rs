@@ -197,9 +197,9 @@ fn settings_that_cannot_be_are_refused_with_what_is_allowed() {
 #[test]
 fn message_that_overtakes_an_earlier_one_is_not_waited_for_again() {
     // Thread 20 is woken by 10 of the limited group, by 21 of its own program outside of it, and by 10 again. Under
-    // the limit, 21 comes first.
+    // the limit, 21 comes first. The recording is long enough for a tenth of a CPU to do all of it.
     let header = header(
-        100 * MS,
+        1000 * MS,
         &[(10, "helper", 1), (20, "server", 1), (21, "server", 0)],
     );
     let events = [
