@@ -115,8 +115,8 @@ __noinline int move_load(u64 task_address, u32 cpu, u64 now_ns)
 	return 0;
 }
 
-/* Puts a task that is nowhere into its group's queues on a CPU. */
-__noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns)
+/* Puts a task that is nowhere into its group's queues on a CPU. `woken`: it slept or is new, and does not only move. */
+__noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
@@ -128,7 +128,12 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns)
 	cpu_lock(c);
 	task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair);
 	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
-	task->t.vruntime = pl_fair_place(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	if (woken)
+		task->t.vruntime =
+		    pl_fair_place(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	else
+		task->t.vruntime =
+		    pl_fair_requeue(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
 	task->runnable = 1;
 	cpu_unlock(c);
 	after_policy(task->group, c, flags, now_ns);
@@ -138,16 +143,16 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns)
 static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
 {
 	account_out((u64)task, now_ns);
-	account_in((u64)task, cpu, now_ns);
+	account_in((u64)task, cpu, now_ns, false);
 }
 
-/* A light task's vruntime leaps ahead with every slice: placing it anew bounds its wait. */
-__noinline int place_again(u64 task_address)
+/* A light task's vruntime leaps ahead with every slice: this bounds its wait. */
+__noinline int requeue(u64 task_address)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 
 	task->t.vruntime =
-	    pl_fair_place(&cpu_of(task->t.cpu)->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	    pl_fair_requeue(&cpu_of(task->t.cpu)->fair, task->t.vruntime, task->t.effective, &S->config.fair);
 	return 0;
 }
 

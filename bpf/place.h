@@ -61,12 +61,12 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	woken = !task->runnable;
 	if (woken) {
 		refresh_weight(p, task);
-		account_in((u64)task, cpu, now_ns);
+		account_in((u64)task, cpu, now_ns, true);
 		c->nr_wakeups++;
 	} else if (task->t.cpu != cpu) {
 		account_move(task, cpu, now_ns);
 	} else {
-		place_again((u64)task);
+		requeue((u64)task);
 	}
 	if (!task->waiting_since_ns)
 		task->waiting_since_ns = now_ns;

@@ -97,7 +97,7 @@ static __always_inline struct live_group PL_MEM *group_of(struct cgroup *cgrp)
 	return entry ? (struct live_group PL_MEM *)entry->group : NULL;
 }
 
-extern const void __cpu_active_mask __ksym;
+u64 cpu_active_mask; /* address of the kernel's mask; find_active_mask sets it before the scheduler is attached */
 
 /*
  * Whether a CPU is about to go off. From then on until cpu_offline is called, which waits for all readers of RCU,
@@ -107,7 +107,7 @@ static __always_inline bool cpu_leaves(u32 cpu)
 {
 	u64 word = 0;
 
-	bpf_probe_read_kernel(&word, sizeof(word), (const u64 *)&__cpu_active_mask + CPU_INDEX(cpu) / 64);
+	bpf_probe_read_kernel(&word, sizeof(word), (const u64 *)cpu_active_mask + CPU_INDEX(cpu) / 64);
 	return !(word >> (cpu % 64) & 1);
 }
 

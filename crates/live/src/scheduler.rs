@@ -95,6 +95,24 @@ impl<'obj> Scheduler<'obj> {
         let mut skel = open
             .load()
             .map_err(|error| refused("the kernel does not accept the scheduler's BPF program", error))?;
+        let found = skel
+            .progs
+            .find_active_mask
+            .test_run(ProgramInput::default())
+            .map_err(|error| {
+                refused(
+                    "cannot ask the kernel where it keeps the mask of active CPUs",
+                    error,
+                )
+            })?;
+        if found.return_value != 0 {
+            return Err(Error::Machine(
+                "the kernel does not tell where it keeps the mask of active CPUs (__cpu_active_mask in /proc/kallsyms), \
+                 without which a CPU that goes off line would take its tasks along; allow it with sysctl \
+                 kernel.kptr_restrict=1 or 0"
+                    .to_string(),
+            ));
+        }
         let link = skel
             .maps
             .plimsoll_ops
