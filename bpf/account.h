@@ -156,6 +156,16 @@ __noinline int requeue(u64 task_address)
 	return 0;
 }
 
+/* A task that was throttled earns by it what a sleeper earns, no more: it does not get back all that it missed. */
+__noinline int place_released(u64 task_address)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+
+	task->t.vruntime =
+	    pl_fair_place(&cpu_of(task->t.cpu)->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	return 0;
+}
+
 /*
  * Charges what the task has run since it was last charged, on its CPU, while it runs or as it stops. exec_ns: the
  * kernel's count of its run time, which leaves out interrupts and is what cpu.stat shows.

@@ -111,8 +111,8 @@ struct live_state {
 	u32 max_groups;
 	u32 nr_groups; /* alive */
 	u32 max_depth;
-	u32 window_active; /* the headroom window timer runs */
-	u32 reserved;
+	u32 window_active;  /* the headroom window timer runs */
+	u32 timers_revived; /* period timers that were overdue, and were started again */
 	u64 nr_tasks;
 };
 

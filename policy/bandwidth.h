@@ -430,6 +430,15 @@ PL_FN void pl_bw_distribute_end(struct pl_pool PL_MEM *pool)
 	pl_xchg32(&pool->distributing, 0);
 }
 
+#define PL_BW_OVERDUE_NS (100 * PL_MS) /* longer than any engine delays a timer */
+
+/* Whether the period timer should have fired long ago: an engine that may lose a timer starts it again. */
+PL_FN bool pl_bw_timer_overdue(const struct pl_pool PL_MEM *pool, u64 now_ns)
+{
+	return pl_bw_limited(pool) && pl_read(&pool->timer_active) &&
+	       now_ns > pool->next_ns + PL_BW_OVERDUE_NS;
+}
+
 /*
  * The period timer fired. `nth` counts the calls within one callback, from 1: a callback calls again while
  * pool->next_ns is not after its clock, and the fourth time doubles period, quota and burst while the period

@@ -76,8 +76,8 @@ PL_INLINE bool pl_fair_before(u64 a, u64 b)
 }
 
 /*
- * Where a runnable task that enters a queue here again goes: preempted, released, or moved by a balance. What it is
- * owed it keeps; what it owes makes it wait for wait_max_ns at most. `vruntime` is on this CPU's timeline
+ * Where a runnable task that enters a queue here again goes: preempted, or moved by a balance. What it is owed
+ * it keeps; what it owes makes it wait for wait_max_ns at most. `vruntime` is on this CPU's timeline
  * (pl_fair_move for one that comes from another CPU). Returns its new vruntime.
  */
 PL_FN u64 pl_fair_requeue(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight,
@@ -89,8 +89,8 @@ PL_FN u64 pl_fair_requeue(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u6
 }
 
 /*
- * Where a task goes that slept, or is new: as pl_fair_requeue, but sleep earns sleeper_credit_ns at most. Returns its
- * new vruntime.
+ * Where a task goes that slept, is new or was throttled: as pl_fair_requeue, but with what sleeper_credit_ns
+ * allows at most of what it missed. Returns its new vruntime.
  */
 PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight,
 			const struct pl_fair_config PL_MEM *config)

@@ -106,7 +106,7 @@ pub struct State {
     pub nr_groups: u32,
     pub max_depth: u32,
     pub window_active: u32,
-    pub reserved: u32,
+    pub timers_revived: u32,
     pub nr_tasks: u64,
 }
 

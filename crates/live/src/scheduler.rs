@@ -211,6 +211,16 @@ impl<'obj> Scheduler<'obj> {
             .map_err(|error| Error::Failed(format!("the scheduler cannot be made to fail: {error}")))
     }
 
+    /// Starts period timers again that are overdue: how many ever were.
+    pub fn revive_timers(&self) -> Result<u32> {
+        self.skel
+            .progs
+            .revive_timers
+            .test_run(ProgramInput::default())
+            .map_err(|error| Error::Failed(format!("the scheduler's timers cannot be looked at: {error}")))?;
+        Ok(self.state().timers_revived)
+    }
+
     /// Hands a cgroup's knobs to the scheduler. False: no such cgroup.
     pub fn set_knobs(&self, knobs: &Knobs) -> Result<bool> {
         let mut knobs = *knobs;

@@ -33,6 +33,7 @@ extern "C" {
     pub fn pl_bw_distribute_begin(pool: *mut Pool) -> bool;
     pub fn pl_bw_distribute_next(pool: *mut Pool, now_ns: u64) -> *mut Balance;
     pub fn pl_bw_distribute_end(pool: *mut Pool);
+    pub fn pl_bw_timer_overdue(pool: *const Pool, now_ns: u64) -> bool;
     pub fn pl_bw_period(pool: *mut Pool, now_ns: u64, nth: u32, config: *const BwConfig) -> bool;
     pub fn pl_bw_slack(pool: *mut Pool, now_ns: u64, config: *const BwConfig) -> bool;
     pub fn pl_bw_budget(balance: *const Balance) -> u64;

@@ -83,9 +83,14 @@ pub fn run(args: &Args) -> Result {
     if args.fallback_test {
         return fallback_test(&scheduler);
     }
+    let mut revived = 0;
     while !stop.load(Ordering::Relaxed) {
         server.serve(&scheduler, &mut watch, POLL);
         look(&mut watch);
+        let before = std::mem::replace(&mut revived, scheduler.revive_timers()?);
+        if revived != before {
+            eprintln!("warning: {revived} period timers so far did not fire, and were started again");
+        }
         if let Some(ended) = scheduler.ended() {
             eprintln!(
                 "plimsoll: the kernel's own scheduler has taken over: {}: {}",
