@@ -77,14 +77,17 @@ PL_INLINE bool pl_fair_before(u64 a, u64 b)
 
 /*
  * Where a runnable task that enters a queue here again goes: preempted, or moved by a balance. What it is owed
- * it keeps; what it owes makes it wait for wait_max_ns at most. `vruntime` is on this CPU's timeline
+ * it keeps, up to lag_max_ns; what it owes makes it wait for wait_max_ns at most. `vruntime` is on this CPU's timeline
  * (pl_fair_move for one that comes from another CPU). Returns its new vruntime.
  */
 PL_FN u64 pl_fair_requeue(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight,
 			  const struct pl_fair_config PL_MEM *config)
 {
+	u64 earliest = cpu->clock - pl_fair_scale(config->lag_max_ns, PL_FAIR_WEIGHT_ONE);
 	u64 latest = cpu->clock + pl_fair_scale(config->wait_max_ns, pl_max(cpu->weight_sum, weight));
 
+	if (pl_fair_before(vruntime, earliest))
+		return earliest;
 	return pl_fair_before(latest, vruntime) ? latest : vruntime;
 }
 
