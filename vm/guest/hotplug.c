@@ -86,6 +86,8 @@ int main(int argc, char **argv)
 					longest_ns = now_ns() - begin_ns;
 			}
 		doing = "looking for progress with CPUs off";
+		/* Once before: a process may have read its CPU while that was on, and been preempted before it noted it. */
+		members_progress(members, count);
 		for (i = 0; i < count; i++)
 			members[i].cpus = 0;
 		members_progress(members, count);
@@ -103,6 +105,7 @@ int main(int argc, char **argv)
 			fprintf(stderr, "cycle %ld of %ld\n", cycle + 1, cycles);
 	}
 	doing = "looking where bound processes run";
+	members_progress(bound, nr_cpus);
 	for (cpu = 0; cpu < nr_cpus; cpu++)
 		bound[cpu].cpus = 0;
 	members_progress(bound, nr_cpus);
