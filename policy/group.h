@@ -31,15 +31,6 @@
 
 #define PL_GROUP_DEPTH_MAX 32
 
-/*
- * Whether tasks keep an average of their own. It costs two updates for every wake-up; the live scheduler goes
- * without, and takes along what the queue has above what is runnable there.
- */
-#ifdef PL_SINGLE_THREADED
-#define PL_TASK_LOADS true
-#else
-#define PL_TASK_LOADS false
-#endif
 #define PL_FACTOR_SHIFT 30
 #define PL_FACTOR_ONE (1ULL << PL_FACTOR_SHIFT)
 
@@ -280,8 +271,7 @@ PL_INLINE u64 pl_task_weight(const struct pl_task PL_MEM *task)
 /* Counts the time until now as one in which the task was runnable, or not. Call when that changes. */
 PL_INLINE void pl_task_load(struct pl_task PL_MEM *task, bool was_runnable, u64 now_ns)
 {
-	if (PL_TASK_LOADS)
-		pl_pelt_update(&task->load, was_runnable ? pl_task_weight(task) : 0, now_ns);
+	pl_pelt_update(&task->load, was_runnable ? pl_task_weight(task) : 0, now_ns);
 }
 
 /*
@@ -332,10 +322,8 @@ PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns,
 	u64 most, moved;
 
 	pl_task_load(task, false, now_ns);
-	most = PL_TASK_LOADS ? task->load.avg : pl_task_weight(task);
+	most = task->load.avg;
 	for (level = task->group; level->parent && most && PL_LOOP; level = level->parent) {
-		if (!PL_TASK_LOADS)
-			most = pl_min(most, pl_load_surplus(&level->queues[task->cpu].load, now_ns));
 		moved = pl_load_moved(&level->queues[task->cpu].load, &level->queues[to].load, most, now_ns,
 				      &config->load);
 		/* One level up the group is what moves, with as much of its weight as of its load. */

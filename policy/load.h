@@ -68,13 +68,6 @@ PL_SUB bool pl_load_publish(struct pl_group_load PL_MEM *group PL_ARENA, struct 
 	return true;
 }
 
-/* What a queue's average has above what is runnable there: its sleepers', as far as is known. */
-PL_INLINE u64 pl_load_surplus(struct pl_load PL_MEM *load, u64 now_ns)
-{
-	pl_load_update(load, now_ns);
-	return load->pelt.avg - pl_min(load->weight, load->pelt.avg);
-}
-
 /*
  * A task that runs and waits in neither queue goes from one to the other, and its load with it: `most`, as far as
  * `from` has it. Load is neither made nor lost. Where publishing is limited, what the group's sum holds of it
