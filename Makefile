@@ -43,12 +43,9 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh
 
-# Cases that do not hold, or have not been seen to: docs/live.md, Robustness.
-NOT_YET := groups_come_and_go nobody_waits a_tree_32_deep linux_6_19::loaded
-
 test-live: guest static ## run the tests that boot a real kernel in QEMU (half an hour); ROBUST=WORD: only matching ones
 	$(if $(ROBUST),,cargo test --release -p plimsoll-vm --test boot -- --ignored --test-threads=1)
-	cargo test --release -p plimsoll-vm --test robustness -- --ignored --test-threads=2 $(or $(ROBUST),$(addprefix --skip ,$(NOT_YET)))
+	cargo test --release -p plimsoll-vm --test robustness -- --ignored --test-threads=2 $(ROBUST)
 
 fuzz: ## 10,000 random machines against the invariants; three broken policies must be caught (SEEDS=N FIRST=N)
 	scripts/fuzz.sh $(SEEDS) $(FIRST)

@@ -37,21 +37,51 @@ struct {
 
 #define TIMER_DELAY_MIN_NS (10 * PL_US)
 
+/*
+ * A timer that the kernel did not start is owed: the next tick of any CPU starts it, or the loader, which asks 20
+ * times a second. Linux 7 allocates memory to start one where interrupts are off, and may not get it.
+ */
+static __always_inline void owe_timer(u32 PL_MEM *owes)
+{
+	pl_write(owes, 1);
+	pl_xchg32(&S->timers_owed, 1);
+	pl_add32(&S->timers_refused, 1);
+}
+
 static __always_inline void start_period_timer(u32 slot, u64 at_ns, u64 now_ns)
 {
 	struct group_timer *timer = bpf_map_lookup_elem(&period_timers, &slot);
+	u64 delay_ns = at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS;
 
-	if (timer)
-		bpf_timer_start(&timer->timer,
-				at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS, 0);
+	if (timer && bpf_timer_start(&timer->timer, delay_ns, 0))
+		owe_timer(&S->groups[slot]->owes_period);
 }
 
 static __always_inline void start_slack_timer(u32 slot, u64 delay_ns)
 {
 	struct group_timer *timer = bpf_map_lookup_elem(&slack_timers, &slot);
 
-	if (timer)
-		bpf_timer_start(&timer->timer, delay_ns, 0);
+	if (timer && bpf_timer_start(&timer->timer, delay_ns, 0))
+		owe_timer(&S->groups[slot]->owes_slack);
+}
+
+__noinline int start_owed_timers(u64 now_ns)
+{
+	u32 slot;
+
+	if (!pl_xchg32(&S->timers_owed, 0))
+		return 0;
+	for (slot = zero; slot < S->nr_slots && can_loop; slot++) {
+		struct live_group PL_MEM *group = S->groups[slot];
+
+		if (!group)
+			continue;
+		if (pl_read(&group->owes_period) && pl_xchg32(&group->owes_period, 0))
+			start_period_timer(slot, group->g.pool.next_ns, now_ns);
+		if (pl_read(&group->owes_slack) && pl_xchg32(&group->owes_slack, 0))
+			start_slack_timer(slot, TIMER_DELAY_MIN_NS);
+	}
+	return 0;
 }
 
 /* Starts the timers that the charged levels of a group ask for. */
@@ -115,7 +145,7 @@ __noinline int move_load(u64 task_address, u32 cpu, u64 now_ns)
 	return 0;
 }
 
-/* Puts a task that is nowhere into its group's queues on a CPU. `woken`: it slept or is new, and does not only move. */
+/* Puts a task that is nowhere into its group's queues on a CPU, where it is counted. `woken`: it slept or is new, and does not only move. */
 __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -134,6 +164,7 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 	else
 		task->t.vruntime =
 		    pl_fair_requeue(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	count_in(task, c, cpu);
 	task->runnable = 1;
 	cpu_unlock(c);
 	after_policy(task->group, c, flags, now_ns);
@@ -183,6 +214,7 @@ __noinline u32 charge(u64 task_address, u64 exec_ns, u64 now_ns)
 		return 0;
 	task->charged_at_ns = now_ns;
 	task->charged_exec_ns = exec_ns;
+	task->grant_ns -= pl_min(delta_ns, task->grant_ns);
 	group->queues[cpu].used_ns += delta_ns;
 	if (group->g.side)
 		c->side_used_ns += delta_ns;
@@ -247,9 +279,8 @@ static __always_inline void arm_stop(struct live_cpu PL_MEM *c, u32 cpu, struct 
 		return;
 	}
 	budget_ns = budget_of((u64)task->group, cpu, STOP_LOOKAHEAD_NS);
-	if (task->granted)
-		budget_ns = 0;
-	c->stop_at_ns = now_ns + pl_max(budget_ns, settings.min_run_ns);
+	budget_ns = task->grant_ns ? task->grant_ns : pl_max(budget_ns, settings.min_run_ns);
+	c->stop_at_ns = now_ns + budget_ns;
 	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
 }
 

@@ -156,8 +156,11 @@ __noinline int apply_limits(u64 group_address, u64 now_ns)
 	    pl_bw_take_arm_period(&group->g.pool))
 		start_period_timer(group->slot, group->g.pool.next_ns, now_ns);
 	release_all((u64)group, now_ns);
-	if (was_limited != pl_bw_limited(&group->g.pool))
-		relink(group->g.depth, RELINK_CHARGED);
+	if (was_limited != pl_bw_limited(&group->g.pool)) {
+		pl_group_link(&group->g);
+		if (group->nr_children)
+			relink(group->g.depth + 1, RELINK_CHARGED);
+	}
 	start_slack_timer(group->slot, TIMER_DELAY_MIN_NS);
 	return 0;
 }
@@ -217,6 +220,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 		group->g.idle = idle > 0;
 	}
 	if (parent) {
+		pl_add32(&parent->nr_children, 1);
 		group->g.under_main = parent->g.under_main;
 		pl_headroom_link(&S->headroom, &group->g, &S->side->g);
 	} else {
@@ -226,6 +230,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 		S->max_depth = group->g.depth;
 	group->alive = 1;
 	pl_add32(&S->nr_groups, 1);
+	S->groups_changed++;
 	group->quota_us = args->bw_quota_us;
 	group->period_us = args->bw_period_us;
 	group->cpu_burst_us = args->bw_burst_us;
@@ -253,6 +258,9 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 		relink_side();
 	}
 	pl_add32(&S->nr_groups, -1);
+	S->groups_changed++;
+	if (group->g.parent)
+		pl_add32(&((struct live_group PL_MEM *)group->g.parent)->nr_children, -1);
 	group_put(group);
 }
 

@@ -25,13 +25,14 @@ struct live_task {
 	u64 charged_at_ns;    /* when it was last charged */
 	u64 charged_exec_ns;  /* the kernel's count of its run time then */
 	u64 waiting_since_ns; /* runnable and not running since; 0: sleeps or runs */
+	u64 starved_since_ns; /* runnable without having run for grant_ns at a stretch since; 0: sleeps */
+	u64 picked_exec_ns;   /* the kernel's count of its run time when it was last picked */
 	struct live_group PL_MEM *group;
+	u64 grant_ns; /* may run for so long although throttled: it has waited for too long */
 	u32 runnable; /* in its group's queues on t.cpu */
 	u32 parked;   /* slot + 1 of the group in whose parking queue it is */
-	u32 granted;  /* may run once although throttled: it has waited for too long */
 	s32 pid;
 	u32 next_free; /* low half of an arena address */
-	u32 reserved;
 };
 
 /* What of one group happens on one CPU and is not policy. */
@@ -52,6 +53,10 @@ struct live_group {
 	u32 nr_parked; /* tasks in its parking queue, or on the way there */
 	u32 next_free; /* low half of an arena address */
 	u32 nr_limit_changes;
+	u32 nr_children; /* groups of living cgroups right below */
+	u32 owes_period; /* its period timer could not be started, and is to be */
+	u32 owes_slack;
+	u32 reserved;
 	u64 cpu_burst_us; /* cpu.max.burst; the knob burst_us, where set, takes its place */
 	u64 burst_us;	  /* knob user.plimsoll.burst_us */
 	u32 burst_set;
@@ -82,8 +87,10 @@ struct live_cpu {
 	u32 scan;      /* something queued here may be throttled by now */
 	u32 pull_from; /* CPU looked at last */
 	u32 online;
+	u32 offer; /* who is stopped next is offered to an idle CPU */
+	u32 reserved;
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
-	u64 unused;
+	u64 head_vruntime; /* of the queue last looked at */
 };
 
 struct live_state {
@@ -112,8 +119,10 @@ struct live_state {
 	u32 nr_groups; /* alive */
 	u32 max_depth;
 	u32 window_active;  /* the headroom window timer runs */
-	u32 timers_revived; /* period timers that were overdue, and were started again */
-	u64 nr_tasks;
+	u32 timers_owed;    /* some group owes a timer */
+	u32 timers_refused; /* times that the kernel did not start a group's timer */
+	u32 timers_overdue; /* period timers that should have fired long before they were started again */
+	u64 groups_changed; /* times that a group came or went */
 };
 
 /* Switches of the machine, as the loader passes them. */
@@ -122,7 +131,8 @@ struct live_settings {
 	struct pl_steal_config steal;
 	struct pl_headroom_config headroom;
 	u64 min_run_ns;	  /* a task that was let run is not stopped before this */
-	u64 park_max_ns;  /* a task that waits, throttled, for this long gets one minimum run */
+	u64 park_max_ns;  /* a throttled task that starves for this long may run for grant_ns */
+	u64 grant_ns;	  /* enough to get past the interrupts that stood in line, into user space */
 	u64 sync_wait_ns; /* a task queued behind its waker moves to an idle CPU after this */
 };
 

@@ -8,10 +8,11 @@
  * Mechanism  Each group has a parking queue. A task counts itself there (nr_parked) before it looks once more
  *            whether the group is still throttled. Whoever releases the group looks at the count after: if it
  *            is not zero the queue is gone through, and again a little later until nobody is on the way.
- *            A task that has waited for park_max_ns runs once for min_run_ns, charged to its groups. A task in
- *            a system call is not parked: it runs on, charged, until it is back in user space.
+ *            A task that has not run for grant_ns at a stretch within park_max_ns gets that run time, charged to its groups. A task in
+ *            a system call or a page fault is not parked: it runs on, charged, until it is back in user space.
  *
- * Limits     Going through a queue takes time in proportion to the tasks parked in it.
+ * Limits     Going through a queue takes time in proportion to the tasks parked in it. What the kernel does for a task on its
+ *            way back from an interrupt (signals, deferred work) is not seen as the kernel's.
  */
 #ifndef PLIMSOLL_PARK_H
 #define PLIMSOLL_PARK_H
@@ -19,26 +20,34 @@
 #define PARK_RETRY_NS (200 * PL_US)
 #define PARK_WALK_MAX 4096 /* tasks per walk; the rest in the next one */
 
+#define ENTRY_BYTES                                                                                          \
+	0x40 /* more than the page fault's entry, and less than up to where the next one is returned to */
+
 /*
- * Whether the task is in a system call, from which it may hold a lock: it was entered by one, not by an interrupt
- * or a fault, which leave no number of a call. What a task that slept goes back to is nearly always a system call.
+ * Whether the task is in the kernel on its own account, where it may hold a lock: in a system call or a page fault, not
+ * in an interrupt. Neither of the latter leaves the number of a call; whose entry it was, the return address right
+ * below the user's registers tells. What a task that slept goes back to is nearly always one of the two.
  */
-static __always_inline bool in_system_call(struct task_struct *p)
+static __always_inline bool in_kernel(struct task_struct *p)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	u64 entry = 0;
 
-	return regs && (s64)regs->orig_ax >= 0;
+	if (!regs || (s64)regs->orig_ax >= 0)
+		return regs;
+	bpf_probe_read_kernel(&entry, sizeof(entry), (const u64 *)regs - 1);
+	return page_fault_entry && entry - page_fault_entry < ENTRY_BYTES;
 }
 
 /*
- * Exiting tasks must exit; one that is in a system call or may not migrate may hold what others wait for. As in
+ * Exiting tasks must exit; one that is in the kernel or may not migrate may hold what others wait for. As in
  * the kernel's own class such a task is throttled when it is back in user space, at the next look at it.
  */
 static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 
-	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->granted || in_system_call(p))
+	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->grant_ns || in_kernel(p))
 		return false;
 	/* A BPF program itself raises the count of the task that it interrupted by one. */
 	return p->migration_disabled <= (p == current ? 1 : 0);
@@ -123,8 +132,8 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 			continue;
 		cpu = task->t.cpu;
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
-		if (task->waiting_since_ns && now_ns > task->waiting_since_ns + settings.park_max_ns) {
-			task->granted = 1;
+		if (task->starved_since_ns && now_ns > task->starved_since_ns + settings.park_max_ns) {
+			task->grant_ns = settings.grant_ns;
 			task->group->queues[cpu].nr_grants++;
 			level = NULL;
 		}

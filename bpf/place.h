@@ -6,11 +6,24 @@
  *            on. Otherwise an idle CPU, looked for by the kernel's own search: the previous one, a whole idle
  *            core, the LLC, the node, any. Otherwise the previous CPU.
  *
- * Trade-offs A waker that said it would sleep and does not makes its task wait. After sync_wait_ns the task
+ *            Who preempts goes to the front of the CPU's local queue. So does who waits for nobody but its waker, which
+ *            is expected to sleep: it runs next without a pass through dispatch.
+ *
+ * Trade-offs A waker that said it would sleep and does not makes its task wait. After sync_wait_ns one of the two
  *            is offered to an idle CPU.
  */
 #ifndef PLIMSOLL_PLACE_H
 #define PLIMSOLL_PLACE_H
+
+/* Most often none is where much is going on, and the search would go through every domain to find that out. */
+static __always_inline bool any_idle(void)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	bool any = !bpf_cpumask_empty(idle);
+
+	scx_bpf_put_idle_cpumask(idle);
+	return any;
+}
 
 s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -29,6 +42,8 @@ s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 		    !(waker->flags & PF_EXITING) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			return cpu;
 	}
+	if (!any_idle())
+		return prev_cpu;
 	return scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
 }
 
@@ -37,6 +52,26 @@ static __always_inline void refresh_weight(struct task_struct *p, struct live_ta
 {
 	task->t.weight = pl_weight_of_nice(p->static_prio - NICE_0_PRIO);
 	task->t.idle = p->policy == SCHED_IDLE || task->group->g.idle;
+}
+
+/* Offers what waits here to an idle CPU, if there is one that shares the cache. */
+__noinline int offer_to_idle(u32 cpu)
+{
+	const struct cpumask *idle;
+	u32 llc = cpu_llc[CPU_INDEX(cpu)];
+	u32 i;
+
+	idle = scx_bpf_get_idle_cpumask();
+	for (i = zero; i < llc_elements[CPU_INDEX(llc)] && can_loop; i++) {
+		u32 other = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + i)];
+
+		if (other != cpu && bpf_cpumask_test_cpu(other, idle)) {
+			scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
+			break;
+		}
+	}
+	scx_bpf_put_idle_cpumask(idle);
+	return 0;
 }
 
 void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
@@ -67,9 +102,16 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		account_move(task, cpu, now_ns);
 	} else {
 		requeue((u64)task);
+		if (!task->t.counted) {
+			cpu_lock(c);
+			count_in(task, c, cpu);
+			cpu_unlock(c);
+		}
 	}
 	if (!task->waiting_since_ns)
 		task->waiting_since_ns = now_ns;
+	if (!task->starved_since_ns)
+		task->starved_since_ns = now_ns;
 
 	if (is_limited(task->group) && may_park(p, task)) {
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
@@ -79,11 +121,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 	}
 
-	cpu_lock(c);
-	count_in(task, c, cpu);
 	others = c->fair.nr_queued - 1;
-	cpu_unlock(c);
-
 	/* The kernel's own work for this CPU comes first. */
 	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
@@ -91,53 +129,44 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (!others) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
-		if (!woken)
+		if (!woken && cpu != bpf_get_smp_processor_id())
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
-	scx_bpf_dsq_insert_vtime(p, cpu, slice_ns, task->t.vruntime, enq_flags);
 	if (woken) {
 		struct live_task PL_MEM *running = c->running;
 		u64 vruntime;
 
 		if (!running)
-			return;
+			goto queue;
 		vruntime =
 		    running->t.vruntime +
 		    pl_fair_scale(now_ns - pl_min(running->charged_at_ns, now_ns), running->t.effective);
+		if (pl_fair_preempts(task->t.vruntime, task->t.effective, task->t.idle, vruntime,
+				     running->t.idle, &S->config.fair)) {
+			c->nr_preempts++;
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+			return;
+		}
 		if (cpu == bpf_get_smp_processor_id() && others == 1) {
-			/* Queued behind its waker, which is expected to sleep. */
 			if (!c->check_at_ns) {
 				c->check_at_ns = now_ns + settings.sync_wait_ns;
 				arm_cpu_timer(c, cpu, c->check_at_ns, now_ns);
 			}
-		}
-		if (pl_fair_preempts(task->t.vruntime, task->t.effective, task->t.idle, vruntime,
-				     running->t.idle, &S->config.fair)) {
-			c->nr_preempts++;
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		}
-	}
-}
-
-/* Offers what waits here to an idle CPU, if there is one that shares the cache. */
-__noinline int offer_to_idle(u32 cpu)
-{
-	const struct cpumask *idle;
-	u32 llc = cpu_llc[CPU_INDEX(cpu)];
-	u32 i;
-
-	idle = scx_bpf_get_idle_cpumask();
-	for (i = zero; i < llc_elements[CPU_INDEX(llc)] && can_loop; i++) {
-		u32 other = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + i)];
-
-		if (other != cpu && bpf_cpumask_test_cpu(other, idle)) {
-			scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
-			break;
+			/* Unless the waker is due much more. */
+			if (!pl_fair_preempts(vruntime, running->t.effective, false, task->t.vruntime, false,
+					      &S->config.fair)) {
+				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+				return;
+			}
 		}
 	}
-	scx_bpf_put_idle_cpumask(idle);
-	return 0;
+queue:
+	scx_bpf_dsq_insert_vtime(p, cpu, slice_ns, task->t.vruntime, enq_flags);
+	if (c->offer) {
+		c->offer = 0;
+		offer_to_idle(cpu);
+	}
 }
 
 #define WATCH_NS (100 * PL_MS)
@@ -169,8 +198,13 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 	if (c->check_at_ns) {
 		if (now_ns >= c->check_at_ns) {
 			c->check_at_ns = 0;
-			if (scx_bpf_dsq_nr_queued(cpu))
+			if (scx_bpf_dsq_nr_queued(cpu)) {
 				offer_to_idle(cpu);
+			} else if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && any_idle()) {
+				/* What waits is in the local queue, but whom it waits for can go elsewhere. */
+				c->offer = 1;
+				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+			}
 		} else {
 			next_ns = c->check_at_ns;
 		}

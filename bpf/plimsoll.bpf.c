@@ -111,15 +111,40 @@ __noinline bool steal(u32 cpu)
 	return taken;
 }
 
+/* Before 6.19 no function shows the head of a queue: an iterator's first step does. See look_at_head. */
+__noinline bool walk_to_head(u32 queue, u32 looker)
+{
+	struct task_struct *p;
+	bool found = false;
+
+	bpf_for_each(scx_dsq, p, queue, 0)
+	{
+		cpu_of(looker)->head_vruntime = p->scx.dsq_vtime;
+		found = true;
+		break;
+	}
+	return found;
+}
+
+/* Whether anything waits in a CPU's queue; if so, the vruntime of its head is in head_vruntime of the CPU that looks. */
+static __always_inline bool look_at_head(u32 queue, u32 looker)
+{
+	struct task_struct *head;
+
+	if (!bpf_ksym_exists(scx_bpf_dsq_peek))
+		return walk_to_head(queue, looker);
+	head = scx_bpf_dsq_peek(queue);
+	if (head)
+		cpu_of(looker)->head_vruntime = head->scx.dsq_vtime;
+	return head;
+}
+
 /* Ending a slice, looks at one other CPU's queue, and takes its head over if that is further behind. */
 __noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
-	struct task_struct *p;
 	u32 other = c->pull_from + 1;
 
-	if (!bpf_ksym_exists(scx_bpf_dsq_peek))
-		return false;
 	if (other >= nr_cpus)
 		other = 0;
 	if (other == cpu && ++other >= nr_cpus)
@@ -129,9 +154,9 @@ __noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
 	if (other == cpu || cpu_of(other)->fair.nr_queued < PL_STEAL_OVERLOADED ||
 	    !scx_bpf_dsq_nr_queued(other))
 		return false;
-	p = scx_bpf_dsq_peek(other);
-	if (!p || !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair,
-				       p->scx.dsq_vtime, &S->config.fair))
+	if (!look_at_head(other, cpu) ||
+	    !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair, c->head_vruntime,
+				 &S->config.fair))
 		return false;
 	if (!take_from(other, cpu))
 		return false;
@@ -149,7 +174,7 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 
 static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
 {
-	return is_limited(task->group) && throttled_at((u64)task->group, cpu);
+	return !task->grant_ns && is_limited(task->group) && throttled_at((u64)task->group, cpu);
 }
 
 void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
@@ -159,7 +184,6 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	u64 now_ns = scx_bpf_now();
 	struct live_task PL_MEM *task = NULL;
-	struct task_struct *head;
 	u64 own_vruntime = 0;
 	bool has_own = false;
 	bool keep = false;
@@ -168,7 +192,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 		task = task_of(prev);
 		if (task && task->runnable && task->t.cpu == cpu) {
 			charge((u64)task, prev->se.sum_exec_runtime, now_ns);
-			keep = !(task->granted && now_ns >= c->stop_at_ns) && !must_stop(task, cpu);
+			keep = !must_stop(task, cpu);
 			if (keep)
 				reweigh((u64)task, now_ns);
 		}
@@ -176,22 +200,23 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	if (c->scan)
 		park_throttled(cpu);
 
-	if (keep) {
-		own_vruntime = task->t.vruntime;
-		has_own = true;
-	}
-	head = bpf_ksym_exists(scx_bpf_dsq_peek) ? scx_bpf_dsq_peek(cpu) : NULL;
-	if (head && (!has_own || pl_fair_before(head->scx.dsq_vtime, own_vruntime))) {
-		own_vruntime = head->scx.dsq_vtime;
-		has_own = true;
-		if (keep)
+	/* A slice ended, or somebody was stopped: another one's turn, here or from elsewhere. */
+	if (task) {
+		if (keep) {
+			own_vruntime = task->t.vruntime;
+			has_own = true;
+		}
+		if (look_at_head(cpu, cpu) && (!has_own || pl_fair_before(c->head_vruntime, own_vruntime))) {
+			own_vruntime = c->head_vruntime;
+			has_own = true;
 			keep = false;
+		}
+		if (has_own && pull(cpu, true, own_vruntime))
+			return;
 	}
-	if (has_own && prev && pull(cpu, true, own_vruntime))
-		return;
 	if (!keep && scx_bpf_dsq_move_to_local(cpu))
 		return;
-	if (task && task->runnable && task->t.cpu == cpu && !must_stop(task, cpu) && !task->granted) {
+	if (task && task->runnable && task->t.cpu == cpu && !must_stop(task, cpu)) {
 		set_slice(prev, settings.config.fair.slice_ns);
 		pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
 		arm_stop(c, cpu, task, now_ns);
@@ -240,6 +265,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	task->waiting_since_ns = 0;
 	task->charged_at_ns = now_ns;
 	task->charged_exec_ns = p->se.sum_exec_runtime;
+	task->picked_exec_ns = p->se.sum_exec_runtime;
 	c->nr_switches++;
 	c->check_at_ns = 0;
 	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
@@ -257,10 +283,10 @@ void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
 	if (!task || !task->runnable)
 		return;
 	charge((u64)task, p->se.sum_exec_runtime, now_ns);
-	if (task->granted)
-		task->granted = 0;
 	if (runnable)
 		task->waiting_since_ns = now_ns;
+	if (p->se.sum_exec_runtime - task->picked_exec_ns >= settings.grant_ns)
+		task->starved_since_ns = now_ns;
 	if (task->t.cpu < nr_cpus) {
 		struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
 
@@ -282,8 +308,10 @@ void BPF_OPS(plimsoll_tick, struct task_struct *p)
 		return;
 	charge((u64)task, p->se.sum_exec_runtime, now_ns);
 	reweigh((u64)task, now_ns);
-	if (!task->granted && must_stop(task, task->t.cpu))
+	if (must_stop(task, task->t.cpu))
 		set_slice(p, 0);
+	if (pl_read(&S->timers_owed))
+		start_owed_timers(now_ns);
 }
 
 void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
@@ -294,7 +322,10 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 	if (!task)
 		return;
 	park_end(task);
-	task->waiting_since_ns = 0;
+	/* pl_write: for several plain stores clang takes the pointer before its conversion to the arena. */
+	pl_write(&task->waiting_since_ns, 0);
+	pl_write(&task->starved_since_ns, 0);
+	pl_write(&task->grant_ns, 0);
 	if (task->runnable)
 		account_out((u64)task, scx_bpf_now());
 }
@@ -508,25 +539,28 @@ void BPF_OPS(plimsoll_exit, struct scx_exit_info *info)
  * /proc/kallsyms, which took 2.4 s of the 4 s that loading took.
  */
 SEC("syscall")
-int find_active_mask(void *unused)
+int find_symbols(void *unused)
 {
-	static const char name[] = "__cpu_active_mask";
+	static const char mask[] = "__cpu_active_mask";
+	static const char entry[] = "asm_exc_page_fault";
+	long error = bpf_kallsyms_lookup_name(mask, sizeof(mask), 0, &cpu_active_mask);
 
-	return bpf_kallsyms_lookup_name(name, sizeof(name), 0, &cpu_active_mask);
+	return error ?: bpf_kallsyms_lookup_name(entry, sizeof(entry), 0, &page_fault_entry);
 }
 
 /*
- * Starts period timers that should have fired long ago: `plimsoll run` calls this 20 times a second. On 7.2, while limits were
- * changed under load, a group's timer was seen not to fire again, 15 s after its time, though the policy counted it
- * as active; all of the group stayed parked. Why is not known; bpf_timer_start may fail for want of memory.
+ * Starts timers that are owed where no CPU ticks, and period timers that should have fired long ago: `plimsoll run` calls this 20
+ * times a second. Once, on 7.2, a group's timer was not fired 15 s after its time, though the policy counted it as
+ * active, and all of the group stayed parked; whether the kernel had refused to start it was not looked at then.
  */
 SEC("syscall")
-int revive_timers(void *unused)
+int mend_timers(void *unused)
 {
 	USE_ARENA;
 	u64 now_ns = scx_bpf_now();
 	u32 slot;
 
+	start_owed_timers(now_ns);
 	for (slot = zero; slot < S->nr_slots && can_loop; slot++) {
 		struct live_group PL_MEM *group = S->groups[slot];
 		struct pl_pool PL_MEM *pool;
@@ -536,7 +570,7 @@ int revive_timers(void *unused)
 		pool = &group->g.pool;
 		if (!pl_bw_timer_overdue(pool, now_ns))
 			continue;
-		S->timers_revived++;
+		S->timers_overdue++;
 		start_period_timer(slot, pool->next_ns, now_ns);
 	}
 	return 0;
@@ -556,8 +590,9 @@ void BPF_OPS(plimsoll_dump, struct scx_dump_ctx *dump)
 	USE_ARENA;
 	u32 slot, shown = zero;
 
-	scx_dump("plimsoll: %u groups, %u slots, deepest %u, side budget %llu ns, %u timers revived",
-		 S->nr_groups, S->nr_slots, S->max_depth, S->headroom.budget_ns, S->timers_revived);
+	scx_dump("plimsoll: %u groups, %u slots, deepest %u, side budget %llu ns", S->nr_groups, S->nr_slots,
+		 S->max_depth, S->headroom.budget_ns);
+	scx_dump("  timers: %u not started at first, %u overdue", S->timers_refused, S->timers_overdue);
 	for (slot = zero; slot < S->nr_slots && shown < DUMP_GROUPS_MAX && can_loop; slot++) {
 		struct live_group PL_MEM *group = S->groups[slot];
 		u32 waiting;

@@ -97,7 +97,9 @@ static __always_inline struct live_group PL_MEM *group_of(struct cgroup *cgrp)
 	return entry ? (struct live_group PL_MEM *)entry->group : NULL;
 }
 
-u64 cpu_active_mask; /* address of the kernel's mask; find_active_mask sets it before the scheduler is attached */
+/* Addresses of the kernel's, which find_symbols sets before the scheduler is attached. */
+u64 cpu_active_mask;
+u64 page_fault_entry;
 
 /*
  * Whether a CPU is about to go off. From then on until cpu_offline is called, which waits for all readers of RCU,

@@ -120,4 +120,5 @@ cases! {
         ..Case::of(&["placement", "4", "2"])
     };
     what_cannot_be_represented_is_refused_by_name: Case { loaded: false, ..Case::of(&["refuse.sh"]) };
+    loading_takes_less_than_two_seconds: Case { loaded: false, ..Case::of(&["load.sh"]) };
 }

@@ -7,13 +7,14 @@ pub struct Task {
     pub charged_at_ns: u64,
     pub charged_exec_ns: u64,
     pub waiting_since_ns: u64,
+    pub starved_since_ns: u64,
+    pub picked_exec_ns: u64,
     pub group: *const Group,
+    pub grant_ns: u64,
     pub runnable: u32,
     pub parked: u32,
-    pub granted: u32,
     pub pid: i32,
     pub next_free: u32,
-    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -36,6 +37,10 @@ pub struct Group {
     pub nr_parked: u32,
     pub next_free: u32,
     pub nr_limit_changes: u32,
+    pub nr_children: u32,
+    pub owes_period: u32,
+    pub owes_slack: u32,
+    pub reserved: u32,
     pub cpu_burst_us: u64,
     pub burst_us: u64,
     pub burst_set: u32,
@@ -75,8 +80,10 @@ pub struct Cpu {
     pub scan: u32,
     pub pull_from: u32,
     pub online: u32,
+    pub offer: u32,
+    pub reserved: u32,
     pub watch_at_ns: u64,
-    pub unused: u64,
+    pub head_vruntime: u64,
 }
 
 #[repr(C)]
@@ -106,8 +113,10 @@ pub struct State {
     pub nr_groups: u32,
     pub max_depth: u32,
     pub window_active: u32,
-    pub timers_revived: u32,
-    pub nr_tasks: u64,
+    pub timers_owed: u32,
+    pub timers_refused: u32,
+    pub timers_overdue: u32,
+    pub groups_changed: u64,
 }
 
 /// In the order of `sizeof_state`.
@@ -129,6 +138,7 @@ pub struct Settings {
     pub headroom: pl::HeadroomConfig,
     pub min_run_ns: u64,
     pub park_max_ns: u64,
+    pub grant_ns: u64,
     pub sync_wait_ns: u64,
 }
 

@@ -97,19 +97,14 @@ impl<'obj> Scheduler<'obj> {
             .map_err(|error| refused("the kernel does not accept the scheduler's BPF program", error))?;
         let found = skel
             .progs
-            .find_active_mask
+            .find_symbols
             .test_run(ProgramInput::default())
-            .map_err(|error| {
-                refused(
-                    "cannot ask the kernel where it keeps the mask of active CPUs",
-                    error,
-                )
-            })?;
+            .map_err(|error| refused("cannot ask the kernel for its symbols", error))?;
         if found.return_value != 0 {
             return Err(Error::Machine(
-                "the kernel does not tell where it keeps the mask of active CPUs (__cpu_active_mask in /proc/kallsyms), \
-                 without which a CPU that goes off line would take its tasks along; allow it with sysctl \
-                 kernel.kptr_restrict=1 or 0"
+                "the kernel does not tell where it has __cpu_active_mask and asm_exc_page_fault (in /proc/kallsyms), without \
+                 which a CPU that goes off line would take its tasks along, and a throttled task might keep a lock; allow it \
+                 with sysctl kernel.kptr_restrict=1 or 0"
                     .to_string(),
             ));
         }
@@ -211,14 +206,20 @@ impl<'obj> Scheduler<'obj> {
             .map_err(|error| Error::Failed(format!("the scheduler cannot be made to fail: {error}")))
     }
 
-    /// Starts period timers again that are overdue: how many ever were.
-    pub fn revive_timers(&self) -> Result<u32> {
+    /// Starts timers that the kernel did not start when it was asked to, or that are overdue: how many ever were overdue.
+    pub fn mend_timers(&self) -> Result<u32> {
         self.skel
             .progs
-            .revive_timers
+            .mend_timers
             .test_run(ProgramInput::default())
             .map_err(|error| Error::Failed(format!("the scheduler's timers cannot be looked at: {error}")))?;
-        Ok(self.state().timers_revived)
+        Ok(self.state().timers_overdue)
+    }
+
+    /// Changes whenever a group comes or goes.
+    pub fn groups_changed(&self) -> u64 {
+        // SAFETY: a field of a mapped page, which the kernel changes under us.
+        unsafe { std::ptr::addr_of!((*self.state).groups_changed).read_volatile() }
     }
 
     /// Hands a cgroup's knobs to the scheduler. False: no such cgroup.

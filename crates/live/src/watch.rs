@@ -1,19 +1,22 @@
 //! Notices cgroups that come and go, and knobs that change, whoever writes them.
 //!
-//! The kernel tells nobody that an extended attribute of a cgroup has changed, so every cgroup is looked at again and
-//! again: one system call for each that has no knobs.
+//! inotify says whose attributes were written. A cgroup that it cannot watch (there is a limit to watches), or whose
+//! knobs were refused, is looked at again and again: one system call for each that has no knobs.
 use crate::intf::Group;
 use crate::knobs::{cgroup_id, cpu_max, KnobValues};
 use crate::{Error, Result, Scheduler, CGROUP_ROOT};
-use std::collections::HashMap;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What is known of the scheduler's cgroups, by the kernel's number for them.
-#[derive(Default)]
 pub struct Watch {
-    known: HashMap<u64, Known>,
-    looks: u64,
+    known: BTreeMap<u64, Known>,
+    /// The scheduler's count of comings and goings at the last look that found every group's directory.
+    groups_changed: Option<u64>,
+    inotify: Option<Inotify>,
+    watched: HashMap<WatchDescriptor, u64>,
 }
 
 struct Known {
@@ -22,32 +25,37 @@ struct Known {
     applied: KnobValues,
     /// What was wrong the last time, so that it is said once.
     complaint: String,
-    seen: u64,
+    /// Somebody may have written its attributes since they were last read.
+    due: bool,
+    watch: Option<WatchDescriptor>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            known: BTreeMap::new(),
+            groups_changed: None,
+            inotify: Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok(),
+            watched: HashMap::new(),
+        }
+    }
 }
 
 impl Watch {
-    /// Looks at every cgroup, and hands the scheduler what has changed. Returns what is newly wrong: such knobs are
-    /// left as they were.
+    /// Looks at the cgroups that have come or changed, and hands the scheduler what is new. Returns what is newly wrong:
+    /// such knobs are left as they were.
     pub fn look(&mut self, scheduler: &Scheduler) -> Vec<Error> {
-        self.looks += 1;
-        let mut groups = scheduler.groups();
-        groups.sort_by_key(|group| group.g.depth);
+        let changed = scheduler.groups_changed();
+        if self.groups_changed != Some(changed) {
+            self.groups_changed = self.find_groups(scheduler).then_some(changed);
+        }
+        self.read_events();
         let mut wrong = Vec::new();
-        for group in groups {
-            let id = group.g.id;
-            if !self.known.contains_key(&id) {
-                // Gone again, or not there yet: the next look finds out.
-                let Some(path) = self.path_of(group) else { continue };
-                let known = Known {
-                    path,
-                    applied: KnobValues::default(),
-                    complaint: String::new(),
-                    seen: 0,
-                };
-                self.known.insert(id, known);
+        for (&id, known) in &mut self.known {
+            if !known.due && known.watch.is_some() && known.complaint.is_empty() {
+                continue;
             }
-            let known = self.known.get_mut(&id).expect("inserted above");
-            known.seen = self.looks;
+            known.due = false;
             match known.apply(id, scheduler) {
                 Ok(()) => known.complaint.clear(),
                 Err(error) if error.to_string() == known.complaint => {}
@@ -57,9 +65,56 @@ impl Watch {
                 }
             }
         }
-        let looks = self.looks;
-        self.known.retain(|_, known| known.seen == looks);
         wrong
+    }
+
+    /// Takes up the groups that have come, and forgets those that have gone. False: a directory was not found, since the
+    /// group has just gone, or is not there yet.
+    fn find_groups(&mut self, scheduler: &Scheduler) -> bool {
+        let mut groups = scheduler.groups();
+        groups.sort_by_key(|group| group.g.depth);
+        let alive: HashSet<u64> = groups.iter().map(|group| group.g.id).collect();
+        self.known.retain(|id, _| alive.contains(id));
+        self.watched.retain(|_, id| alive.contains(id));
+        let mut found_all = true;
+        for group in groups {
+            let id = group.g.id;
+            if self.known.contains_key(&id) {
+                continue;
+            }
+            let Some(path) = self.path_of(group) else {
+                found_all = false;
+                continue;
+            };
+            // Watched before it is read, so that nothing is missed in between.
+            let flags = AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR;
+            let inotify = self.inotify.as_ref();
+            let watch = inotify.and_then(|inotify| inotify.add_watch(&path, flags).ok());
+            self.watched.extend(watch.map(|watch| (watch, id)));
+            let known = Known {
+                path,
+                applied: KnobValues::default(),
+                complaint: String::new(),
+                due: true,
+                watch,
+            };
+            self.known.insert(id, known);
+        }
+        found_all
+    }
+
+    /// Notes whose attributes were written.
+    fn read_events(&mut self) {
+        let Some(inotify) = &self.inotify else { return };
+        while let Ok(events) = inotify.read_events() {
+            for event in events {
+                if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                    self.known.values_mut().for_each(|known| known.due = true);
+                } else if let Some(id) = self.watched.get(&event.wd) {
+                    self.known.entry(*id).and_modify(|known| known.due = true);
+                }
+            }
+        }
     }
 
     /// One cgroup, now: `plimsoll set` has changed its knobs.

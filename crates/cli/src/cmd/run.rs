@@ -83,13 +83,13 @@ pub fn run(args: &Args) -> Result {
     if args.fallback_test {
         return fallback_test(&scheduler);
     }
-    let mut revived = 0;
+    let mut overdue = 0;
     while !stop.load(Ordering::Relaxed) {
         server.serve(&scheduler, &mut watch, POLL);
         look(&mut watch);
-        let before = std::mem::replace(&mut revived, scheduler.revive_timers()?);
-        if revived != before {
-            eprintln!("warning: {revived} period timers so far did not fire, and were started again");
+        let before = std::mem::replace(&mut overdue, scheduler.mend_timers()?);
+        if overdue != before {
+            eprintln!("warning: {overdue} period timers so far did not fire, and were started again");
         }
         if let Some(ended) = scheduler.ended() {
             eprintln!(
