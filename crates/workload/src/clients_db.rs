@@ -4,6 +4,7 @@
 //! queries; a query is a message to the server, its run time there, and the answer. A share of queries waits for
 //! storage, and a share of transactions ends inside a critical section that all server threads share.
 use crate::arrivals::Spread;
+use crate::lock::Mutex;
 use crate::place::Place;
 use plimsoll_sim::{Behaviour, ChannelId, Config, Context, CounterId, LatencyId, Step, WorkloadId};
 use rand::Rng;
@@ -72,22 +73,16 @@ impl ClientsDb {
         let workload = config.add_workload(&place.name);
         let latency = config.add_latency(workload, "transaction");
         let transactions = config.add_counter(workload, "transactions");
-        let lock = (self.locked_us > 0.0).then(|| config.add_futex(1));
+        let lock = (self.locked_us > 0.0).then(|| Mutex::new(self.clients, 0, config));
         for number in 0..self.clients {
             let (query, answer) = (config.add_channel(1), config.add_channel(1));
             let server = Server {
                 db: self.clone(),
                 query,
                 answer,
-                lock,
-                // One of them puts the lock where the others find it.
-                stage: if number == 0 && lock.is_some() {
-                    ServerStage::Unlock
-                } else {
-                    ServerStage::Wait
-                },
+                lock: lock.clone(),
+                stage: ServerStage::Wait,
                 last: false,
-                made: number != 0 || lock.is_none(),
             };
             let task = place.task(workload, "server", number, server);
             config.add_task(task);
@@ -191,7 +186,6 @@ enum ServerStage {
     Compute,
     Storage,
     Lock,
-    Locked,
     Unlock,
     Answer,
 }
@@ -200,11 +194,9 @@ struct Server {
     db: ClientsDb,
     query: ChannelId,
     answer: ChannelId,
-    lock: Option<ChannelId>,
+    lock: Option<Mutex>,
     stage: ServerStage,
     last: bool,
-    /// The lock is where it belongs.
-    made: bool,
 }
 
 impl Behaviour for Server {
@@ -235,27 +227,18 @@ impl Behaviour for Server {
                 self.next(ctx)
             }
             ServerStage::Lock => {
-                self.stage = ServerStage::Locked;
-                match self.lock {
-                    Some(channel) => Step::Receive { channel },
-                    None => self.next(ctx),
+                if let Some(step) = self.lock.as_mut().and_then(Mutex::take) {
+                    return step;
                 }
-            }
-            ServerStage::Locked => {
                 self.stage = ServerStage::Unlock;
                 Step::Compute {
                     ns: self.db.spread.sample(self.db.locked_us * 1e3, ctx.rng()),
                 }
             }
             ServerStage::Unlock => {
-                self.stage = if self.made {
-                    ServerStage::Answer
-                } else {
-                    ServerStage::Wait
-                };
-                self.made = true;
-                match self.lock {
-                    Some(channel) => Step::Send { channel, value: 0 },
+                self.stage = ServerStage::Answer;
+                match self.lock.as_mut().and_then(Mutex::release) {
+                    Some(step) => step,
                     None => self.next(ctx),
                 }
             }

@@ -10,6 +10,7 @@ mod clients_db;
 mod duty;
 mod fibtest;
 mod hackbench;
+mod lock;
 mod place;
 mod request_response;
 mod schbench;

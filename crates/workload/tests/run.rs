@@ -219,3 +219,45 @@ fn unknown_parameters_are_errors() {
         .to_string()
         .contains("unknown field `thread`"));
 }
+
+#[test]
+fn a_batch_under_one_lock_does_one_critical_section_at_a_time_and_loses_no_wake_up() {
+    let results = run(
+        r#"{"kind":"batch","threads":8,"work_us":100,"spread":"fixed","locked_us":100}"#,
+        8,
+        100,
+    );
+    near(counter(&results, "pieces") as f64, 1000.0, 2.0);
+    // Spinning instead of sleeping changes who waits how, not how much is done.
+    let results = run(
+        r#"{"kind":"batch","threads":8,"work_us":100,"spread":"fixed","locked_us":100,"spin_us":50}"#,
+        8,
+        100,
+    );
+    near(counter(&results, "pieces") as f64, 1000.0, 2.0);
+}
+
+#[test]
+fn threads_of_a_barrier_go_on_together_whether_they_spin_or_sleep() {
+    for spin_us in [0, 10_000] {
+        let parameters = format!(
+            r#"{{"kind":"batch","threads":8,"work_us":1000,"spread":"fixed","barrier":true,"spin_us":{spin_us}}}"#
+        );
+        let pieces = counter(&run(&parameters, 8, 100), "pieces");
+        near(pieces as f64, 800.0, 2.0);
+        // Eight threads on four CPUs: a round takes as long as two pieces, longer where those who spin are in the way.
+        let slow = counter(&run(&parameters, 4, 100), "pieces");
+        assert!(slow <= 400 + 8, "spin {spin_us}: {slow}");
+        assert!(slow > 100, "spin {spin_us}: {slow}");
+    }
+}
+
+#[test]
+fn a_batch_of_children_starts_one_process_for_each_piece() {
+    let results = run(
+        r#"{"kind":"batch","threads":2,"work_us":1000,"spread":"fixed","children":true}"#,
+        2,
+        100,
+    );
+    near(counter(&results, "pieces") as f64, 200.0, 2.0);
+}
