@@ -3,6 +3,11 @@
 //! With a rate, requests are handed out eight at a time with equal sleeps in between, round robin over the workers, and
 //! a second's remainder is slept off before the next second, as schbench does. Without a rate, each worker asks its
 //! message thread for the next request as soon as it is done with one.
+//!
+//! Until April 2023 it was another program (`version = "2021"`). With a rate, two thirds of the workers were handed a
+//! request at once, and the message thread slept for a second divided by the number of such rounds, whatever they had
+//! taken. A request was a spin until its time had passed on the wall clock, in which a throttled thread's wait counts;
+//! and its latency was completion less start less that time.
 use crate::place::{ns, Place};
 use plimsoll_sim::{Behaviour, ChannelId, Config, Context, CounterId, LatencyId, Step, WorkloadId};
 use rand_distr::{Distribution, Exp1};
@@ -36,6 +41,22 @@ pub struct Schbench {
     /// CPU time that the message thread needs to hand out one request, in microseconds. Default 2.
     #[schemars(range(min = 0.001, max = 1e6))]
     pub dispatch_us: f64,
+    /// What the kernel adds to each sleep of the message thread (timer slack), in microseconds. Linux: 50. Default 0.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub timer_slack_us: f64,
+    /// Which schbench: "2023", or "2021" as it was before: two thirds of the workers get a request at once (`batch` does
+    /// not count), requests spin on the wall clock, and latency is what completion takes beyond that. Default "2023".
+    pub version: Version,
+}
+
+/// schbench changed what -R and -c mean in April 2023.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum Version {
+    #[serde(rename = "2021")]
+    Of2021,
+    #[default]
+    #[serde(rename = "2023")]
+    Of2023,
 }
 
 impl Default for Schbench {
@@ -48,17 +69,31 @@ impl Default for Schbench {
             batch: 8,
             random_sleeps: false,
             dispatch_us: 2.0,
+            timer_slack_us: 0.0,
+            version: Version::Of2023,
         }
     }
 }
 
 impl Schbench {
-    /// Histogram "wakeup_latency": from handing a request out to the worker's start. Counter "requests".
+    /// Histogram "wakeup_latency": from handing a request out to the worker's start, in 2021 to its completion less
+    /// `cputime_us`. Counter "requests".
     pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
         let workload = config.add_workload(&place.name);
         let latency = config.add_latency(workload, "wakeup_latency");
         let requests = config.add_counter(workload, "requests");
         let (cputime_ns, dispatch_ns) = (ns(self.cputime_us), ns(self.dispatch_us));
+        let old = self.version == Version::Of2021;
+        let batch = if old {
+            (self.worker_threads * 2 / 3).max(1)
+        } else {
+            self.batch
+        };
+        let slept_ns = if old {
+            1e9 / (self.requests_per_s / f64::from(batch)).ceil()
+        } else {
+            1e9 / self.requests_per_s * f64::from(batch)
+        };
         for message_thread in 0..self.message_threads {
             let first = message_thread * self.worker_threads;
             let inbox = config.add_futex(self.worker_threads);
@@ -73,6 +108,7 @@ impl Schbench {
                     asks,
                     state: Doing::Asking,
                     cputime_ns,
+                    on_the_clock: old && asks.is_none(),
                     latency,
                     requests,
                 };
@@ -94,14 +130,16 @@ impl Schbench {
                     workers,
                     dispatch_ns,
                     per_second: self.requests_per_s.max(1.0) as u64,
-                    sleep_ns: 1e9 / self.requests_per_s * f64::from(self.batch),
-                    batch: u64::from(self.batch),
+                    sleep_ns: slept_ns,
+                    slack_ns: ns(self.timer_slack_us),
+                    batch: u64::from(batch),
                     random: self.random_sleeps,
+                    by_seconds: !self.random_sleeps && !old,
                     second_ns: None,
                     handed: 0,
                     turn: 0,
                     dispatched: false,
-                    slept: true,
+                    slept: !old,
                 };
                 place.task(workload, "message", message_thread, schedule)
             };
@@ -114,12 +152,16 @@ impl Schbench {
 /// A worker with more requests waiting gets no further ones. schbench: 8.
 const PENDING_MAX: u32 = 8;
 
+/// How often a spin looks at the clock: one whose time passed while it was throttled ends this much too late at most.
+const SPIN_LOOK_NS: u64 = 100_000;
+
 type WorkerInbox = (ChannelId, Arc<AtomicU32>);
 
 enum Doing {
     Asking,
     Waiting,
     Computing,
+    Spinning { handed_out_ns: u64, until_ns: u64 },
 }
 
 struct Worker {
@@ -129,6 +171,7 @@ struct Worker {
     asks: Option<(ChannelId, u64)>,
     state: Doing,
     cputime_ns: u64,
+    on_the_clock: bool,
     latency: LatencyId,
     requests: CounterId,
 }
@@ -151,12 +194,33 @@ impl Behaviour for Worker {
             }
             Doing::Computing => {
                 if let Some(handed_out_ns) = ctx.received() {
+                    if self.on_the_clock {
+                        let until_ns = ctx.now_ns() + self.cputime_ns;
+                        self.state = Doing::Spinning {
+                            handed_out_ns,
+                            until_ns,
+                        };
+                        return self.next(ctx);
+                    }
                     ctx.record(self.latency, ctx.now_ns() - handed_out_ns);
                     return Step::Compute { ns: self.cputime_ns };
                 }
                 self.pending.fetch_sub(1, Relaxed);
                 ctx.count(self.requests, 1);
                 self.state = Doing::Asking;
+                self.next(ctx)
+            }
+            Doing::Spinning {
+                handed_out_ns,
+                until_ns,
+            } => {
+                if ctx.now_ns() < until_ns {
+                    return Step::Compute {
+                        ns: (until_ns - ctx.now_ns()).min(SPIN_LOOK_NS),
+                    };
+                }
+                ctx.record(self.latency, ctx.now_ns() - handed_out_ns - self.cputime_ns);
+                self.state = Doing::Computing; // nothing received: the request is done
                 self.next(ctx)
             }
         }
@@ -203,8 +267,11 @@ struct Schedule {
     dispatch_ns: u64,
     per_second: u64,
     sleep_ns: f64,
+    slack_ns: u64,
     batch: u64,
     random: bool,
+    /// What is left of a second is slept off.
+    by_seconds: bool,
     /// When the present second began.
     second_ns: Option<u64>,
     /// Requests handed out in it.
@@ -232,20 +299,20 @@ impl Behaviour for Schedule {
                 };
             }
         }
-        if !self.random && self.handed >= self.per_second {
+        if self.by_seconds && self.handed >= self.per_second {
             // What is left of the second is slept off, and the next one begins.
             self.handed = 0;
             self.slept = true;
             self.second_ns = Some(ctx.now_ns().max(second_ns + 1_000_000_000));
             return Step::SleepUntil {
-                at_ns: second_ns + 1_000_000_000,
+                at_ns: second_ns + 1_000_000_000 + self.slack_ns,
             };
         }
         if !self.slept && self.handed % self.batch == 0 {
             self.slept = true;
             let factor: f64 = if self.random { Exp1.sample(ctx.rng()) } else { 1.0 };
             return Step::SleepUntil {
-                at_ns: ctx.now_ns() + (self.sleep_ns * factor) as u64,
+                at_ns: ctx.now_ns() + (self.sleep_ns * factor) as u64 + self.slack_ns,
             };
         }
         self.dispatched = true;

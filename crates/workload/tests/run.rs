@@ -47,6 +47,33 @@ fn schbench_hands_out_its_rate_and_no_worker_waits_where_cpus_are_free() {
 }
 
 #[test]
+fn schbench_of_2021_wakes_two_thirds_at_once_and_sleeps_whatever_that_took() {
+    let results = run(
+        r#"{"kind":"schbench","version":"2021","worker_threads":30,"cputime_us":10000,"requests_per_s":500,
+            "timer_slack_us":100,"dispatch_us":20}"#,
+        32,
+        10_000,
+    );
+    // Twenty every 40 ms + 0.1 ms of slack + 20 times 20 us.
+    near(counter(&results, "requests") as f64, 20.0 * 10_000.0 / 40.5, 0.5);
+    near(results.workloads[0].usage_ns as f64 / 10e9, 4.95, 1.0);
+    assert!(mean_us(&results) < 1.0, "{}", mean_us(&results));
+}
+
+#[test]
+fn schbench_of_2021_spins_on_the_wall_clock() {
+    // Two spins of 10 ms begin at once on one CPU. Side by side on the clock, they take less than 20 ms of CPU.
+    let results = run(
+        r#"{"kind":"schbench","version":"2021","worker_threads":3,"cputime_us":10000,"requests_per_s":50}"#,
+        1,
+        4000,
+    );
+    near(counter(&results, "requests") as f64, 200.0, 2.0);
+    let per_round_ms = results.workloads[0].usage_ns as f64 / 1e6 / 100.0;
+    assert!((10.0..16.0).contains(&per_round_ms), "{per_round_ms} ms");
+}
+
+#[test]
 fn schbench_without_a_rate_keeps_every_worker_busy() {
     let results = run(
         r#"{"kind":"schbench","worker_threads":4,"cputime_us":1000}"#,
