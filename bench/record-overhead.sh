@@ -4,7 +4,7 @@
 # usage: bench/record-overhead.sh [PAIRS]; builds what it needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-pairs=${1:-5} rate=50000 seconds=5
+pairs=${1:-5} rate=50000 seconds=4
 cargo build -q --release -p plimsoll
 cargo build -q --release -p plimsoll-record --example switches
 load=${CARGO_TARGET_DIR:-target}/release/examples/switches
@@ -25,4 +25,6 @@ for ((i = 1; i <= pairs; i++)); do
 	sed 's/^/     /' "$out/report" | grep -v "$out"
 	round "$on" >>"$out/on"
 done
+echo "a round's CPU time, what recording adds to it in each pair, ns, sorted:" \
+	"$(paste "$out/off" "$out/on" | awk '{ print $2 - $1 }' | sort -n | tr '\n' ' ')"
 echo "median CPU time of a round: off $(median <"$out/off") ns, on $(median <"$out/on") ns; load average after $(cut -d' ' -f1 /proc/loadavg)"

@@ -75,6 +75,13 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct task_group *sched_task_group;
 };
+/* Any struct that begins with an int will do: see preempt_count. */
+typedef struct {
+	int counter;
+} atomic_t;
+struct refcount_struct {
+	atomic_t refs;
+};
 struct task_struct___5_13 {
 	long state;
 };
@@ -89,6 +96,9 @@ struct task_struct___arm64 {
 enum cgroup_subsys_id {
 	cpu_cgrp_id = 1,
 };
+
+/* Kernels since 6.2; in place of a call it becomes a plain load that may fault. */
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 #define SOFTIRQ_SERVING 0x00100U
 #define HARDIRQ_OR_NMI 0xff0000U
@@ -175,18 +185,25 @@ static __always_inline struct cpu_state *this_cpu(void)
 	return bpf_map_lookup_elem(&cpu_states, &zero);
 }
 
-/* False if the count cannot be read. */
-static __always_inline bool preempt_count(__u32 *count)
+/* `task`: the one that runs here. False if the count cannot be read. */
+static __always_inline bool preempt_count(struct task_struct *task, __u32 *count)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 #if defined(__TARGET_ARCH_arm64)
 	*count = BPF_CORE_READ((struct task_struct___arm64 *)task, thread_info.preempt_count);
 	return true;
 #else
 	void *rq = task->se.cfs_rq->rq;
 
-	return preempt_count_after_rq &&
-	       !bpf_probe_read_kernel(count, sizeof(*count), rq + preempt_count_after_rq);
+	if (!preempt_count_after_rq)
+		return false;
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		struct refcount_struct *place = bpf_rdonly_cast(
+		    rq + preempt_count_after_rq, bpf_core_type_id_kernel(struct refcount_struct));
+
+		*count = place->refs.counter;
+		return true;
+	}
+	return !bpf_probe_read_kernel(count, sizeof(*count), rq + preempt_count_after_rq);
 #endif
 }
 
@@ -219,9 +236,11 @@ static __always_inline void push(struct cpu_state *state, __u64 now, struct reco
 	struct record_batch *batch = &state->batch;
 	__u32 n;
 
-	if (batch->count && now - batch->base_ns > 0xffffffffULL)
-		flush(state);
 	n = batch->count;
+	if (n && now - batch->base_ns > 0xffffffffULL) {
+		flush(state);
+		n = 0;
+	}
 	if (n >= RECORD_BATCH) /* cannot be: a full batch is sent at once */
 		return;
 	if (!n) {
@@ -412,11 +431,11 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
-static __always_inline __u8 waking_context(struct cpu_state *state, __u32 waker)
+static __always_inline __u8 waking_context(struct cpu_state *state, struct task_struct *current, __u32 waker)
 {
 	__u32 count;
 
-	if (!preempt_count(&count))
+	if (!preempt_count(current, &count))
 		return waker ? RECORD_CONTEXT_UNKNOWN : RECORD_CONTEXT_INTERRUPT;
 	if (count & HARDIRQ_OR_NMI)
 		return state->in_hrtimer ? RECORD_CONTEXT_TIMER : RECORD_CONTEXT_INTERRUPT;
@@ -444,7 +463,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	event.a = task->pid;
 	event.b = waker->pid;
 	event.kind = RECORD_KIND_WAKING;
-	event.arg = waking_context(state, event.b);
+	event.arg = waking_context(state, waker, event.b);
 	event.mask = 0;
 	push(state, now, &event);
 	return 0;
@@ -572,7 +591,7 @@ int BPF_PROG(on_softirq_raise, unsigned int vector)
 	if (vector != NET_RX_SOFTIRQ)
 		return 0;
 	state = this_cpu();
-	if (state && preempt_count(&count))
+	if (state && preempt_count(bpf_get_current_task_btf(), &count))
 		state->net_rx_by_device = !!(count & HARDIRQ_OR_NMI);
 	return 0;
 }

@@ -100,11 +100,12 @@ impl<'obj> Probes<'obj> {
         let attach = |e: libbpf_rs::Error| unsupported(format!("a tracepoint cannot be attached: {e:#}"));
         let progs = &mut self.skel.progs;
         for prog in [
-            // Contexts first, so that the first wake-up is already told apart.
-            &mut progs.on_hrtimer_entry,
+            // Contexts first, so that the first wake-up is already told apart. Ends before beginnings: a timer that
+            // was seen to begin only would go on for ever, and every later wake-up would be blamed on it.
             &mut progs.on_hrtimer_exit,
-            &mut progs.on_timer_entry,
+            &mut progs.on_hrtimer_entry,
             &mut progs.on_timer_exit,
+            &mut progs.on_timer_entry,
             &mut progs.on_softirq_raise,
             &mut progs.on_mkdir,
             &mut progs.on_attach,

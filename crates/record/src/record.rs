@@ -19,8 +19,9 @@ use std::time::Duration;
 /// second between two rounds.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Measuring a BPF program makes each of its runs about a third longer (docs/record.md), so it is done in the first tenth
-/// of the recording only, for at least this long.
+/// Measuring a BPF program makes each of its runs about a third longer (docs/record.md), so it is done at the beginning of
+/// the recording only: for this share of it, and for at least so long.
+const MEASURE_SHARE: i64 = 50;
 const MEASURE_MIN: Duration = Duration::from_millis(200);
 
 pub struct Options {
@@ -125,7 +126,9 @@ pub fn record(
     let mut measured: Option<Measured> = None;
     loop {
         let now_ns = clock_ns(libc::CLOCK_MONOTONIC);
-        if measured.is_none() && now_ns - start_ns >= (length_ns / 10).max(MEASURE_MIN.as_nanos() as i64) {
+        if measured.is_none()
+            && now_ns - start_ns >= (length_ns / MEASURE_SHARE).max(MEASURE_MIN.as_nanos() as i64)
+        {
             drain.run()?;
             measured = Some(Measured::now(&mut probes, &sink, now_ns - start_ns)?);
         }

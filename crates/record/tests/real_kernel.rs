@@ -168,6 +168,55 @@ fn a_ping_pong_is_seen_as_a_chain_of_cause_and_effect() {
     );
 }
 
+/// A timer whose beginning was seen, but not its end, once made every later soft interrupt of that CPU a timer's. Whether
+/// one runs as the program is attached is chance: hence several recordings.
+#[test]
+fn answers_over_loopback_are_the_servers_and_not_a_timers() {
+    let load = || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = named("plim-server", move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut byte = [0];
+            while stream.read(&mut byte).unwrap() == 1 {
+                stream.write_all(&byte).unwrap();
+            }
+        });
+        named("plim-client", move || {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.set_nodelay(true).unwrap();
+            for _ in 0..100 {
+                std::thread::sleep(Duration::from_millis(1));
+                stream.write_all(&[1]).unwrap();
+                stream.read_exact(&mut [0]).unwrap();
+            }
+        })
+        .join()
+        .unwrap();
+        server.join().unwrap();
+    };
+    for _ in 0..8 {
+        let Some((_, _, timeline)) = recorded(None, None, load) else {
+            return;
+        };
+        let client = timeline
+            .threads
+            .iter()
+            .position(|t| t.comm == "plim-client")
+            .unwrap() as u32;
+        let server = thread(&timeline, "plim-server");
+        let asked = server
+            .bursts
+            .iter()
+            .filter(|b| matches!(b.cause, Cause::Thread { thread, .. } if thread == client));
+        assert!(
+            asked.count() >= 90,
+            "each request of 100 wakes the server: {:?}",
+            server.bursts
+        );
+    }
+}
+
 /// Shells that make and wait for one process after the other, on all CPUs at once, as a compilation does.
 fn storm_of_processes() {
     let shells: Vec<_> = (0..4)
