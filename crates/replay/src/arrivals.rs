@@ -12,7 +12,8 @@
 //! 3. The slope of the first over the length of the work: 0 for open, 1 for closed.
 //!
 //! Where none is clear, because work is short compared with the times between: a timer whose sleeps differ widely
-//! follows a plan (a time-out or a pause is a constant), one whose sleeps are alike does not.
+//! follows a plan (a time-out or a pause is a constant), one whose sleeps are alike does not. The same holds where the
+//! second or third look finds a closed loop of timers: see [`timer_pacing`].
 
 /// How work from outside of the trace is timed in the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +94,20 @@ fn keeps_a_schedule(arrivals: &[Arrival]) -> bool {
     far <= change && far.sqrt() < 0.1 * period
 }
 
+/// Decides for a thread that is woken by timers.
+///
+/// A client that sends at random times of a schedule sleeps as long, at random, after long work as after short: from its
+/// times alone it looks like a closed loop. So sleeps are counted from the end of the work before only if they are alike.
+pub fn timer_pacing(arrivals: &[Arrival]) -> Pacing {
+    let unclear = unclear_timer(arrivals);
+    match pacing(arrivals, unclear) {
+        Pacing::Open => Pacing::Open,
+        Pacing::Closed => unclear,
+    }
+}
+
 /// Timers: what they are where [`pacing`] finds nothing.
-pub fn unclear_timer(arrivals: &[Arrival]) -> Pacing {
+fn unclear_timer(arrivals: &[Arrival]) -> Pacing {
     let gaps: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - a.idle_ns) as f64).collect();
     match gaps.len() >= ARRIVALS_MIN && spread(&gaps) > 0.2 * median(gaps.clone()) {
         true => Pacing::Open,
@@ -210,6 +223,27 @@ mod tests {
             |rng, _, woken, _| woken + rng.random_range(MS..20 * MS),
         );
         assert_eq!(pacing(&found, unclear_timer(&found)), Pacing::Open);
+    }
+
+    #[test]
+    fn client_with_a_random_schedule_is_open_loop_however_long_the_work() {
+        for work in [100_000, 600_000, 2 * MS] {
+            let found = arrivals(
+                |rng| rng.random_range(work / 2..2 * work),
+                // The first time of the schedule after the answer.
+                |rng, _, _, idle| idle + (-3.3e6 * (1.0 - rng.random::<f64>()).ln()) as i64,
+            );
+            assert_eq!(timer_pacing(&found), Pacing::Open, "work of {work} ns");
+        }
+    }
+
+    #[test]
+    fn sleep_after_work_of_any_length_is_closed_loop() {
+        let found = arrivals(
+            |rng| rng.random_range(MS..20 * MS),
+            |rng, _, _, idle| idle + 90 * MS + rng.random_range(0..MS),
+        );
+        assert_eq!(timer_pacing(&found), Pacing::Closed);
     }
 
     #[test]

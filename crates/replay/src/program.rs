@@ -8,7 +8,7 @@
 //!
 //! No replay can hang: of all bursts not done, take the earliest of the recording. What causes it came earlier, so it
 //! is done; its thread either waits for anything or for a later burst, and so may do it.
-use crate::arrivals::{pacing, unclear_timer, Arrival, Pacing};
+use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
 use crate::marks::Marks;
 use crate::placement::{placement, ThreadPlace};
 use crate::requests::{self, RequestClass, RequestInfo};
@@ -377,7 +377,7 @@ fn add_bursts(
     // for a limit.
     let by_timer = arrivals_of(thread, |cause| matches!(cause, Cause::Timer));
     let by_others = arrivals_of(thread, is_from_outside);
-    let timers = pacing(&by_timer, unclear_timer(&by_timer));
+    let timers = timer_pacing(&by_timer);
     let devices = pacing(&by_others, Pacing::Open);
     for (kind, found, pacing) in [("timer", by_timer, timers), ("outside", by_others, devices)] {
         if !found.is_empty() {
