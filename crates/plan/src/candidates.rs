@@ -25,8 +25,12 @@ const PERIODS_US: [u64; 4] = [10_000, 25_000, 50_000, 100_000];
 const WEIGHTS: [u32; 4] = [50, 200, 400, 1_000];
 const HEADROOMS_PERCENT: [u32; 3] = [10, 20, 30];
 
-/// Limits for the first pass: from below what the group uses, which cannot be enough in the long run, up to
-/// `max_cpus`; each with several periods and bursts. Where the machine has no more than that, no limit at all, too, with
+/// What share of the CPUs that the group uses the search begins at. With arrivals that do not wait less than all cannot
+/// be enough in the long run; clients that wait for answers only become slower.
+const LOWEST_OPEN: f64 = 0.6;
+const LOWEST_CLOSED: f64 = 0.1;
+
+/// Limits for the first pass: from below what the group uses up to `max_cpus`; each with several periods and bursts. Where the machine has no more than that, no limit at all, too, with
 /// several weights and headrooms.
 pub fn first_pass(
     program: &Program,
@@ -37,7 +41,11 @@ pub fn first_pass(
     semantics: Semantics,
 ) -> Vec<GroupSettings> {
     let used = program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64;
-    let low = (0.6 * used).clamp(max_cpus.min(0.02), max_cpus);
+    let lowest = match program.is_closed_loop() {
+        true => LOWEST_CLOSED,
+        false => LOWEST_OPEN,
+    };
+    let low = (lowest * used).clamp(max_cpus.min(0.02), max_cpus);
     let mut found = Vec::new();
     for step in 0..QUOTAS {
         let cpus = low * (max_cpus / low).powf(f64::from(step) / f64::from(QUOTAS - 1));

@@ -4,6 +4,12 @@
 //! stretch of its life is seen. The first is drawn anew for each replicate of the replay. The second is had by block
 //! bootstrap: each replicate is cut into blocks, and as many blocks are drawn with replacement as there were. Blocks are
 //! long compared with a period, so that what a throttling does to the requests behind it stays together.
+//!
+//! Two more things keep such a range from being narrower than what runs do:
+//! - A percentile beyond all but a few of the requests is one of the largest. No resample holds a larger one than the
+//!   recording, though the next run may: for the range's upper end, each distribution goes on above its last few values
+//!   as an exponential one with the mean excess of those values (peaks over a threshold).
+//! - What the replay itself is off by is known from the self-check, and is part of the range.
 use plimsoll_replay::{percentile_ns, Outcome};
 use rand::Rng;
 use rand_pcg::Pcg64;
@@ -25,21 +31,55 @@ const BLOCK_PERIODS: u64 = 10;
 /// Names this use of the seed.
 const STREAM: u128 = 0x0062_6f6f_7473_7472_6170;
 
-/// Range of a percentile of the latencies of `keep`, over replicates of one setting. `None`: no requests.
+/// Values from which a tail is estimated; a percentile with as many requests beyond needs none.
+const TAIL: usize = 10;
+
+/// Where the largest values of a distribution begin, and by how much they exceed that on average.
+#[derive(Clone, Copy)]
+struct Tail {
+    from_ns: u64,
+    excess_ns: f64,
+}
+
+impl Tail {
+    /// `None`: enough values lie beyond the percentile, or there are too few to say anything.
+    fn of(blocks: &[Vec<u64>], percent: f64) -> Option<Tail> {
+        let mut all: Vec<u64> = blocks.iter().flatten().copied().collect();
+        let beyond = (1.0 - percent / 100.0) * all.len() as f64;
+        if beyond >= TAIL as f64 || all.len() < 2 * TAIL {
+            return None;
+        }
+        all.sort_unstable();
+        let (below, tail) = all.split_at(all.len() - TAIL);
+        let from_ns = *below.last()?;
+        let excess_ns = tail.iter().map(|ns| (ns - from_ns) as f64).sum::<f64>() / TAIL as f64;
+        Some(Tail { from_ns, excess_ns })
+    }
+
+    fn draw(&self, rng: &mut Pcg64) -> u64 {
+        self.from_ns + (-self.excess_ns * (1.0 - rng.random::<f64>()).ln()) as u64
+    }
+}
+
+/// Range of a percentile of the latencies of `keep`, over replicates of one setting. `known_error`: what was recorded,
+/// over what the replay of the recorded settings shows. `None`: no requests.
 pub fn percentile_range(
     replicates: &[Outcome],
     percent: f64,
     keep: impl Fn(u32) -> bool,
     period_ns: u64,
+    known_error: f64,
     seed: u64,
 ) -> Option<Range> {
     let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
     let blocks: Vec<Vec<Vec<u64>>> = replicates.iter().map(|o| blocks_of(o, block_ns, &keep)).collect();
+    let tails: Vec<Option<Tail>> = blocks.iter().map(|own| Tail::of(own, percent)).collect();
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
-    let mut found = Vec::with_capacity(RESAMPLES);
+    let (mut found, mut highest) = (Vec::with_capacity(RESAMPLES), Vec::with_capacity(RESAMPLES));
     let mut drawn = Vec::new();
     for _ in 0..RESAMPLES {
-        let own = &blocks[rng.random_range(0..blocks.len())];
+        let replicate = rng.random_range(0..blocks.len());
+        let own = &blocks[replicate];
         if own.is_empty() {
             return None;
         }
@@ -52,13 +92,41 @@ pub fn percentile_range(
         }
         let rank = ((percent / 100.0 * drawn.len() as f64).ceil() as usize).clamp(1, drawn.len()) - 1;
         found.push(*drawn.select_nth_unstable(rank).1);
+        if let Some(tail) = tails[replicate] {
+            for ns in drawn.iter_mut().filter(|ns| **ns > tail.from_ns) {
+                *ns = tail.draw(&mut rng);
+            }
+        }
+        highest.push(*drawn.select_nth_unstable(rank).1);
     }
     found.sort_unstable();
+    highest.sort_unstable();
     (!found.is_empty()).then(|| Range {
-        low: percentile_ns(&found, 5.0) as f64,
+        low: percentile_ns(&found, 5.0) as f64 * known_error.min(1.0),
         middle: percentile_ns(&found, 50.0) as f64,
-        high: percentile_ns(&found, 95.0) as f64,
+        high: percentile_ns(&highest, 95.0).max(percentile_ns(&found, 95.0)) as f64 * known_error.max(1.0),
     })
+}
+
+/// Latencies of as many other runs, ascending: block-bootstrap resamples of the replicates, for tools that make other
+/// figures of them than percentiles.
+pub fn resample(replicates: &[Outcome], count: usize, period_ns: u64, seed: u64) -> Vec<Vec<u64>> {
+    let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
+    let blocks: Vec<Vec<Vec<u64>>> = replicates
+        .iter()
+        .map(|o| blocks_of(o, block_ns, &|_| true))
+        .collect();
+    let mut rng = Pcg64::new(u128::from(seed), STREAM);
+    (0..count)
+        .map(|_| {
+            let own = &blocks[rng.random_range(0..blocks.len())];
+            let mut drawn: Vec<u64> = (0..own.len())
+                .flat_map(|_| own[rng.random_range(0..own.len())].iter().copied())
+                .collect();
+            drawn.sort_unstable();
+            drawn
+        })
+        .collect()
 }
 
 fn blocks_of(outcome: &Outcome, block_ns: u64, keep: &impl Fn(u32) -> bool) -> Vec<Vec<u64>> {
@@ -82,4 +150,61 @@ pub fn value_range(values: &[f64]) -> Option<Range> {
         middle: sorted[sorted.len() / 2],
         high: *sorted.last()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_replay::Request;
+
+    fn outcome(latencies: impl Iterator<Item = u64>) -> Outcome {
+        let request = |(i, latency_ns): (usize, u64)| Request {
+            begin_ns: i as u64 * 10_000_000,
+            latency_ns,
+            class: 0,
+            done: true,
+        };
+        let requests: Vec<Request> = latencies.enumerate().map(request).collect();
+        let end_ns = requests.len() as u64 * 10_000_000;
+        Outcome {
+            requests,
+            groups: Vec::new(),
+            end_ns,
+            busy_ns: end_ns,
+            work_done: 1.0,
+            events: 0,
+        }
+    }
+
+    fn p99(outcome: Outcome, known_error: f64) -> Range {
+        percentile_range(&[outcome], 99.0, |_| true, 100_000_000, known_error, 1).expect("there are requests")
+    }
+
+    #[test]
+    fn largest_of_few_requests_may_be_exceeded_and_the_range_says_so() {
+        // The 99th percentile of 50 is the largest.
+        let found = p99(outcome((0..50).map(|i| 1_000 + i * 7 % 50 * 10)), 1.0);
+        assert!(found.high > 1_490.0, "{found:?}");
+        assert!(found.high < 3_000.0, "{found:?}");
+    }
+
+    #[test]
+    fn percentile_with_many_requests_beyond_stays_inside_of_what_was_seen() {
+        let found = p99(outcome((0..5_000).map(|i| 1_000 + i * 2_741 % 5_000)), 1.0);
+        assert!(
+            (5_900.0..=5_999.0).contains(&found.low) && found.high <= 5_999.0,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn what_the_replay_is_known_to_be_off_by_is_in_the_range() {
+        let same = |factor| p99(outcome((0..5_000).map(|_| 1_000)), factor);
+        assert_eq!((same(1.0).low, same(1.0).high), (1_000.0, 1_000.0));
+        assert_eq!(
+            (same(0.8).low, same(0.8).middle, same(0.8).high),
+            (800.0, 1_000.0, 1_000.0)
+        );
+        assert_eq!((same(1.1).low, same(1.1).high), (1_000.0, 1_100.0));
+    }
 }

@@ -1,5 +1,5 @@
 //! One setting, replayed several times with period boundaries elsewhere.
-use crate::confidence::{percentile_range, value_range, Range};
+use crate::confidence::{percentile_range, resample, value_range, Range};
 use crate::goal::Subject;
 use crate::quantities::measure;
 use crate::source::Source;
@@ -44,9 +44,9 @@ impl Replicates<'_> {
         &self.outcomes[0]
     }
 
-    /// One for each.
-    pub fn outcomes(&self) -> &[Outcome] {
-        &self.outcomes
+    /// Latencies that so many other runs might have had, each ascending.
+    pub fn resampled(&self, count: usize) -> Vec<Vec<u64>> {
+        resample(&self.outcomes, count, self.period_ns, self.seed)
     }
 
     pub fn range(&self, subject: &Subject) -> Option<Range> {
@@ -72,7 +72,15 @@ impl Replicates<'_> {
     }
 
     fn of_class(&self, percent: f64, keep: impl Fn(u32) -> bool) -> Option<Range> {
-        percentile_range(&self.outcomes, percent, keep, self.period_ns, self.seed)
+        let known_error = self.source.known_error(percent, &keep);
+        percentile_range(
+            &self.outcomes,
+            percent,
+            keep,
+            self.period_ns,
+            known_error,
+            self.seed,
+        )
     }
 
     /// CPUs used.

@@ -1,9 +1,9 @@
 //! A trace file, read, believed and compiled; or the reasons why not.
-use plimsoll_replay::{machine, Program, SettingsError};
+use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Program, Settings, SettingsError};
 use plimsoll_sim::{Costs, Machine};
 use plimsoll_trace::{Place, RequestSpec, Timeline, TraceError, DOUBTFUL_SHARE_MAX};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub struct Source {
     pub program: Arc<Program>,
@@ -12,6 +12,8 @@ pub struct Source {
     pub warnings: Vec<String>,
     /// What a request is.
     pub request: Option<RequestSpec>,
+    /// What was recorded, and its replay under the recorded settings.
+    compared: OnceLock<Option<(Outcome, Outcome)>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +80,29 @@ impl Source {
             warnings: timeline.quality.warnings.iter().map(|w| w.to_string()).collect(),
             program: Arc::new(program),
             request,
+            compared: OnceLock::new(),
         })
+    }
+
+    /// A percentile of the latencies of `keep` as recorded, over that of the replay under the recorded settings.
+    pub fn known_error(&self, percent: f64, keep: impl Fn(u32) -> bool) -> f64 {
+        let both = self.compared.get_or_init(|| {
+            let settings = Settings::recorded(&self.program);
+            let replayed = replay(&self.program, &self.machine, &settings, None).ok()?;
+            Some((recorded(&self.program), replayed))
+        });
+        let value = |outcome: &Outcome| {
+            let kept = outcome.requests.iter().filter(|r| keep(r.class));
+            let mut latencies: Vec<u64> = kept.map(|r| r.latency_ns).collect();
+            latencies.sort_unstable();
+            percentile_ns(&latencies, percent) as f64
+        };
+        match both {
+            Some((recorded, replayed)) if value(recorded) > 0.0 && value(replayed) > 0.0 => {
+                value(recorded) / value(replayed)
+            }
+            _ => 1.0,
+        }
     }
 
     pub fn target_path(&self) -> &str {

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// Replays of changed settings, each with period boundaries elsewhere: nine of ten runs fall into their range.
 const REPLICATES: u32 = 8;
 
+/// Distributions in the JSON, each of one run that might have been.
+const RESAMPLES: usize = 40;
+
 #[derive(clap::Args)]
 #[group(id = "replay_args")]
 pub struct Args {
@@ -81,7 +84,7 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
             "ranges": replicates.as_ref().map(|r| json!({
                 "p50_ns": r.percentile(50.0), "p99_ns": r.percentile(99.0), "throttled": r.range(&Subject::Throttled),
                 "cpus": r.cpus(), "requests_per_s": r.rate(),
-                "latencies": r.outcomes().iter().map(distribution).collect::<Vec<_>>(),
+                "latencies": r.resampled(RESAMPLES).iter().map(|l| distribution(l)).collect::<Vec<_>>(),
             })),
         });
         if path == Path::new("-") {
@@ -125,9 +128,9 @@ fn figures(program: &Program, outcome: &plimsoll_replay::Outcome) -> serde_json:
 }
 
 /// Latencies in ns and how often, to 3 digits.
-fn distribution(outcome: &plimsoll_replay::Outcome) -> Vec<(u64, u64)> {
+fn distribution(ascending: &[u64]) -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = Vec::new();
-    for ns in outcome.latencies(None) {
+    for &ns in ascending {
         let unit = 10u64.pow(ns.max(1).ilog10().saturating_sub(2));
         let ns = ns / unit * unit;
         match found.last_mut() {
