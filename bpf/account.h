@@ -156,14 +156,10 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 	if (task->t.cpu != cpu)
 		move_load(task_address, cpu, now_ns);
 	cpu_lock(c);
-	task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair);
+	task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair, &S->config.fair);
 	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
-	if (woken)
-		task->t.vruntime =
-		    pl_fair_place(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
-	else
-		task->t.vruntime =
-		    pl_fair_requeue(&c->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	task->t.vruntime =
+	    pl_fair_place(&c->fair, task->t.vruntime, task->t.effective, woken, &S->config.fair);
 	count_in(task, c, cpu);
 	task->runnable = 1;
 	cpu_unlock(c);
@@ -177,23 +173,13 @@ static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu,
 	account_in((u64)task, cpu, now_ns, false);
 }
 
-/* A light task's vruntime leaps ahead with every slice: this bounds its wait. */
-__noinline int requeue(u64 task_address)
+/* A task that stays in its group's queues on its CPU is queued anew. `woken`: it was throttled. See pl_fair_place. */
+__noinline int place_again(u64 task_address, bool woken)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 
-	task->t.vruntime =
-	    pl_fair_requeue(&cpu_of(task->t.cpu)->fair, task->t.vruntime, task->t.effective, &S->config.fair);
-	return 0;
-}
-
-/* A task that was throttled earns by it what a sleeper earns, no more: it does not get back all that it missed. */
-__noinline int place_released(u64 task_address)
-{
-	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
-
-	task->t.vruntime =
-	    pl_fair_place(&cpu_of(task->t.cpu)->fair, task->t.vruntime, task->t.effective, &S->config.fair);
+	task->t.vruntime = pl_fair_place(&cpu_of(task->t.cpu)->fair, task->t.vruntime, task->t.effective,
+					 woken, &S->config.fair);
 	return 0;
 }
 

@@ -101,7 +101,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	} else if (task->t.cpu != cpu) {
 		account_move(task, cpu, now_ns);
 	} else {
-		requeue((u64)task);
+		place_again((u64)task, false);
 		if (!task->t.counted) {
 			cpu_lock(c);
 			count_in(task, c, cpu);

@@ -7,12 +7,14 @@
  *
  * Mechanism  A CPU's queue is ordered by vruntime, which advances by run time over effective weight. A
  *            waking task is placed no further back than a little before the queue's own clock, so that a
- *            long sleep earns no more than that. Each CPU's timeline has an offset to a common one; a task
+ *            long sleep earns no more than that; one that was preempted or moved keeps what it is owed. Each CPU's timeline has an offset to a common one; a task
  *            that moves keeps its lag. A CPU that ends a slice looks at one other CPU's head: if that head
  *            is further behind on the common timeline than `pull_ns` of weight-1024 time, it is taken over.
  *
  * Formula    vruntime += delta * 2^20 / weight            weight in units of 2^-10 of PL_WEIGHT_UNIT's unit
- *            place:   vruntime = max(vruntime, clock - credit)
+ *            place:   vruntime = max(vruntime, clock - owed)
+ *                     woken: owed = sleeper_credit of weight-1024 time
+ *                     preempted or moved: owed = lag_max * 2^20 / max(sum of weights queued here, 1024's)
  *            bound:   vruntime <= clock + wait_max * 2^20 / (sum of weights queued here)
  *                     a queue's clock advances 2^20 / sum per ns, so no task waits longer than about wait_max
  *            common:  vruntime + offset
@@ -44,7 +46,8 @@ struct pl_fair_config {
 	u64 wakeup_gran_ns;    /* a woken task preempts when it is at least this far ahead */
 	u64 wait_max_ns;       /* bound on waiting */
 	u64 pull_ns;	       /* difference on the common timeline that moves a task; 0: never */
-	u64 lag_max_ns;	       /* a CPU's timeline is at most this far behind the common one */
+	u64 lag_max_ns;	       /* in which a preempted or moved task is paid what it is owed; how far a CPU's
+				* timeline may be behind the common one */
 };
 
 /* Per CPU. */
@@ -76,15 +79,21 @@ PL_INLINE bool pl_fair_before(u64 a, u64 b)
 }
 
 /*
- * Where a runnable task that enters a queue here again goes: preempted, or moved by a balance. What it is owed
- * it keeps, up to lag_max_ns; what it owes makes it wait for wait_max_ns at most. `vruntime` is on this CPU's timeline
- * (pl_fair_move for one that comes from another CPU). Returns its new vruntime.
+ * Where a task goes that enters a queue. `woken`: it slept, is new or was throttled, and is paid for at most
+ * sleeper_credit_ns of what it missed. Else it was preempted or a balance moved it: what it is owed it keeps, as far
+ * as this queue pays that back within lag_max_ns, so that a heavy task's claim does not keep the others waiting for
+ * longer. Either way what it owes makes it wait for wait_max_ns at most. `vruntime` is on this CPU's timeline
+ * (pl_fair_move for a task that comes from another CPU), `weight` the task's effective one. Returns its new
+ * vruntime.
  */
-PL_FN u64 pl_fair_requeue(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight,
-			  const struct pl_fair_config PL_MEM *config)
+PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight, bool woken,
+			const struct pl_fair_config PL_MEM *config)
 {
-	u64 earliest = cpu->clock - pl_fair_scale(config->lag_max_ns, PL_FAIR_WEIGHT_ONE);
-	u64 latest = cpu->clock + pl_fair_scale(config->wait_max_ns, pl_max(cpu->weight_sum, weight));
+	u64 sum = pl_max(cpu->weight_sum, weight);
+	u64 owed = woken ? pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE)
+			 : pl_fair_scale(config->lag_max_ns, pl_max(sum, PL_FAIR_WEIGHT_ONE));
+	u64 earliest = cpu->clock - owed;
+	u64 latest = cpu->clock + pl_fair_scale(config->wait_max_ns, sum);
 
 	if (pl_fair_before(vruntime, earliest))
 		return earliest;
@@ -92,21 +101,14 @@ PL_FN u64 pl_fair_requeue(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u6
 }
 
 /*
- * Where a task goes that slept, is new or was throttled: as pl_fair_requeue, but with what sleeper_credit_ns
- * allows at most of what it missed. Returns its new vruntime.
+ * A vruntime of CPU `from`, on the timeline of CPU `to`: the lag goes along, to the common timeline or, where there is
+ * none (pull_ns is 0, as in the kernel's fair class), to the queue's clock.
  */
-PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight,
-			const struct pl_fair_config PL_MEM *config)
-{
-	u64 earliest = cpu->clock - pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
-
-	return pl_fair_before(vruntime, earliest) ? earliest : pl_fair_requeue(cpu, vruntime, weight, config);
-}
-
-/* A vruntime of CPU `from`, on the timeline of CPU `to`: the lag goes along. */
 PL_FN u64 pl_fair_move(u64 vruntime, const struct pl_fair_cpu PL_MEM *from,
-		       const struct pl_fair_cpu PL_MEM *to)
+		       const struct pl_fair_cpu PL_MEM *to, const struct pl_fair_config PL_MEM *config)
 {
+	if (!config->pull_ns)
+		return vruntime - from->clock + to->clock;
 	return vruntime + from->offset - to->offset;
 }
 

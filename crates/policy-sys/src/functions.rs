@@ -72,10 +72,19 @@ extern "C" {
     pub fn pl_weight_of_cpu_weight(cpu_weight: u32) -> u64;
 
     // fair.h
-    pub fn pl_fair_requeue(cpu: *const FairCpu, vruntime: u64, weight: u64, config: *const FairConfig)
-        -> u64;
-    pub fn pl_fair_place(cpu: *const FairCpu, vruntime: u64, weight: u64, config: *const FairConfig) -> u64;
-    pub fn pl_fair_move(vruntime: u64, from: *const FairCpu, to: *const FairCpu) -> u64;
+    pub fn pl_fair_place(
+        cpu: *const FairCpu,
+        vruntime: u64,
+        weight: u64,
+        woken: bool,
+        config: *const FairConfig,
+    ) -> u64;
+    pub fn pl_fair_move(
+        vruntime: u64,
+        from: *const FairCpu,
+        to: *const FairCpu,
+        config: *const FairConfig,
+    ) -> u64;
     pub fn pl_fair_picked(
         machine: *mut FairMachine,
         cpu: *mut FairCpu,

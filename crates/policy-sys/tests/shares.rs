@@ -256,10 +256,12 @@ fn a_light_task_among_heavy_ones_waits_no_longer_than_the_bound() {
     };
     // A task of the least weight that has just run comes back far ahead of the queue's clock.
     let ahead = cpu.clock + (1 << 50);
-    let placed = unsafe { pl_fair_place(&cpu, ahead, 2, &config) };
-    // The clock advances 2^20 / weight_sum per ns: how long until it reaches the task?
-    let wait_ns = (placed - cpu.clock) as f64 * cpu.weight_sum as f64 / (1u64 << 20) as f64;
-    assert!(wait_ns <= 1.01 * config.wait_max_ns as f64, "{wait_ns} ns");
+    for woken in [true, false] {
+        let placed = unsafe { pl_fair_place(&cpu, ahead, 2, woken, &config) };
+        // The clock advances 2^20 / weight_sum per ns: how long until it reaches the task?
+        let wait_ns = (placed - cpu.clock) as f64 * cpu.weight_sum as f64 / (1u64 << 20) as f64;
+        assert!(wait_ns <= 1.01 * config.wait_max_ns as f64, "{wait_ns} ns");
+    }
 }
 
 #[test]
@@ -270,8 +272,30 @@ fn a_long_sleep_earns_no_more_than_the_credit() {
         weight_sum: FAIR_WEIGHT_ONE,
         ..zeroed()
     };
-    let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, &config) };
+    let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
     assert_eq!(cpu.clock - placed, config.sleeper_credit_ns);
+}
+
+#[test]
+fn a_preempted_task_keeps_what_it_is_owed_up_to_the_bound() {
+    let config = fair_config();
+    let cpu = FairCpu {
+        clock: 1 << 40,
+        weight_sum: FAIR_WEIGHT_ONE,
+        ..zeroed()
+    };
+    let place = |vruntime| unsafe { pl_fair_place(&cpu, vruntime, FAIR_WEIGHT_ONE, false, &config) };
+    let owed = cpu.clock - config.lag_max_ns;
+    assert!(config.lag_max_ns > config.sleeper_credit_ns);
+    assert_eq!(place(owed), owed);
+    assert_eq!(place(0), owed);
+    // Ten such tasks, all behind by as much, would be ten times as long at it.
+    let crowded = FairCpu {
+        weight_sum: 10 * FAIR_WEIGHT_ONE,
+        ..cpu
+    };
+    let placed = unsafe { pl_fair_place(&crowded, 0, FAIR_WEIGHT_ONE, false, &config) };
+    assert_eq!(crowded.clock - placed, config.lag_max_ns / 10);
 }
 
 #[test]
@@ -286,8 +310,13 @@ fn a_task_that_moves_keeps_its_lag() {
         offset: 10,
         ..zeroed()
     };
-    let moved = unsafe { pl_fair_move(450, &from, &to) };
+    let mut config = fair_config();
+    let moved = unsafe { pl_fair_move(450, &from, &to, &config) };
     assert_eq!(moved + to.offset, 450 + from.offset);
+    // Without a common timeline there is only the queue's clock to keep it to.
+    config.pull_ns = 0;
+    let moved = unsafe { pl_fair_move(450, &from, &to, &config) };
+    assert_eq!(moved.wrapping_sub(to.clock), 450u64.wrapping_sub(from.clock));
 }
 
 /// The spec's table: headroom 30%, main at 30 .. 80 %, side to get 40/30/20/10/min/min %.

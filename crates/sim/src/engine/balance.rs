@@ -316,7 +316,7 @@ impl Engine<'_> {
             self.cpus[to as usize].stats.periodic_pulls += 1;
             self.dequeue(task);
             self.observe_move(task, cpu, to, Move::Periodic);
-            self.activate(task, to, cpu);
+            self.activate(task, to, cpu, false);
         }
     }
 
@@ -325,7 +325,7 @@ impl Engine<'_> {
         let from = self.tasks[task as usize].policy.cpu;
         self.dequeue(task);
         self.observe_move(task, from, to, why);
-        self.enqueue(task, to, to);
+        self.enqueue(task, to, to, false);
     }
 
     pub(super) fn observe_move(&mut self, task: u32, from: u32, to: u32, why: Move) {

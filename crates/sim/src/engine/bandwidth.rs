@@ -152,7 +152,7 @@ impl Engine<'_> {
             match self.throttled_by(self.tasks[task as usize].group, cpu) {
                 Some(other) => self.park(task, cpu, other),
                 None => {
-                    self.place(task, cpu);
+                    self.place(task, cpu, true);
                     self.count(task, cpu);
                     self.insert(task, cpu);
                 }

@@ -120,12 +120,13 @@ impl Engine<'_> {
             if cpu != previous {
                 self.observe_move(task, previous, cpu, Move::Forced);
             }
-            self.activate(task, cpu, NONE);
+            self.activate(task, cpu, NONE, false);
         }
         for cpu in stopped {
             let state = &self.cpus[cpu as usize];
             if state.running == NONE && !state.idle {
-                self.schedule(cpu, 0);
+                let begun_ns = state.exec_ns;
+                self.schedule(cpu, begun_ns.saturating_sub(self.now_ns));
             }
         }
     }

@@ -80,10 +80,12 @@ impl Engine<'_> {
         }
     }
 
-    /// The CPU looks for another task, `after_ns` from now.
+    /// The CPU looks for another task, `after_ns` from now; one on its way out of idleness or searching, when it has
+    /// arrived: whatever it runs, it does not begin sooner.
     pub(super) fn resched(&mut self, cpu: u32, after_ns: u64) {
         let state = &mut self.cpus[cpu as usize];
-        state.resched_ns = state.resched_ns.min(self.now_ns + after_ns);
+        let begun_ns = if state.running == NONE { 0 } else { state.exec_ns };
+        state.resched_ns = state.resched_ns.min((self.now_ns + after_ns).max(begun_ns));
         self.update_slot(cpu);
     }
 
@@ -189,7 +191,9 @@ impl Engine<'_> {
         task.last_ran_ns = self.now_ns;
         task.last_cpu = cpu;
         if let Some(observer) = self.observer.as_deref_mut() {
-            observer.stop(self.now_ns, cpu, crate::config::TaskId(running), why);
+            // A change of affinity may take a task off that has not begun.
+            let now_ns = self.now_ns.max(state.exec_ns);
+            observer.stop(now_ns, cpu, crate::config::TaskId(running), why);
         }
         running
     }
@@ -218,7 +222,7 @@ impl Engine<'_> {
             Some(group) => self.park(task, cpu, group),
             None => {
                 // A light task's vruntime leaps ahead with every slice: placing it anew bounds its wait.
-                self.place(task, cpu);
+                self.place(task, cpu, false);
                 self.insert(task, cpu);
             }
         }

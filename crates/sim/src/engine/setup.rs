@@ -375,6 +375,6 @@ impl<'o> Engine<'o> {
         if let Some(observer) = self.observer.as_deref_mut() {
             observer.wake(self.now_ns, TaskId(task), cpu, cpu);
         }
-        self.activate(task, cpu, NONE);
+        self.activate(task, cpu, NONE, true);
     }
 }

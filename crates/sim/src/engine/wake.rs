@@ -30,12 +30,12 @@ impl Engine<'_> {
             observer.wake(self.now_ns, TaskId(task), cpu, waker);
         }
         self.tasks[task as usize].runnable_ns = self.now_ns;
-        self.activate(task, cpu, waker);
+        self.activate(task, cpu, waker, true);
     }
 
-    /// Makes a task runnable on a CPU and lets it run if it is its turn.
-    pub(super) fn activate(&mut self, task: u32, cpu: u32, from: u32) {
-        if !self.enqueue(task, cpu, from) {
+    /// Makes a task runnable on a CPU and lets it run if it is its turn. `woken`: as in `place`.
+    pub(super) fn activate(&mut self, task: u32, cpu: u32, from: u32, woken: bool) {
+        if !self.enqueue(task, cpu, from, woken) {
             return;
         }
         if self.cpus[cpu as usize].idle {
@@ -50,7 +50,7 @@ impl Engine<'_> {
 
     /// Counts a task as runnable on a CPU, and puts it into the queue; false: it was parked instead. What that costs is
     /// `payer`'s.
-    pub(super) fn enqueue(&mut self, task: u32, cpu: u32, payer: u32) -> bool {
+    pub(super) fn enqueue(&mut self, task: u32, cpu: u32, payer: u32, woken: bool) -> bool {
         self.charge(cpu, false);
         let entry = &mut self.tasks[task as usize];
         let (group, from) = (entry.group, entry.policy.cpu);
@@ -67,7 +67,8 @@ impl Engine<'_> {
         if from != cpu {
             let (a, b) = (&self.cpus[from as usize].fair, &self.cpus[cpu as usize].fair);
             // SAFETY: plain structs.
-            entry.policy.vruntime = unsafe { pl::pl_fair_move(entry.policy.vruntime, a, b) };
+            entry.policy.vruntime =
+                unsafe { pl::pl_fair_move(entry.policy.vruntime, a, b, &self.policy.core.fair) };
         }
         if flags != 0 {
             self.arm(flags, group);
@@ -86,15 +87,16 @@ impl Engine<'_> {
             self.park(task, cpu, level);
             return false;
         }
-        self.place(task, cpu);
+        self.place(task, cpu, woken);
         let cost_ns = self.count(task, cpu);
         self.overhead(payer, cost_ns);
         self.insert(task, cpu);
         true
     }
 
-    /// Gives a task its vruntime on its CPU's timeline.
-    pub(super) fn place(&mut self, task: u32, cpu: u32) {
+    /// Gives a task its vruntime on its CPU's timeline. `woken`: it slept, is new or was throttled; else it was
+    /// preempted or moved.
+    pub(super) fn place(&mut self, task: u32, cpu: u32, woken: bool) {
         let state = &mut self.cpus[cpu as usize];
         // SAFETY: plain structs.
         unsafe {
@@ -113,6 +115,7 @@ impl Engine<'_> {
                 &state.fair,
                 entry.vruntime,
                 entry.effective,
+                woken,
                 &self.policy.core.fair,
             );
         }
