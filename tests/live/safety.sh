@@ -27,7 +27,7 @@ refuses() {
 }
 
 start() {
-	/usr/local/bin/setpriv --bounding-set -all,+bpf,+perfmon,+sys_admin,+sys_resource plimsoll run >log 2>&1 &
+	/usr/local/bin/setpriv --bounding-set -all,+bpf,+perfmon,+sys_admin,+sys_resource,+syslog plimsoll run >log 2>&1 &
 	scheduler=$!
 	until grep -q '^plimsoll: scheduling' log; do
 		kill -0 $scheduler 2>/dev/null || {

@@ -12,6 +12,8 @@ struct Case {
     cpus: &'static str,
     /// The scheduler is loaded before the command; otherwise the command loads it itself.
     loaded: bool,
+    /// Programs that the command needs besides.
+    also: &'static [&'static str],
 }
 
 impl Case {
@@ -20,6 +22,7 @@ impl Case {
             command,
             cpus: "4",
             loaded: true,
+            also: &[],
         }
     }
 }
@@ -55,7 +58,12 @@ fn holds(series: &str, case: &Case) {
         true => place(&format!("tests/live/{name}")),
         false => place(&format!("target/guest/{name}")),
     };
-    let programs = [place("dist/plimsoll"), program].map(|path| Program::of(path).unwrap());
+    let mut programs = vec![place("dist/plimsoll"), program];
+    programs.extend(case.also.iter().map(|path| place(path)));
+    let programs: Vec<Program> = programs
+        .into_iter()
+        .map(|path| Program::of(path).unwrap())
+        .collect();
     let script = r#"program=$1; shift; "/usr/local/bin/$program" "$@"; code=$?
         echo "state: $(cat /sys/kernel/sched_ext/state) $(cat /sys/kernel/sched_ext/root/ops 2>/dev/null)"
         exit $code"#;
@@ -120,5 +128,10 @@ cases! {
         ..Case::of(&["placement", "4", "2"])
     };
     what_cannot_be_represented_is_refused_by_name: Case { loaded: false, ..Case::of(&["refuse.sh"]) };
+    probes_refusals_knobs_and_the_way_back_hold: Case {
+        loaded: false,
+        also: &["target/guest/duty", "/usr/bin/setpriv"],
+        ..Case::of(&["safety.sh"])
+    };
     loading_takes_less_than_two_seconds: Case { loaded: false, ..Case::of(&["load.sh"]) };
 }

@@ -385,60 +385,70 @@ fn costs() -> Vec<Row> {
 
 /// Tasks that sleep and wake all the time, twice as many at work as there are CPUs: whenever a CPU is idle, others queue.
 const BUSY: &str =
-    "duty --duration-ms 5000 --settle-ms 1000 --group a --duty 16 --work-us 500 --think-us 500\n\
-                    for run in 0 1 2 3; do hackbench --groups 2 --loops 200 --label $run; done\n";
+    "duty --duration-ms 5000 --settle-ms 1000 --group a --duty 16 --work-us 500 --think-us 500\n";
+/// As the kernel counts it, by ticks for short stretches; our own count has every stretch, with the time to wake up.
+const UPTIME: &str = "idle by /proc/uptime";
+const HACKBENCH: &str = "for run in 0 1 2 3; do hackbench --groups 2 --loops 200 --label $run; done\n";
 
 fn steal(ours: bool) -> Row {
     let script = if ours {
-        // What it counted comes last, as `plimsoll status` prints it.
+        // What it has counted, as `plimsoll status` prints it, before and after either.
         format!(
             "for steal in true false; do\n\
              echo \"steal = $steal\" >steal.toml\nplimsoll run --config steal.toml >log 2>&1 &\n\
              until grep -q '^plimsoll: scheduling' log; do kill -0 $! || {{ cat log >&2; exit 1; }}; sleep 0.05; done\n\
-             {BUSY}plimsoll status --json -\nkill -INT $!\nwait $!\ndone"
+             plimsoll status --json -\n{BUSY}plimsoll status --json -\n{HACKBENCH}plimsoll status --json -\n\
+             kill -INT $!\nwait $!\ndone"
         )
     } else {
-        BUSY.into()
+        format!("{BUSY}{HACKBENCH}")
     };
     Row {
         key: "steal",
-        what: "8 threads, 0.5 ms of work and about 0.2 ms of sleep; hackbench; stealing on and off",
+        what: "16 threads, 0.5 ms of work and about 0.5 ms of sleep; hackbench; stealing on and off",
         script,
         starts_scheduler: true,
         figures: |lines| {
-            // One run of the kernel's own scheduler, two of plimsoll with its counters.
-            let (label, runs) = match lines.len() {
-                5 => (["EEVDF", ""], 1),
-                _ => (["on", "off"], 2),
+            let times = |lines: &[Value]| {
+                // The first run warms up.
+                let times: Vec<f64> = lines
+                    .iter()
+                    .skip(1)
+                    .map(|line| number(line, "time_us") / 1e6)
+                    .collect();
+                times.iter().sum::<f64>() / times.len() as f64
             };
-            let mut figures: Vec<Figure> = Vec::new();
-            for (index, label) in label.iter().take(runs).enumerate() {
-                let all = lines.get(index * 6..).unwrap_or_default();
-                let line = |at: usize| all.get(at).unwrap_or(&Value::Null);
-                let times: Vec<f64> = (2..5).map(|at| number(line(at), "time_us") / 1e6).collect();
-                let idle =
-                    number(line(0), "idle_us") / number(line(0), "duration_us") / f64::from(CPUS) * 100.;
-                let name = |what: &str| {
-                    if runs == 1 {
-                        what.into()
-                    } else {
-                        format!("{what}, {label}")
-                    }
-                };
-                let mut put = |what: &str, unit: &'static str, value| {
-                    let on = figures.iter().find(|figure| figure.name == format!("{what}, on"));
-                    // Said at the figure of "off", which is the later one. Idle time is below what /proc/uptime counts.
-                    let bound = on
-                        .filter(|_| what == "hackbench")
-                        .map_or(Bound::Printed, |on| Bound::AtLeast(on.value));
-                    figures.push(Figure::new(name(what), unit, value, bound));
-                };
-                put("idle while others queue", "%", idle);
-                put("hackbench", "s", times.iter().sum::<f64>() / times.len() as f64);
-                if runs == 2 {
-                    let cpus = line(5)["cpus"].as_array().into_iter().flatten();
-                    put("steals", "", cpus.map(|cpu| number(cpu, "nr_steals")).sum());
+            let counted = |line: &Value, what: &str| -> f64 {
+                let cpus = line["cpus"].as_array().into_iter().flatten();
+                cpus.map(|cpu| number(cpu, what)).sum()
+            };
+            let share =
+                |idle_us: f64, duty: &Value| idle_us / number(duty, "duration_us") / f64::from(CPUS) * 100.;
+            if let [duty, hackbench @ ..] = lines {
+                if hackbench.len() == 4 {
+                    let idle = share(number(duty, "idle_us"), duty);
+                    return vec![
+                        Figure::new(UPTIME, "%", idle, Bound::Printed),
+                        Figure::new("hackbench", "s", times(hackbench), Bound::Printed),
+                    ];
                 }
+            }
+            let mut figures: Vec<Figure> = Vec::new();
+            for (index, label) in ["on", "off"].into_iter().enumerate() {
+                let run = |at: usize| lines.get(index * 8 + at).unwrap_or(&Value::Null);
+                let idle_us = counted(run(2), "idle_usec") - counted(run(0), "idle_usec");
+                let hackbench: Vec<Value> = (3..7).map(|at| run(at).clone()).collect();
+                let mut put = |what: &str, unit: &'static str, value, compared: bool| {
+                    // Said at the figure of "off", which is the later one.
+                    let on = figures.iter().find(|figure| figure.name == format!("{what}, on"));
+                    let on = on.filter(|_| compared);
+                    let bound = on.map_or(Bound::Printed, |on| Bound::AtLeast(on.value));
+                    figures.push(Figure::new(format!("{what}, {label}"), unit, value, bound));
+                };
+                put(UPTIME, "%", share(number(run(1), "idle_us"), run(1)), false);
+                put("idle while others queue", "%", share(idle_us, run(1)), true);
+                put("hackbench", "s", times(&hackbench), true);
+                put("steals", "", counted(run(7), "nr_steals"), false);
             }
             figures
         },

@@ -13,7 +13,7 @@ pub fn probe() -> Result<()> {
     // SAFETY: takes and changes nothing.
     if unsafe { libc::geteuid() } != 0 {
         return missing(
-            "not root: loading a scheduler needs CAP_BPF, CAP_SYS_ADMIN and CAP_PERFMON; run it with sudo"
+            "not root: loading a scheduler needs CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_RESOURCE and CAP_SYSLOG; run it with sudo"
                 .into(),
         );
     }
