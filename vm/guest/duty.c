@@ -22,7 +22,9 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/sysinfo.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #define GROUPS_MAX 64
@@ -33,12 +35,13 @@
 /* One look at the clock for so many turns, about 20 us of the guest's time. */
 #define TURNS 2000
 #define SLOW_TURNS 100
+#define ANSWER_MAX (1 << 16)
 #define SLOW_SLEEP_NS (10 * 1000 * NSEC_PER_USEC)
 
 struct group {
 	const char *name;
 	const char *knobs[KNOBS_MAX];
-	int nr_knobs, nr_spin, nr_duty, nr_slow, nr_threads, pin, nice, whole, leave;
+	int nr_knobs, nr_spin, nr_duty, nr_slow, nr_threads, pin, nice, whole, leave, ask;
 	int64_t work_ns[STEPS_MAX];
 	int nr_work;
 	int64_t interval_ns, stagger_ns, offset_ns, think_ns;
@@ -46,6 +49,8 @@ struct group {
 	char stat_before[2048], stat_after[2048];
 	pid_t pid;
 };
+
+static char answer[ANSWER_MAX]; /* of the scheduler */
 
 struct thread {
 	const struct group *group;
@@ -367,6 +372,7 @@ enum option_id {
 	PIN,
 	WHOLE,
 	LEAVE,
+	ASK,
 	NICE
 };
 
@@ -389,6 +395,7 @@ static const struct option options[] = {
     {"pin", 0, 0, PIN},
     {"whole", 0, 0, WHOLE},
     {"leave", 0, 0, LEAVE},
+    {"ask", 0, 0, ASK},
     {"nice", 1, 0, NICE},
     {0, 0, 0, 0},
 };
@@ -397,7 +404,7 @@ static const char usage[] =
     "duty [--duration-ms 5000] [--start-ms 200] [--steps N] [--settle-ms M] [--label TEXT] GROUP...\n"
     "GROUP: --group PATH [--set KNOB=VALUE]... [--spin N] [--slow N] [--pin] [--nice N]\n"
     "       [--duty N --work-us U[,U...] --interval-us I|--think-us T [--stagger-us S] [--offset-us O] "
-    "[--whole] [--leave]]\n"
+    "[--whole] [--leave] [--ask]]\n"
     "  --steps N      also print the CPU use of each Nth of the run\n"
     "  --settle-ms    without the first M of each step; cpu_second_max_us leaves out the first M of the run "
     "too\n"
@@ -407,6 +414,8 @@ static const char usage[] =
     "  --stagger-us   thread k of the group releases k * S later\n"
     "  --whole        work includes what sleeping and waking costs the thread\n"
     "  --leave        threads end with their last request, and not with the run\n"
+    "  --ask          also print what the plimsoll scheduler has counted of the group when its threads have "
+    "ended\n"
     "  --offset-us    all of them release O later\n"
     "  --start-ms     from setting the limits to the first release";
 
@@ -459,6 +468,9 @@ static void parse_group(struct group *group, enum option_id id)
 	case LEAVE:
 		group->leave = 1;
 		break;
+	case ASK:
+		group->ask = 1;
+		break;
 	case PIN:
 		group->pin = 1;
 		break;
@@ -468,6 +480,42 @@ static void parse_group(struct group *group, enum option_id id)
 	default:
 		die(EXIT_USAGE, "see above\n%s", usage);
 	}
+}
+
+/*
+ * What `plimsoll status` prints, asked of the scheduler directly: starting the command takes long enough for another
+ * period to end.
+ */
+static void ask(struct group *group)
+{
+	struct sockaddr_un address = {AF_UNIX, "/run/plimsoll.sock"};
+	char path[512], request[600];
+	ssize_t got = 0, length = 0;
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	cgroup_path(path, sizeof(path), group->name, "");
+	path[strlen(path) - 1] = '\0';
+	snprintf(request, sizeof(request), "{\"status\":{\"cgroup\":\"%s\"}}\n", path);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) ||
+	    write(fd, request, strlen(request)) != (ssize_t)strlen(request))
+		die(EXIT_MACHINE, "no scheduler answers at %s: %s", address.sun_path, strerror(errno));
+	while (length < ANSWER_MAX - 1 && (got = read(fd, answer + length, ANSWER_MAX - 1 - length)) > 0)
+		length += got;
+	close(fd);
+	if (!length || answer[length - 1] != '\n')
+		die(EXIT_MACHINE, "the scheduler's answer is cut off at %zd bytes", length);
+	answer[length - 1] = '\0';
+}
+
+/* Waits for a group's process. Returns its status. */
+static int reap(struct group *group)
+{
+	int status = 0;
+
+	if (group->pid)
+		waitpid(group->pid, &status, 0);
+	group->pid = 0;
+	return status;
 }
 
 int main(int argc, char **argv)
@@ -526,14 +574,15 @@ int main(int argc, char **argv)
 	}
 	sleep_until(start_ns);
 	idle_us = machine_idle_us();
+	for (int i = 0; i < nr_groups; i++)
+		if (groups[i].ask) {
+			failed |= reap(&groups[i]);
+			ask(&groups[i]);
+		}
 	sleep_until(end_ns);
 	idle_us = machine_idle_us() - idle_us;
 	for (int i = 0; i < nr_groups; i++) {
-		int status = 0;
-
-		if (groups[i].pid)
-			waitpid(groups[i].pid, &status, 0);
-		failed |= status;
+		failed |= reap(&groups[i]);
 		cgroup_read(groups[i].name, "cpu.stat", groups[i].stat_after, sizeof(groups[i].stat_after));
 	}
 	if (failed)
@@ -546,6 +595,9 @@ int main(int argc, char **argv)
 		printf("%s", i ? "," : "");
 		print_group(&groups[i]);
 	}
-	printf("]}\n");
+	printf("]");
+	if (*answer)
+		printf(",\"scheduler\":%s", answer);
+	printf("}\n");
 	return 0;
 }
