@@ -71,24 +71,15 @@ pub fn percentile_range(
     known_error: f64,
     seed: u64,
 ) -> Option<Range> {
-    let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
-    let blocks: Vec<Vec<Vec<u64>>> = replicates.iter().map(|o| blocks_of(o, block_ns, &keep)).collect();
+    let blocks = all_blocks(replicates, period_ns, keep);
     let tails: Vec<Option<Tail>> = blocks.iter().map(|own| Tail::of(own, percent)).collect();
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
     let (mut found, mut highest) = (Vec::with_capacity(RESAMPLES), Vec::with_capacity(RESAMPLES));
     let mut drawn = Vec::new();
     for _ in 0..RESAMPLES {
-        let replicate = rng.random_range(0..blocks.len());
-        let own = &blocks[replicate];
-        if own.is_empty() {
-            return None;
-        }
-        drawn.clear();
-        for _ in 0..own.len() {
-            drawn.extend_from_slice(&own[rng.random_range(0..own.len())]);
-        }
+        let replicate = draw_blocks(&blocks, &mut rng, &mut drawn);
         if drawn.is_empty() {
-            continue;
+            return None;
         }
         let rank = ((percent / 100.0 * drawn.len() as f64).ceil() as usize).clamp(1, drawn.len()) - 1;
         found.push(*drawn.select_nth_unstable(rank).1);
@@ -111,22 +102,33 @@ pub fn percentile_range(
 /// Latencies of as many other runs, ascending: block-bootstrap resamples of the replicates, for tools that make other
 /// figures of them than percentiles.
 pub fn resample(replicates: &[Outcome], count: usize, period_ns: u64, seed: u64) -> Vec<Vec<u64>> {
-    let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
-    let blocks: Vec<Vec<Vec<u64>>> = replicates
-        .iter()
-        .map(|o| blocks_of(o, block_ns, &|_| true))
-        .collect();
+    let blocks = all_blocks(replicates, period_ns, |_| true);
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
     (0..count)
         .map(|_| {
-            let own = &blocks[rng.random_range(0..blocks.len())];
-            let mut drawn: Vec<u64> = (0..own.len())
-                .flat_map(|_| own[rng.random_range(0..own.len())].iter().copied())
-                .collect();
+            let mut drawn = Vec::new();
+            draw_blocks(&blocks, &mut rng, &mut drawn);
             drawn.sort_unstable();
             drawn
         })
         .collect()
+}
+
+/// Of each replicate, the latencies of `keep` in blocks of time that are long beside a period. No block is empty.
+fn all_blocks(replicates: &[Outcome], period_ns: u64, keep: impl Fn(u32) -> bool) -> Vec<Vec<Vec<u64>>> {
+    let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
+    replicates.iter().map(|o| blocks_of(o, block_ns, &keep)).collect()
+}
+
+/// One more run: as many blocks of one of the replicates as it has, drawn with replacement. Which replicate.
+fn draw_blocks(blocks: &[Vec<Vec<u64>>], rng: &mut Pcg64, drawn: &mut Vec<u64>) -> usize {
+    let replicate = rng.random_range(0..blocks.len());
+    let own = &blocks[replicate];
+    drawn.clear();
+    for _ in 0..own.len() {
+        drawn.extend_from_slice(&own[rng.random_range(0..own.len())]);
+    }
+    replicate
 }
 
 fn blocks_of(outcome: &Outcome, block_ns: u64, keep: &impl Fn(u32) -> bool) -> Vec<Vec<u64>> {
