@@ -180,6 +180,11 @@ pub fn record(
             count: Some(lost),
         });
     }
+    // Batches still come while the probes are detached; their events are left out, and so is the time.
+    for loss in &mut spool.losses {
+        loss.from_ns = loss.from_ns.min(end_ns);
+        loss.to_ns = loss.to_ns.min(end_ns);
+    }
     machine.hz = probes.hz().or(machine.hz);
     let finished = Finished {
         machine,
