@@ -2,7 +2,7 @@
 use std::path::Path;
 
 fn main() {
-    let policy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policy");
+    let policy = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says")).join("../../policy");
     println!("cargo:rerun-if-changed=src");
     for entry in std::fs::read_dir(&policy)
         .expect("policy/ is part of the repository")

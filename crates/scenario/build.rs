@@ -3,7 +3,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says")).join("../..");
     let mut code = String::new();
     for (name, dir) in [("MACHINES", "machines"), ("SCENARIOS", "scenarios")] {
         let dir = root.join(dir);

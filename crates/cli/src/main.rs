@@ -2,6 +2,11 @@
 //!
 //! Each subcommand is a file in `cmd/` with its flags (`Args`) and `run`. The flags defined there feed the parser, the
 //! help, the man pages and the completions.
+#![deny(clippy::print_stdout)]
+
+#[macro_use]
+mod out;
+
 mod cmd;
 mod exit;
 mod metrics;

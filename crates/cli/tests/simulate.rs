@@ -41,6 +41,24 @@ fn one_run_is_printed_as_tables() {
 }
 
 #[test]
+fn a_closed_pipe_ends_the_printing_and_a_full_disk_the_command() {
+    for (to, code) in [("| true", 0), ("> /dev/full", 3)] {
+        let line = format!(
+            "{} simulate limits.toml --json - {to}; exit ${{PIPESTATUS[0]}}",
+            env!("CARGO_BIN_EXE_plimsoll")
+        );
+        let output = Command::new("bash")
+            .args(["-c", &line])
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
+            .output()
+            .expect("bash");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{to}: {said}");
+        assert_eq!(said.lines().count(), usize::from(code != 0), "{to}: {said}");
+    }
+}
+
+#[test]
 fn a_setting_prints_both_runs_side_by_side() {
     let args = ["simulate", "limits.toml", "--set", "group.web.burst_us=0"];
     expect_file!["golden/limits-compared.txt"].assert_eq(&stdout(&args));

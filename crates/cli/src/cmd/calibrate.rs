@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result {
     }
     let json = || format!("{:#}\n", serde_json::json!({ "format": 1, "fitted": all }));
     match &args.json {
-        Some(path) if path.as_os_str() == "-" => print!("{}", json()),
+        Some(path) if path.as_os_str() == "-" => out!("{}", json()),
         Some(path) => {
             std::fs::write(path, json()).map_err(|error| Failure::file("write it", path, &error))?;
         }
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result {
                     format!("{:.1}", one.error_after_percent),
                 ]);
             }
-            print!("{table}");
+            out!("{table}");
         }
     }
     Ok(Outcome::Done)

@@ -12,11 +12,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result {
-    clap_complete::generate(
-        args.shell,
-        &mut crate::Cli::command(),
-        "plimsoll",
-        &mut std::io::stdout(),
-    );
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "plimsoll", &mut script);
+    out!("{}", String::from_utf8_lossy(&script));
     Ok(Outcome::Done)
 }

@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result {
     let report = Report::new(run_all(&jobs)?);
     if let Some(path) = &args.json {
         if path == Path::new("-") {
-            print!("{}", report.json());
+            out!("{}", report.json());
             return Ok(Outcome::Done);
         }
         std::fs::write(path, report.json())
@@ -77,21 +77,21 @@ pub fn run(args: &Args) -> Result {
     }
     let [burst, slices, steal, load, headroom] =
         [0, 2, 4, 6, 8].map(|at| (&report.runs[at], &report.runs[at + 1]));
-    print!("{}", burst_table(burst.0, burst.1));
-    println!("\nThe other four, without and with:\n");
-    print!("{}", lines(slices, steal, load, headroom));
+    out!("{}", burst_table(burst.0, burst.1));
+    outln!("\nThe other four, without and with:\n");
+    out!("{}", lines(slices, steal, load, headroom));
     let simulated_s: f64 = report
         .runs
         .iter()
         .map(|run| (run.warmup_ns + run.measured_ns) as f64 / 1e9)
         .sum();
     let events: u64 = report.runs.iter().map(|run| run.events).sum();
-    println!(
+    outln!(
         "\n{simulated_s:.0} s of machine time, {:.1} million scheduling events, simulated in {:.1} s.",
         events as f64 / 1e6,
         started.elapsed().as_secs_f64()
     );
-    println!("More: plimsoll simulate burst --set group.bench.burst_us=0");
+    outln!("More: plimsoll simulate burst --set group.bench.burst_us=0");
     Ok(Outcome::Done)
 }
 

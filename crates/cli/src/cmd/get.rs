@@ -20,7 +20,7 @@ pub fn run(args: &Args) -> Result {
         let value = knob
             .read(&cgroup)?
             .map_or_else(|| "-".into(), |value| value.to_string());
-        println!("{:<16}  {value:>8}", knob.name());
+        outln!("{:<16}  {value:>8}", knob.name());
     }
     Ok(Outcome::Done)
 }

@@ -129,7 +129,7 @@ pub fn run(args: &Args) -> Result {
             "closed_loop": program.is_closed_loop(), "settings": settings,
         });
         if path == Path::new("-") {
-            println!("{value:#}");
+            outln!("{value:#}");
             return Ok(outcome);
         }
         std::fs::write(path, format!("{value:#}\n"))
@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> Result {
             writeln!(text, "# cannot say: {lacks}").expect("writing into memory");
         }
     }
-    print!("{text}");
+    out!("{text}");
     Ok(outcome)
 }
 

@@ -124,10 +124,10 @@ pub fn run(args: &Args) -> Result {
     };
     bar.finish_and_clear();
     match &args.json {
-        Some(path) if path.as_os_str() == "-" => println!("{json:#}"),
+        Some(path) if path.as_os_str() == "-" => outln!("{json:#}"),
         Some(path) => std::fs::write(path, format!("{json:#}\n"))
             .map_err(|e| Failure::file("write the result", path, &e))?,
-        None => print!("{text}"),
+        None => out!("{text}"),
     }
     Ok(Outcome::Done)
 }

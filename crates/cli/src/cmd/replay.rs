@@ -88,22 +88,22 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
             })),
         });
         if path == Path::new("-") {
-            println!("{value:#}");
+            outln!("{value:#}");
             return Ok(outcome);
         }
         std::fs::write(path, format!("{value:#}\n"))
             .map_err(|e| Failure::file("write the results", path, &e))?;
     }
-    print!("{}", heading(path, &source));
-    println!(
+    out!("{}", heading(path, &source));
+    outln!(
         "\nself-check: the replay under the recorded settings\n{}",
         check_table(&check)
     );
     if !check.holds() {
-        println!("The replay does not show what was recorded: do not rely on what follows from it.");
+        outln!("The replay does not show what was recorded: do not rely on what follows from it.");
     }
     if let Some(other) = other {
-        println!("with {}\n{}", sets.join(" "), changes(program, &same, other));
+        outln!("with {}\n{}", sets.join(" "), changes(program, &same, other));
     }
     Ok(outcome)
 }

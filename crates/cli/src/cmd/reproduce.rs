@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result {
         format!("{value:#}\n")
     };
     match &args.json {
-        Some(path) if path.as_os_str() == "-" => print!("{}", json()),
+        Some(path) if path.as_os_str() == "-" => out!("{}", json()),
         Some(path) => {
             write(path, &json())?;
             print_all(&outcomes, &summary, &about);
@@ -143,8 +143,7 @@ fn print_all(outcomes: &[Outcome], summary: &Summary, about: &[(String, String)]
         "{} rows: {} within tolerance, {} right direction, {} wrong, {} not simulated\n\n{table}",
         summary.rows, summary.within, summary.right_direction, summary.wrong, summary.not_simulated
     );
-    // A closed pipe ends the printing, not the command.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), out.as_bytes());
+    out!("{out}");
 }
 
 fn cells(one: &Outcome) -> Vec<String> {

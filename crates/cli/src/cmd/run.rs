@@ -1,8 +1,10 @@
 //! `plimsoll run`: the live scheduler.
 use crate::exit::{Failure, Outcome, Result};
+use crate::out::note;
 use plimsoll_live::{probe, Config, Machine, OpenObject, Scheduler, Server, Watch};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,13 +42,13 @@ pub fn run(args: &Args) -> Result {
         .as_deref()
         .map_or_else(|| Ok(Config::default()), Config::read)?;
     if args.check {
-        println!("configuration: good");
+        outln!("configuration: good");
     }
     probe()?;
     let machine = Machine::read(Path::new("/sys"))?;
     if args.check {
         let (cpus, llcs) = (machine.nr_cpus, machine.nr_llcs());
-        println!(
+        outln!(
             "machine: good ({cpus} CPUs, {llcs} last-level caches, {} NUMA nodes)",
             machine.nr_nodes
         );
@@ -71,15 +73,15 @@ pub fn run(args: &Args) -> Result {
     let server = Server::open()?;
     if args.verifier_cost {
         for (name, insns) in scheduler.verifier_costs() {
-            println!("verifier: {insns:>8} instructions  {name}");
+            note(format_args!("verifier: {insns:>8} instructions  {name}"));
         }
     }
-    println!(
+    note(format_args!(
         "plimsoll: scheduling {} CPUs, {} groups (loaded in {:.2} s)",
         machine.nr_cpus,
         scheduler.groups().len(),
         begin.elapsed().as_secs_f64()
-    );
+    ));
     if args.fallback_test {
         return fallback_test(&scheduler);
     }
@@ -105,28 +107,56 @@ pub fn run(args: &Args) -> Result {
         }
     }
     drop(scheduler);
-    println!("plimsoll: the kernel's own scheduler is back");
+    note(format_args!("plimsoll: the kernel's own scheduler is back"));
     Ok(Outcome::Done)
 }
 
 /// How far from its quota a group may be in the fallback test, in percent of the quota.
 const FALLBACK_TOLERANCE_PERCENT: f64 = 10.0;
 
-/// One spinner on 20 ms/100 ms, measured under us and then under the kernel's scheduler.
-fn fallback_test(scheduler: &Scheduler) -> Result {
-    let cgroup =
-        Path::new(plimsoll_live::CGROUP_ROOT).join(format!("plimsoll-fallback-test.{}", std::process::id()));
-    let broken = |error: std::io::Error| Failure::Machine(format!("{}: {error}", cgroup.display()));
-    std::fs::create_dir(&cgroup).map_err(broken)?;
-    std::fs::write(cgroup.join("cpu.max"), "20000 100000").map_err(broken)?;
-    let mut spinner = std::process::Command::new("sh")
-        .args(["-c", "while :; do :; done"])
-        .spawn()
-        .map_err(|error| Failure::Machine(format!("cannot start sh: {error}")))?;
-    std::fs::write(cgroup.join("cgroup.procs"), spinner.id().to_string()).map_err(broken)?;
+/// A spinner in a cgroup of its own on 20 ms/100 ms. Nothing of it stays, however the test ends.
+struct LimitedSpinner {
+    cgroup: PathBuf,
+    spinner: Option<Child>,
+}
 
+impl LimitedSpinner {
+    fn start() -> std::io::Result<Self> {
+        let name = format!("plimsoll-fallback-test.{}", std::process::id());
+        let cgroup = Path::new(plimsoll_live::CGROUP_ROOT).join(name);
+        std::fs::create_dir(&cgroup)?;
+        let mut limited = Self {
+            cgroup,
+            spinner: None,
+        };
+        std::fs::write(limited.cgroup.join("cpu.max"), "20000 100000")?;
+        let spinner = Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?;
+        let id = limited.spinner.insert(spinner).id();
+        std::fs::write(limited.cgroup.join("cgroup.procs"), id.to_string())?;
+        Ok(limited)
+    }
+}
+
+impl Drop for LimitedSpinner {
+    fn drop(&mut self) {
+        if let Some(spinner) = &mut self.spinner {
+            let _ = spinner.kill();
+            let _ = spinner.wait();
+        }
+        let _ = std::fs::remove_dir(&self.cgroup);
+    }
+}
+
+/// One limited spinner, measured under us and then under the kernel's scheduler.
+fn fallback_test(scheduler: &Scheduler) -> Result {
+    let limited = LimitedSpinner::start().map_err(|error| {
+        Failure::Machine(format!(
+            "cannot start a limited spinner in {}: {error}",
+            plimsoll_live::CGROUP_ROOT
+        ))
+    })?;
     let usage = || -> u64 {
-        let text = std::fs::read_to_string(cgroup.join("cpu.stat")).unwrap_or_default();
+        let text = std::fs::read_to_string(limited.cgroup.join("cpu.stat")).unwrap_or_default();
         text.lines()
             .find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())
             .unwrap_or(0)
@@ -145,20 +175,18 @@ fn fallback_test(scheduler: &Scheduler) -> Result {
     }
     let ended = scheduler.ended();
     let kernels = measure();
-    let _ = spinner.kill();
-    let _ = spinner.wait();
-    let _ = std::fs::remove_dir(&cgroup);
+    drop(limited);
 
     let holds = |percent: f64| (percent - 20.0).abs() <= 20.0 * FALLBACK_TOLERANCE_PERCENT / 100.0;
-    println!(
+    outln!(
         "quota 20%: {ours:.1}% under plimsoll, {kernels:.1}% under the kernel's scheduler after the failure"
     );
     let Some(ended) = ended else {
-        println!("the scheduler did not leave");
+        outln!("the scheduler did not leave");
         return Ok(Outcome::Missed);
     };
     let has_dump = ended.dump.contains("plimsoll:");
-    println!(
+    outln!(
         "left because: {}: {}; dump: {} bytes",
         ended.reason,
         ended.message,

@@ -27,9 +27,9 @@ pub fn run(args: &Args) -> Result {
         Kind::Machine => plimsoll_scenario::machine_schema(),
     };
     if args.markdown {
-        print!("{}", plimsoll_scenario::reference(&schema));
+        out!("{}", plimsoll_scenario::reference(&schema));
     } else {
-        println!("{schema:#}");
+        outln!("{schema:#}");
     }
     Ok(Outcome::Done)
 }

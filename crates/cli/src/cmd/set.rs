@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result {
     match ask(&Request::Reload { cgroup }) {
         Ok(_) => Ok(Outcome::Done),
         Err(plimsoll_live::Error::Machine(_)) => {
-            println!("kept; no scheduler runs now, the next one will apply it");
+            outln!("kept; no scheduler runs now, the next one will apply it");
             Ok(Outcome::Done)
         }
         Err(error) => Err(error.into()),

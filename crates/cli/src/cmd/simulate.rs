@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> Result {
     }
     match &args.json {
         Some(path) if path == Path::new("-") => {
-            print!("{}", report.json());
+            out!("{}", report.json());
             return Ok(Outcome::Done);
         }
         Some(path) => {
@@ -122,8 +122,8 @@ pub fn run(args: &Args) -> Result {
         None => {}
     }
     match &report.runs[..] {
-        [one] => print!("{}", print::run(one, args.per_cpu)),
-        [a, b] => print!("{}", print::compare(a, b, args.per_cpu)),
+        [one] => out!("{}", print::run(one, args.per_cpu)),
+        [a, b] => out!("{}", print::compare(a, b, args.per_cpu)),
         _ => unreachable!("one or two jobs"),
     }
     Ok(Outcome::Done)

@@ -1,5 +1,6 @@
 //! `plimsoll status`: what the running scheduler has counted.
 use crate::exit::{Failure, Outcome, Result};
+use crate::table::Table;
 use plimsoll_live::{ask, GroupStatus, Request, Status};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,17 +57,18 @@ pub fn run(args: &Args) -> Result {
             let file = path.join("cpu.stat");
             let kernels =
                 std::fs::read_to_string(&file).map_err(|error| Failure::file("read it", &file, &error))?;
-            print!("{}", group.cpu_stat(&kernels));
+            out!("{}", group.cpu_stat(&kernels));
             return Ok(Outcome::Done);
         }
-        if args.prometheus {
-            print!("{}", crate::prometheus::text(&status));
+        let text = if args.prometheus {
+            crate::prometheus::text(&status)
         } else if args.json.is_some() {
-            println!("{}", serde_json::to_string(&status).expect("numbers and strings"));
+            serde_json::to_string(&status).expect("numbers and strings") + "\n"
         } else {
-            print_table(&status);
-        }
-        if !args.watch {
+            tables(&status)
+        };
+        let heard = crate::out::print(format_args!("{text}"));
+        if !args.watch || !heard {
             return Ok(Outcome::Done);
         }
         std::thread::sleep(Duration::from_secs(1));
@@ -76,7 +78,7 @@ pub fn run(args: &Args) -> Result {
 /// A figure of a group, as a column shows it.
 type Column = fn(&GroupStatus) -> u64;
 
-fn print_table(status: &Status) {
+fn tables(status: &Status) -> String {
     let limit = |value: Option<u64>| value.map_or_else(|| "max".into(), |value| value.to_string());
     let columns: [(&str, Column); 10] = [
         ("usage_usec", |g| g.usage_usec),
@@ -90,15 +92,10 @@ fn print_table(status: &Status) {
         ("granted", |g| g.nr_grants),
         ("steals", |g| g.nr_steals),
     ];
-    let mut header = vec![
-        "cgroup".to_string(),
-        "quota_us".into(),
-        "period_us".into(),
-        "current_bw_usec".into(),
-    ];
-    header.extend(columns.iter().map(|(name, _)| name.to_string()));
-    header.push("headroom".into());
-    let mut rows = vec![header];
+    let mut header = vec!["cgroup", "quota_us", "period_us", "current_bw_usec"];
+    header.extend(columns.iter().map(|(name, _)| name));
+    header.push("headroom");
+    let mut groups = Table::new(&header);
     for group in &status.groups {
         let mut row = vec![
             group.cgroup.clone(),
@@ -113,10 +110,9 @@ fn print_table(status: &Status) {
             0 => group.headroom.clone(),
             percent => format!("{} {percent}%", group.headroom),
         });
-        rows.push(row);
+        groups.row(row);
     }
-    print_rows(&rows);
-    let mut rows = vec![[
+    let mut cpus = Table::new(&[
         "cpu",
         "switches",
         "wakeups",
@@ -126,9 +122,7 @@ fn print_table(status: &Status) {
         "find_usec",
         "pulls",
         "idle_usec",
-    ]
-    .map(String::from)
-    .to_vec()];
+    ]);
     for cpu in &status.cpus {
         let numbers = [
             cpu.cpu.into(),
@@ -141,33 +135,14 @@ fn print_table(status: &Status) {
             cpu.nr_pulls,
             cpu.idle_usec,
         ];
-        rows.push(numbers.iter().map(u64::to_string).collect());
+        cpus.row(numbers.iter().map(u64::to_string).collect());
     }
-    println!();
-    print_rows(&rows);
+    let mut text = format!("{groups}\n{cpus}");
     if let Some(budget_us) = status.side_budget_us {
-        println!(
-            "\nheadroom {}%: in the last window the side used {} us and the machine was idle for {} us; side budget now {budget_us} us",
+        text.push_str(&format!(
+            "\nheadroom {}%: in the last window the side used {} us and the machine was idle for {} us; side budget now {budget_us} us\n",
             status.headroom_percent, status.side_used_us, status.idle_us
-        );
+        ));
     }
-}
-
-/// First column to the left, the others to the right.
-fn print_rows(rows: &[Vec<String>]) {
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|column| {
-            rows.iter()
-                .map(|row| row[column].chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    for row in rows {
-        let mut line = format!("{:<width$}", row[0], width = widths[0]);
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            line.push_str(&format!("  {cell:>width$}"));
-        }
-        println!("{}", line.trim_end());
-    }
+    text
 }

@@ -3,7 +3,6 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_validate::{compare, measured, Column, Figure, Model, Scheduler, Tolerance, Verdict};
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Hold the simulator against measured runs of a real kernel
@@ -55,7 +54,7 @@ pub fn run(args: &Args) -> Result {
         Some(path) => {
             let text = format!("{:#}\n", json(&verdicts, args));
             if path.as_os_str() == "-" {
-                print!("{text}");
+                out!("{text}");
             } else {
                 std::fs::write(path, text).map_err(|error| Failure::file("write it", path, &error))?;
                 print_tables(&verdicts);
@@ -68,9 +67,7 @@ pub fn run(args: &Args) -> Result {
 }
 
 fn print_tables(verdicts: &[Verdict]) {
-    let mut out = std::io::stdout().lock();
-    // A closed pipe ends the printing, not the command.
-    let _ = write!(out, "{}", rows_table(verdicts)).and_then(|()| write!(out, "\n{}", summary(verdicts)));
+    out!("{}\n{}", rows_table(verdicts), summary(verdicts));
 }
 
 /// "simulated/measured", in the unit of the column; missed figures are marked.

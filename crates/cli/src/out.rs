@@ -1,0 +1,36 @@
+//! What a command prints. A closed pipe (`plimsoll ... | head`) ends the printing, not the command: what it was asked to do
+//! is done, and its exit code says how it went. Any other error, a full disk say, would lose results and ends it with 3.
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Result, Write};
+
+/// As `print!`.
+macro_rules! out {
+    ($($argument:tt)*) => {{ $crate::out::print(format_args!($($argument)*)); }};
+}
+
+/// As `println!`.
+macro_rules! outln {
+    ($($argument:tt)*) => {{ $crate::out::print(format_args!("{}\n", format_args!($($argument)*))); }};
+}
+
+/// Whether anybody reads it. Who prints for ever ends when nobody does.
+pub fn print(text: Arguments<'_>) -> bool {
+    match write(text) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
+        Err(error) => {
+            eprintln!("error: standard output: cannot write it: {error}");
+            std::process::exit(3);
+        }
+    }
+}
+
+/// A line of one who has other things to do, whatever becomes of it.
+pub fn note(text: Arguments<'_>) {
+    let _ = write(format_args!("{text}\n"));
+}
+
+fn write(text: Arguments<'_>) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_fmt(text).and_then(|()| out.flush())
+}
