@@ -16,7 +16,7 @@ pub struct Watch {
     /// The scheduler's count of comings and goings at the last look that found every group's directory.
     groups_changed: Option<u64>,
     inotify: Option<Inotify>,
-    watched: HashMap<WatchDescriptor, u64>,
+    ids: HashMap<WatchDescriptor, u64>,
 }
 
 struct Known {
@@ -27,7 +27,8 @@ struct Known {
     complaint: String,
     /// Somebody may have written its attributes since they were last read.
     due: bool,
-    watch: Option<WatchDescriptor>,
+    /// inotify tells of it.
+    watched: bool,
 }
 
 impl Default for Watch {
@@ -36,7 +37,7 @@ impl Default for Watch {
             known: BTreeMap::new(),
             groups_changed: None,
             inotify: Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok(),
-            watched: HashMap::new(),
+            ids: HashMap::new(),
         }
     }
 }
@@ -52,7 +53,7 @@ impl Watch {
         self.read_events();
         let mut wrong = Vec::new();
         for (&id, known) in &mut self.known {
-            if !known.due && known.watch.is_some() && known.complaint.is_empty() {
+            if !known.due && known.watched && known.complaint.is_empty() {
                 continue;
             }
             known.due = false;
@@ -75,7 +76,7 @@ impl Watch {
         groups.sort_by_key(|group| group.g.depth);
         let alive: HashSet<u64> = groups.iter().map(|group| group.g.id).collect();
         self.known.retain(|id, _| alive.contains(id));
-        self.watched.retain(|_, id| alive.contains(id));
+        self.ids.retain(|_, id| alive.contains(id));
         let mut found_all = true;
         for group in groups {
             let id = group.g.id;
@@ -90,13 +91,13 @@ impl Watch {
             let flags = AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR;
             let inotify = self.inotify.as_ref();
             let watch = inotify.and_then(|inotify| inotify.add_watch(&path, flags).ok());
-            self.watched.extend(watch.map(|watch| (watch, id)));
+            self.ids.extend(watch.map(|watch| (watch, id)));
             let known = Known {
                 path,
                 applied: KnobValues::default(),
                 complaint: String::new(),
                 due: true,
-                watch,
+                watched: watch.is_some(),
             };
             self.known.insert(id, known);
         }
@@ -110,7 +111,7 @@ impl Watch {
             for event in events {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     self.known.values_mut().for_each(|known| known.due = true);
-                } else if let Some(id) = self.watched.get(&event.wd) {
+                } else if let Some(id) = self.ids.get(&event.wd) {
                     self.known.entry(*id).and_modify(|known| known.due = true);
                 }
             }

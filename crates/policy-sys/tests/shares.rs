@@ -264,14 +264,18 @@ fn a_light_task_among_heavy_ones_waits_no_longer_than_the_bound() {
     }
 }
 
-#[test]
-fn a_long_sleep_earns_no_more_than_the_credit() {
-    let config = fair_config();
-    let cpu = FairCpu {
+fn cpu_with_one_task() -> FairCpu {
+    FairCpu {
         clock: 1 << 40,
         weight_sum: FAIR_WEIGHT_ONE,
         ..zeroed()
-    };
+    }
+}
+
+#[test]
+fn a_long_sleep_earns_no_more_than_the_credit() {
+    let config = fair_config();
+    let cpu = cpu_with_one_task();
     let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
     assert_eq!(cpu.clock - placed, config.sleeper_credit_ns);
 }
@@ -279,11 +283,7 @@ fn a_long_sleep_earns_no_more_than_the_credit() {
 #[test]
 fn a_preempted_task_keeps_what_it_is_owed_up_to_the_bound() {
     let config = fair_config();
-    let cpu = FairCpu {
-        clock: 1 << 40,
-        weight_sum: FAIR_WEIGHT_ONE,
-        ..zeroed()
-    };
+    let cpu = cpu_with_one_task();
     let place = |vruntime| unsafe { pl_fair_place(&cpu, vruntime, FAIR_WEIGHT_ONE, false, &config) };
     let owed = cpu.clock - config.lag_max_ns;
     assert!(config.lag_max_ns > config.sleeper_credit_ns);

@@ -125,6 +125,17 @@ fn a_duty_cycle_is_seen_as_timer_woken_bursts_of_its_work() {
         .unwrap();
 }
 
+/// Each request of 100 wakes the server; a few may find it running.
+fn assert_wakes(timeline: &Timeline, client: &str, server: &str, at_least: usize) {
+    let by = timeline.threads.iter().position(|t| t.comm == client).unwrap() as u32;
+    let server = thread(timeline, server);
+    let caused = server
+        .bursts
+        .iter()
+        .filter(|b| matches!(b.cause, Cause::Thread { thread, .. } if thread == by));
+    assert!(caused.count() >= at_least, "{:?}", server.bursts);
+}
+
 #[test]
 fn a_ping_pong_is_seen_as_a_chain_of_cause_and_effect() {
     let load = || {
@@ -151,21 +162,7 @@ fn a_ping_pong_is_seen_as_a_chain_of_cause_and_effect() {
     let Some((_, _, timeline)) = recorded(None, None, load) else {
         return;
     };
-    let ping = timeline
-        .threads
-        .iter()
-        .position(|t| t.comm == "plim-ping")
-        .unwrap() as u32;
-    let pong = thread(&timeline, "plim-pong");
-    let caused = pong
-        .bursts
-        .iter()
-        .filter(|b| matches!(b.cause, Cause::Thread { thread, .. } if thread == ping));
-    assert!(
-        caused.count() >= 95,
-        "each request of 100 wakes the server: {:?}",
-        pong.bursts
-    );
+    assert_wakes(&timeline, "plim-ping", "plim-pong", 95);
 }
 
 /// A timer whose beginning was seen, but not its end, once made every later soft interrupt of that CPU a timer's. Whether
@@ -199,21 +196,7 @@ fn answers_over_loopback_are_the_servers_and_not_a_timers() {
         let Some((_, _, timeline)) = recorded(None, None, load) else {
             return;
         };
-        let client = timeline
-            .threads
-            .iter()
-            .position(|t| t.comm == "plim-client")
-            .unwrap() as u32;
-        let server = thread(&timeline, "plim-server");
-        let asked = server
-            .bursts
-            .iter()
-            .filter(|b| matches!(b.cause, Cause::Thread { thread, .. } if thread == client));
-        assert!(
-            asked.count() >= 90,
-            "each request of 100 wakes the server: {:?}",
-            server.bursts
-        );
+        assert_wakes(&timeline, "plim-client", "plim-server", 90);
     }
 }
 
