@@ -193,6 +193,9 @@ pub struct CostsTable {
     pub ipi: Option<DistanceTable>,
     /// One timer interrupt, to the CPU that takes it.
     pub timer_ns: Option<Number>,
+    /// From the moment at which a limit is used up until the timer that enforces it has led to the charge, which the
+    /// task pays.
+    pub limit_late_ns: Option<Number>,
     /// Work that a task repeats in cold caches after a move.
     pub migration: Option<DistanceTable>,
     /// A task that ran longer ago than this has nothing left in its caches.
@@ -382,6 +385,7 @@ impl Build<'_> {
         self.cost("ipi_send_ns", &table.ipi_send_ns, &mut costs.ipi_send_ns);
         self.distance("ipi", &table.ipi, &mut costs.ipi);
         self.cost("timer_ns", &table.timer_ns, &mut costs.timer_ns);
+        self.cost("limit_late_ns", &table.limit_late_ns, &mut costs.limit_late_ns);
         self.distance("migration", &table.migration, &mut costs.migration);
         self.cost(
             "migration_hot_ns",

@@ -202,6 +202,9 @@ pub struct Costs {
     pub ipi: PerDistance,
     /// One timer interrupt (tick, period, slack, enforcement), to the CPU that takes it.
     pub timer_ns: u64,
+    /// From the moment at which a limit is used up until the timer that enforces it has led to the charge. The task is
+    /// charged for it.
+    pub limit_late_ns: u64,
     /// Work that a task has to repeat in cold caches on the first run after a move; a move within
     /// `migration_hot_ns` of its last run costs this, a later one nothing.
     pub migration: PerDistance,
@@ -256,6 +259,7 @@ impl Default for Costs {
                 remote_ns: 1200,
             },
             timer_ns: 500,
+            limit_late_ns: 0,
             migration: PerDistance {
                 core_ns: 0,
                 llc_ns: 2000,
@@ -306,6 +310,7 @@ impl Costs {
             ipi_send_ns: 0,
             ipi: PerDistance::flat(0),
             timer_ns: 0,
+            limit_late_ns: 0,
             migration: PerDistance::flat(0),
             migration_hot_ns: 0,
             idle_states: Vec::new(),

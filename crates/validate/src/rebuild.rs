@@ -54,17 +54,21 @@ struct Own {
     /// CPU time that a thread is charged for coming back from a sleep (timer interrupt, wake-up of itself and others,
     /// switch).
     wake_us: f64,
+    /// The same on a machine where nothing else runs: no other virtual CPU takes turns.
+    wake_alone_us: f64,
 }
 
 /// bwtest.c on the machine's 2 ns for one instruction: a chunk of 2,000 turns of 6 instructions and a system call;
 /// 100 turns, the clock, and the way into a sleep and back; clone, exit and the page faults of a new stack. Waking
 /// is a fit: CPU time above work for each burst, 0.1 to 0.9 ms, over all rows with duty threads of
-/// ../shared/truth/kernel-bandwidth.csv; one value for both kernels and every case.
+/// ../shared/truth/kernel-bandwidth.csv, which all have four threads or more; one value for both kernels and every case.
+/// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/live.md).
 const OWN: Own = Own {
     birth_us: 60.0,
     check_us: 25.0,
     slow_us: 12.0,
     wake_us: 290.0,
+    wake_alone_us: 32.0,
 };
 
 /// What a simulated run came to, in the units of the file.
@@ -180,9 +184,14 @@ impl Model {
         let group = config.add_group(group);
         let threads = row.nth + row.spin + row.slow;
         let busy = f64::from(threads.min(row.vcpus));
+        let wake_us = if threads == 1 {
+            self.own.wake_alone_us
+        } else {
+            self.own.wake_us
+        };
         let duty = Duty {
             threads: row.nth,
-            work_us: row.work_us.max(1) as f64 + self.own.wake_us,
+            work_us: row.work_us.max(1) as f64 + wake_us,
             interval_us: row.interval_us as f64,
             stagger_us: 0.0,
             spinners: row.spin,

@@ -4,12 +4,24 @@ use plimsoll_validate::{compare, read, Model, Scheduler};
 /// One repetition of every case of ../shared/truth/kernel-bandwidth.csv, without those on the edge of throttling.
 const MEASURED: &str = include_str!("measured.csv");
 
+/// What tests/live/duty-cycles.sh printed: the live scheduler on 7.2 (docs/live.md).
+const LIVE: &str = include_str!("../../../bench/results/live-2026-11-21-1156-duty-cycles.csv");
+
 #[test]
 fn every_measured_case_off_the_edge_of_throttling_is_within_its_tolerance() {
-    let rows = read("measured.csv", MEASURED, Scheduler::Kernel).unwrap();
-    let model = Model::load("vm", Scheduler::Kernel).unwrap();
+    hold("measured.csv", MEASURED, Scheduler::Kernel, 32);
+}
+
+#[test]
+fn the_live_scheduler_does_what_was_simulated() {
+    hold("live.csv", LIVE, Scheduler::Plimsoll, 12);
+}
+
+fn hold(name: &str, text: &str, scheduler: Scheduler, expected: usize) {
+    let rows = read(name, text, scheduler).unwrap();
+    let model = Model::load("vm", scheduler).unwrap();
     let verdicts = compare(&model, &rows, 1, || {});
-    assert_eq!(verdicts.len(), 32);
+    assert_eq!(verdicts.len(), expected);
     let missed: Vec<String> = verdicts
         .iter()
         .filter(|verdict| verdict.missed())

@@ -484,7 +484,7 @@ impl Engine<'_> {
             // SAFETY: the group is alive and not borrowed.
             let budget_ns = unsafe { pl::pl_group_budget(group, cpu, most_ns) };
             if budget_ns < most_ns {
-                state.limit_ns = state.exec_ns + budget_ns;
+                state.limit_ns = state.exec_ns + budget_ns + self.costs.limit_late_ns;
             }
         }
         if !state.queue.is_empty() {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! "Noticed" is derived, not measured: where ticks enforce limits, a task runs on for at most one tick; where a timer
-//! does, not at all. `NOTICE_NS` is added for the interrupts, transfers and switches in between.
+//! does, for as long as that takes. `NOTICE_NS` is added for the interrupts, transfers and switches in between.
 use super::state::State;
 use super::Engine;
 use crate::config::Enforce;
@@ -214,7 +214,7 @@ impl Engine<'_> {
         book.runtime_ns = i128::from(pool.runtime_ns);
         let overrun_ns = match self.policy.enforce {
             Enforce::Tick => self.tick_len_ns + NOTICE_NS,
-            Enforce::Timer => NOTICE_NS,
+            Enforce::Timer => self.costs.limit_late_ns + NOTICE_NS,
         };
         for cpu in 0..self.cpus.len() as u32 {
             let ns = self.remaining(group, cpu);
