@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Predict, then verify: real services under real CPU limits against what their trace foretold.
 
-For each workload: start the service in a group of its own, record it without a limit, predict what several limits would
-do (written to disk before any run under them), run it under each limit several times, compare. Each round of limited
-runs begins with one without a limit, and the last one ends with one: what these differ by from the recording is what
-the machine or the service did differently meanwhile, which no prediction can know.
+For each workload: start the service in a group of its own, record it several times without a limit, each time after a run
+that is not recorded, predict from all recordings what several limits would do (written to disk before any run under
+them), run it under each limit several times, compare. Each round of limited runs begins with one without a limit, and
+the last one ends with one: what these differ by from the recordings is what the machine or the service did differently
+meanwhile.
 
 Both sides measure the same thing, the latency that the client sees:
   postgres  pgbench, sums over 3000 rows, open loop (--rate); per transaction, from when it was due     trace: client:pgbench
@@ -17,8 +18,8 @@ Both sides measure the same thing, the latency that the client sees:
 Requests are long enough for the tools to tell 10% of them: redis-benchmark counts in steps of 8 us, wrk in steps of 10.
 One worker and data that fit the caches, because what two runs do has to be the same to a few percent before a
 prediction can be held to that: with two workers, both connections fell to one of them in every other run.
-What a client spends outside of what the trace can see (its own system calls) is had from the recording run, as the
-difference of the two medians, and added to every prediction.
+What a client spends outside of what the trace can see (its own system calls) is had from the recorded runs, as the
+difference of the two medians (of several runs the median difference), and added to every prediction.
 
 Loopback only. Groups are made below /plimsoll-verify and removed again. Exit: 0 all within tolerance, 1 not, 3 this
 machine cannot do it.
@@ -358,41 +359,53 @@ def plimsoll(args, *command, codes=(0, 1)):
     return json.loads(done.stdout)
 
 
-def record(args, workload, work, out):
-    trace = out / f"{workload.name}.trace"
+def record(args, workload, work, trace):
     seconds = args.record_seconds
     child = workload.client(seconds + 1 if workload.name != "compiler" else seconds, work)
     if workload.name != "compiler":
         time.sleep(0.7)
-    before, begin = groups.stat(), time.monotonic()
     recorder = subprocess.Popen([args.plimsoll, "record", "--duration", f"{seconds}s", "-o", str(trace), "--request",
                                  workload.request, "--json", "-"], stdout=subprocess.PIPE)
     client_out = finish(child, seconds * 20 + 60)
     report = json.loads(finish(recorder, seconds + 60))
     if child.returncode != 0:
         raise RuntimeError(f"the client of {workload.name} failed ({child.returncode}) while it was recorded")
-    return trace, report, summary(workload.result(client_out))
+    return {"overhead": report["overhead"], "lost": report["lost"], "tool": summary(workload.result(client_out))}
 
 
-def set_flags(setting):
+def of_target(workload):
+    return ["--group", f"/{TOP}/service", "--request", workload.request, "--json", "-"]
+
+
+def replay(args, traces, workload, setting):
     group = f"group.{TOP}/service"
-    return [f"--set={group}.{key}={value}" for key, value in setting.items()]
+    return plimsoll(args, "simulate", *[f"--replay={trace}" for trace in traces], *of_target(workload),
+                    *[f"--set={group}.{key}={value}" for key, value in setting.items()])
 
 
-def predict(args, trace, setting, offset, workload):
-    found = plimsoll(args, "simulate", "--replay", str(trace), "--group", f"/{TOP}/service", "--request",
-                     workload.request, *set_flags(setting), "--json", "-")
+def corrected(found, workload):
+    """The ranges of p50 and p99 as the tool would show them, put together as plimsoll does: each case has its own, with
+    what the replay of its recording is known to be off by; they are spanned, with the recordings' median middle."""
+    ranges = {}
+    for at, (key, name) in enumerate((("p50_ns", "p50 latency"), ("p99_ns", "p99 latency"))):
+        lows, middles, highs = [], [], []
+        for case in found["ranges"]["cases"]:
+            values = sorted(workload.correct(d)[at] for d in case["latencies"])
+            checks = found["recordings"][case["recording"]]["self_check"]
+            error = next((c["recorded"] / c["replayed"] for c in checks if c["name"] == name and c["replayed"]), 1.0)
+            lows.append(percentile(values, 5) * min(1.0, error))
+            highs.append(percentile(values, 95) * max(1.0, error))
+            if case["work_scale"] == 1.0:
+                middles.append(statistics.median(values))
+        ranges[key] = {"low": min(lows), "middle": statistics.median(middles), "high": max(highs)}
+    return ranges
+
+
+def predict(args, traces, setting, offset, workload):
+    found = replay(args, traces, workload, setting)
     ranges = found["ranges"]
     if hasattr(workload, "correct"):
-        corrected = [workload.correct(d) for d in ranges["latencies"]]
-        for key, at in (("p50_ns", 0), ("p99_ns", 1)):
-            values = sorted(c[at] for c in corrected)
-            ranges[key] = {"low": percentile(values, 5), "middle": statistics.median(values), "high": percentile(values, 95)}
-            # As the ranges of plimsoll do: what the replay itself is known to be off by.
-            known = {c["name"]: c["recorded"] / c["replayed"] for c in found["self_check"] if c["replayed"]}
-            error = known.get(f"p{key[1:3]} latency", 1.0)
-            ranges[key]["low"] *= min(1.0, error)
-            ranges[key]["high"] *= max(1.0, error)
+        ranges |= corrected(found, workload)
     ms = lambda r: {k: v / 1e6 + offset for k, v in r.items()}
     return {"setting": setting, "p50": ms(ranges["p50_ns"]), "p99": ms(ranges["p99_ns"]),
             "throttled": {k: v * 100 for k, v in ranges["throttled"].items()}, "cpus": ranges["cpus"],
@@ -426,18 +439,25 @@ def verify(args, kind, out):
 
 
 def verified(args, workload, work, out):
-    free = measure(workload, max(4, args.seconds // 2), work)  # warms up; a closed loop's rate is known from here
-    trace, report, tool = record(args, workload, work, out)
-    check = plimsoll(args, "simulate", "--replay", str(trace), "--group", f"/{TOP}/service", "--request",
-                     workload.request, "--json", "-")
-    recorded = check["recorded"]
-    offset = tool["p50"] - recorded["p50_ns"] / 1e6
-    goal_ms = workload.goal_factor * tool["p99"]
-    planned = plimsoll(args, "plan", str(trace), "--group", f"/{TOP}/service", "--request", workload.request,
-                       "--goal", f"p99(request) < {goal_ms - offset:.6f}ms", "--json", "-")
-    settings = [dict(s, why=f"setting {i + 1}") for i, s in enumerate(choose(recorded["cpus"], workload.shares))]
+    free = [measure(workload, max(4, args.seconds // 2), work)]  # warms up; a closed loop's rate is known from here
+    recordings, traces = [], []
+    for i in range(args.recordings):
+        if i:
+            free.append(measure(workload, args.seconds, work, rate_of(recordings, args)))
+        traces.append(out / f"{workload.name}-{i + 1}.trace")
+        recordings.append(record(args, workload, work, traces[-1]))
+        found = replay(args, traces[-1:], workload, {})["recordings"][0]
+        recordings[-1] |= {"trace": found["recorded"], "self_check": found["self_check"]}
+        recordings[-1]["offset_ms"] = recordings[-1]["tool"]["p50"] - found["recorded"]["p50_ns"] / 1e6
+    middle = lambda of: statistics.median(of(r) for r in recordings)
+    offset = middle(lambda r: r["offset_ms"])
+    goal_ms = workload.goal_factor * middle(lambda r: r["tool"]["p99"])
+    planned = plimsoll(args, "plan", *map(str, traces), *of_target(workload),
+                       "--goal", f"p99(request) < {goal_ms - offset:.6f}ms")["plan"]
+    cpus = middle(lambda r: r["trace"]["cpus"])
+    settings = [dict(s, why=f"setting {i + 1}") for i, s in enumerate(choose(cpus, workload.shares))]
     for why in ("recommended", "next_cheaper"):
-        found = planned["plan"][why]
+        found = planned[why]
         if found:
             limits = {k: found[k] for k in ("quota_us", "period_us", "burst_us")}
             limits["quota_us"] = limits["quota_us"] or "max"
@@ -445,19 +465,23 @@ def verified(args, workload, work, out):
     predictions = []
     for setting in settings:
         own = {k: v for k, v in setting.items() if k != "why"}
-        predictions.append(dict(predict(args, trace, own, offset, workload), why=setting["why"]))
+        predictions.append(dict(predict(args, traces, own, offset, workload), why=setting["why"]))
     foretold = {"workload": workload.name, "request": workload.request, "written": now(), "unlimited": free,
-                "recording": {"tool": tool, "trace": recorded, "offset_ms": offset, "overhead": report["overhead"],
-                              "lost": report["lost"], "self_check": check["self_check"]},
-                "goal_ms": goal_ms, "verdict": planned["plan"]["verdict"], "predictions": predictions}
+                "recordings": recordings, "offset_ms": offset, "variation": planned["variation"],
+                "goal_ms": goal_ms, "verdict": planned["verdict"], "predictions": predictions}
     (out / f"{workload.name}.prediction.json").write_text(json.dumps(foretold, indent=1))
     os.sync()
-    print(f"  recorded: client p50 {tool['p50']:.3f} p99 {tool['p99']:.3f} ms, trace p50 {recorded['p50_ns'] / 1e6:.3f} "
-          f"p99 {recorded['p99_ns'] / 1e6:.3f} ms, {recorded['cpus']:.3f} CPUs, lost {report['lost']}, "
-          f"goal p99 < {goal_ms:.3f} ms: {planned['plan']['verdict']}; predictions written", flush=True)
+    for r in recordings:
+        print(f"  recorded: client p50 {r['tool']['p50']:.3f} p99 {r['tool']['p99']:.3f} ms, trace p50 "
+              f"{r['trace']['p50_ns'] / 1e6:.3f} p99 {r['trace']['p99_ns'] / 1e6:.3f} ms, {r['trace']['cpus']:.3f} CPUs, "
+              f"lost {r['lost']}", flush=True)
+    variation = planned["variation"]
+    print(f"  CPU per request, ms: {', '.join(f'{ns / 1e6:.4f}' for ns in variation['cost_ns'])}; another run: "
+          f"{variation['low']:.3f} to {variation['high']:.3f} of the median; goal p99 < {goal_ms:.3f} ms: "
+          f"{planned['verdict']}; predictions written", flush=True)
     runs = [{"why": p["why"], "setting": dict(p["setting"]), "measured": []} for p in predictions]
     unlimited = []
-    free_rate = check["recorded"]["requests"] / args.record_seconds
+    free_rate = rate_of(recordings, args)
     for _ in range(args.repetitions):
         unlimited.append(measure(workload, args.seconds, work, free_rate))
         for prediction, run in zip(predictions, runs):
@@ -471,9 +495,14 @@ def verified(args, workload, work, out):
         compare_one(prediction, run["measured"], goal_ms)
     measured = {"finished": now(), "unlimited": unlimited, "runs": runs}
     (out / f"{workload.name}.measured.json").write_text(json.dumps(measured, indent=1))
-    if not args.keep_traces:
+    for trace in traces if not args.keep_traces else []:
         trace.unlink()
     return foretold, measured
+
+
+def rate_of(recordings, args):
+    """Requests in a second without a limit."""
+    return statistics.median(r["trace"]["requests"] for r in recordings) / args.record_seconds
 
 
 def spread(runs, key):
@@ -520,8 +549,9 @@ def judge(results):
             found = [r for r in runs if r["why"] == why]
             row[why] = [r["p99"] for r in found[0]["measured"]] if found else []
         row["goal_ms"] = foretold["goal_ms"]
-        tool, trace = foretold["recording"]["tool"], foretold["recording"]["trace"]
-        row["recorded"] = {"cpus": trace["cpus"], "p50": tool["p50"], "p99": tool["p99"]}
+        row["recorded"] = {key: spread([r["tool"] | {"cpus": r["trace"]["cpus"]} for r in foretold["recordings"]], key)
+                           for key in ("cpus", "p50", "p99")}
+        row["variation"] = foretold["variation"]
         row["unlimited"] = {key: spread(measured["unlimited"], key) for key in ("cpus", "p50", "p99")}
         rows.append(row)
     return rows
@@ -529,8 +559,8 @@ def judge(results):
 
 def report(rows, out, args):
     lines = [f"# make verify-plan, {now()}", "",
-             f"{os.uname().release}, {os.cpu_count()} CPUs, cgroup v{2 if groups.v2 else 1}; {args.plimsoll}; recordings of "
-             f"{args.record_seconds} s, {args.repetitions} runs of {args.seconds} s for each setting (the compiler: as long "
+             f"{os.uname().release}, {os.cpu_count()} CPUs, cgroup v{2 if groups.v2 else 1}; {args.plimsoll}; {args.recordings} "
+             f"recordings of {args.record_seconds} s, {args.repetitions} runs of {args.seconds} s for each setting (the compiler: as long "
              f"as {FILES} files take); load average at the end {os.getloadavg()[0]:.1f}", "",
              "Differences predicted - measured, median (largest) over the settings; allowed: throttled 5 points, CPU 3%, "
              "p50 10%, p99 15% or inside the runs' own spread.", "",
@@ -551,13 +581,16 @@ def report(rows, out, args):
                      f"{cell('p50', oks['p50'])} | {cell('p99', oks['p99'])} | {row['inside']} | "
                      f"{met}/{len(row['recommended'])}{'' if oks['goal'] else ' **missed**'} | "
                      f"{misses}/{len(row['next_cheaper'])} |")
-    lines += ["", "The machine meanwhile: the recording, and the runs without a limit between the others, smallest, median, "
-              "largest. What these differ by, no prediction from the recording can know.", "",
-              "| workload | CPUs recorded | unlimited | p50 recorded, ms | unlimited | p99 recorded, ms | unlimited |",
-              "|---|---|---|---|---|---|---|"]
+    lines += ["", "The machine meanwhile: the recordings, and the runs without a limit between the others, smallest, median, "
+              "largest. CPU per request: by how much the recordings differ, and what another run is expected to take.", "",
+              "| workload | CPUs recorded | unlimited | p50 recorded, ms | unlimited | p99 recorded, ms | unlimited | CPU per request |",
+              "|---|---|---|---|---|---|---|---|"]
     for row in rows:
-        cells = [f"{row['recorded'][key]:.3f} | " + ", ".join(f"{v:.3f}" for v in row["unlimited"][key])
-                 for key in ("cpus", "p50", "p99")]
+        cells = [", ".join(f"{v:.3f}" for v in row[when][key]) for key in ("cpus", "p50", "p99")
+                 for when in ("recorded", "unlimited")]
+        costs = row["variation"]["cost_ns"]
+        cells.append(f"{100 * (max(costs) / min(costs) - 1):.1f}%, {100 * (row['variation']['low'] - 1):+.1f}% to "
+                     f"{100 * (row['variation']['high'] - 1):+.1f}%")
         lines.append(f"| {row['workload']} | " + " | ".join(cells) + " |")
     text = "\n".join(lines) + "\n"
     (out / "summary.md").write_text(text)
@@ -575,6 +608,7 @@ def main():
     parser.add_argument("--plimsoll", default="target/release/plimsoll")
     parser.add_argument("--seconds", type=int, default=10, help="of each run")
     parser.add_argument("--record-seconds", type=int, default=15, help="of each recording")
+    parser.add_argument("--recordings", type=int, default=3, help="how many")
     parser.add_argument("--repetitions", type=int, default=3, help="runs for each setting")
     parser.add_argument("--only", help="names of workloads, with commas between")
     parser.add_argument("--out", help="where raw results go [bench/results/DATE-verify-plan]")

@@ -272,6 +272,44 @@ fn limit_that_throttles_is_shown_beside_the_recording() {
 }
 
 #[test]
+fn several_recordings_say_how_much_they_differ_and_warn_where_nothing_is_safe() {
+    let of = |name: &str, us: i64| trace(name, &example::open_loop_of(300, |_| us * 1000));
+    let (near, far) = ([2950, 3000, 3100], [1000, 3000, 8000]);
+    let [near, far] = [near, far].map(|costs| costs.map(|us| of(&format!("of-{us}.trace"), us)));
+    let goal = ["--goal", "p99(request) < 20ms"];
+    let plan = |traces: &[String; 3], more: &[&str]| {
+        let mut args = vec!["plan"];
+        args.extend(traces.iter().map(String::as_str));
+        args.extend(goal.iter().chain(more));
+        run(&args, 0).0
+    };
+    let out = plan(&near, &[]);
+    assert!(
+        out.contains("CPU per request differs by 5.1% between the recordings"),
+        "{out}"
+    );
+    assert!(!out.contains("warning"), "{out}");
+    let out = plan(&far, &[]);
+    assert!(out.contains("warning: no setting is safe"), "{out}");
+    let json: serde_json::Value = serde_json::from_str(&plan(&near, &["--json", "-"])).unwrap();
+    assert_eq!(json["traces"].as_array().unwrap().len(), 3);
+    assert_eq!(json["plan"]["variation"]["cost_ns"].as_array().unwrap().len(), 3);
+    assert_eq!(json["median_recording"], 1);
+    assert!(json["warning"].is_null());
+
+    let mut args = vec!["simulate", "--set=group./web.quota_us=50000", "--json", "-"];
+    near.iter().for_each(|trace| args.extend(["--replay", trace]));
+    let json: serde_json::Value = serde_json::from_str(&run(&args, 0).0).unwrap();
+    assert_eq!(json["recordings"].as_array().unwrap().len(), 3);
+    assert_eq!(json["ranges"]["cases"].as_array().unwrap().len(), 5);
+    let (_, err) = run(&["plan", &near[0], &near[0], goal[0], goal[1]], 2);
+    assert!(
+        err.contains("of-2950.trace") && err.contains("the same one again"),
+        "{err}"
+    );
+}
+
+#[test]
 fn plan_is_the_same_each_time_and_its_page_stands_alone() {
     let trace = good("page.trace");
     let plan = |page: &str| {

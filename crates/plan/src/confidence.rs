@@ -10,6 +10,8 @@
 //!   recording, though the next run may: for the range's upper end, each distribution goes on above its last few values
 //!   as an exponential one with the mean excess of those values (peaks over a threshold).
 //! - What the replay itself is off by is known from the self-check, and is part of the range.
+//!
+//! This is about one recording. What differs between recordings: [`crate::Recordings`].
 use plimsoll_replay::{percentile_ns, Outcome};
 use rand::Rng;
 use rand_pcg::Pcg64;
@@ -61,17 +63,17 @@ impl Tail {
     }
 }
 
-/// Range of a percentile of the latencies of `keep`, over replicates of one setting. `known_error`: what was recorded,
+/// Range of a percentile of the latencies of `class`, or of all, over replicates of one setting. `known_error`: what was recorded,
 /// over what the replay of the recorded settings shows. `None`: no requests.
 pub fn percentile_range(
     replicates: &[Outcome],
     percent: f64,
-    keep: impl Fn(u32) -> bool,
+    class: Option<u32>,
     period_ns: u64,
     known_error: f64,
     seed: u64,
 ) -> Option<Range> {
-    let blocks = all_blocks(replicates, period_ns, keep);
+    let blocks = all_blocks(replicates, period_ns, class);
     let tails: Vec<Option<Tail>> = blocks.iter().map(|own| Tail::of(own, percent)).collect();
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
     let (mut found, mut highest) = (Vec::with_capacity(RESAMPLES), Vec::with_capacity(RESAMPLES));
@@ -102,7 +104,7 @@ pub fn percentile_range(
 /// Latencies of as many other runs, ascending: block-bootstrap resamples of the replicates, for tools that make other
 /// figures of them than percentiles.
 pub fn resample(replicates: &[Outcome], count: usize, period_ns: u64, seed: u64) -> Vec<Vec<u64>> {
-    let blocks = all_blocks(replicates, period_ns, |_| true);
+    let blocks = all_blocks(replicates, period_ns, None);
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
     (0..count)
         .map(|_| {
@@ -114,10 +116,10 @@ pub fn resample(replicates: &[Outcome], count: usize, period_ns: u64, seed: u64)
         .collect()
 }
 
-/// Of each replicate, the latencies of `keep` in blocks of time that are long beside a period. No block is empty.
-fn all_blocks(replicates: &[Outcome], period_ns: u64, keep: impl Fn(u32) -> bool) -> Vec<Vec<Vec<u64>>> {
+/// Of each replicate, the latencies of `class`, or of all, in blocks of time that are long beside a period. No block is empty.
+fn all_blocks(replicates: &[Outcome], period_ns: u64, class: Option<u32>) -> Vec<Vec<Vec<u64>>> {
     let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
-    replicates.iter().map(|o| blocks_of(o, block_ns, &keep)).collect()
+    replicates.iter().map(|o| blocks_of(o, block_ns, class)).collect()
 }
 
 /// One more run: as many blocks of one of the replicates as it has, drawn with replacement. Which replicate.
@@ -131,12 +133,13 @@ fn draw_blocks(blocks: &[Vec<Vec<u64>>], rng: &mut Pcg64, drawn: &mut Vec<u64>) 
     replicate
 }
 
-fn blocks_of(outcome: &Outcome, block_ns: u64, keep: &impl Fn(u32) -> bool) -> Vec<Vec<u64>> {
+fn blocks_of(outcome: &Outcome, block_ns: u64, class: Option<u32>) -> Vec<Vec<u64>> {
     // A short recording is cut into four at least: with one block there would be nothing to draw from.
     let block_ns = block_ns.min(outcome.busy_ns / 4 + 1);
     let mut blocks: Vec<Vec<u64>> = vec![Vec::new(); (outcome.busy_ns / block_ns + 1) as usize];
     let last = blocks.len() - 1;
-    for request in outcome.requests.iter().filter(|r| keep(r.class)) {
+    let kept = |r: &&plimsoll_replay::Request| class.is_none_or(|c| c == r.class);
+    for request in outcome.requests.iter().filter(kept) {
         blocks[((request.begin_ns / block_ns) as usize).min(last)].push(request.latency_ns);
     }
     blocks.retain(|b| !b.is_empty());
@@ -179,7 +182,7 @@ mod tests {
     }
 
     fn p99(outcome: Outcome, known_error: f64) -> Range {
-        percentile_range(&[outcome], 99.0, |_| true, 100_000_000, known_error, 1).expect("there are requests")
+        percentile_range(&[outcome], 99.0, None, 100_000_000, known_error, 1).expect("there are requests")
     }
 
     #[test]

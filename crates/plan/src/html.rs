@@ -1,8 +1,8 @@
 //! A plan as one self-contained page: the frontier, the distributions of latencies, a timeline of throttling. Inline
 //! SVG, no scripts, nothing loaded from elsewhere.
 use crate::paste::Paste;
+use crate::recordings::Recordings;
 use crate::search::{Candidate, Options, Plan, PlanError};
-use crate::source::Source;
 use crate::svg::{escape, Axis, Chart};
 use plimsoll_replay::{percentile_ns, recorded, replay, Outcome, Settings};
 use plimsoll_sim::{GroupId, Observer};
@@ -16,13 +16,14 @@ h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:coll
 text-align:right}td:first-child,th:first-child{text-align:left}pre{background:#f3f3f3;padding:.7em;overflow-x:auto}\
 .note{color:#666;font-size:.9em}svg{width:100%;height:auto}";
 
-/// The page. Replays the settings it shows once more, to have their distributions.
+/// The page. Replays the settings it shows once more in the median recording, to have their distributions.
 pub fn html(
-    source: &Source,
+    recordings: &Recordings,
     options: &Options,
     plan: &Plan,
     settings: &[Paste],
 ) -> Result<String, PlanError> {
+    let source = recordings.median();
     let program = &source.program;
     let target = GroupId(program.target);
     let mut shown: Vec<(&str, &str, &Candidate)> = vec![("recommended", "#0b7a4b", &plan.recommended)];
@@ -59,9 +60,10 @@ pub fn html(
         page,
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
          <title>CPU limits for {group}</title><style>{STYLE}</style><h1>CPU limits for {group}</h1>\
-         <p>Goals: <b>{}</b>. {verdict} {} settings tried.</p>",
+         <p>Goals: <b>{}</b>. {verdict} {} settings tried.</p><p class=note>{}.</p>",
         escape(&goals),
         plan.tried,
+        escape(&recordings.describe()),
         group = escape(&plan.group),
     );
     page += &table(&shown);

@@ -1,6 +1,6 @@
 //! From a recorded trace and a goal to the cheapest limits that meet it.
 //!
-//! Entry points: [`Source::read`] a trace, [`Goal`]s from text, [`plan`]. No clock, no environment: the same trace,
+//! Entry points: [`Recordings::read`] one trace or several of the same service, [`Goal`]s from text, [`plan`]. No clock, no environment: the same trace,
 //! goals and seed give the same plan on any number of threads.
 mod candidates;
 mod confidence;
@@ -8,10 +8,12 @@ mod goal;
 mod html;
 mod paste;
 mod quantities;
+mod recordings;
 mod replicates;
 mod search;
 mod source;
 mod svg;
+mod variation;
 
 pub use candidates::Knobs;
 pub use confidence::Range;
@@ -19,6 +21,8 @@ pub use goal::{Comparison, Goal, GoalError, Subject};
 pub use html::html;
 pub use paste::{paste, Paste};
 pub use quantities::{measure, self_check, Check, SelfCheck};
+pub use recordings::{Case, Recordings};
 pub use replicates::Replicates;
 pub use search::{plan, Candidate, Limits, Options, Plan, PlanError, Verdict};
 pub use source::{Source, SourceError};
+pub use variation::{SeenIn, Variation};

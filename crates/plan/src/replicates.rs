@@ -1,104 +1,149 @@
-//! One setting, replayed several times with period boundaries elsewhere.
+//! One setting in every case of the recordings, several times each with period boundaries elsewhere.
 use crate::confidence::{percentile_range, resample, value_range, Range};
 use crate::goal::Subject;
 use crate::quantities::measure;
+use crate::recordings::{span, Case, Recordings};
 use crate::source::Source;
 use plimsoll_replay::{replay, Outcome, Settings, SettingsError};
 use rayon::prelude::*;
 
 pub struct Replicates<'a> {
-    source: &'a Source,
-    outcomes: Vec<Outcome>,
+    cases: Vec<Runs<'a>>,
     period_ns: u64,
     seed: u64,
 }
 
+/// One case.
+struct Runs<'a> {
+    case: Case,
+    source: &'a Source,
+    outcomes: Vec<Outcome>,
+}
+
 impl Replicates<'_> {
-    /// `count`: at least 1. The seeds are those of `settings` and the next ones.
+    /// `settings`: one for each recording, with the same limits of the planned group. `count` replays in all of the
+    /// recordings as they are, at least one in each; half as many at each end of the variation. The seeds are those of
+    /// the settings and the next ones.
     pub fn run<'a>(
-        source: &'a Source,
-        settings: &Settings,
+        recordings: &'a Recordings,
+        settings: &[Settings],
         count: u32,
     ) -> Result<Replicates<'a>, SettingsError> {
-        let program = &source.program;
-        let seeds: Vec<u64> = (0..u64::from(count.max(1)))
-            .map(|i| settings.seed.wrapping_add(i))
+        let cases = recordings.cases();
+        let runs: Vec<(usize, Case, u64)> = cases
+            .iter()
+            .enumerate()
+            .flat_map(|(ix, &case)| {
+                let own = match case.is_as_recorded() {
+                    true => count.div_ceil(recordings.sources.len() as u32),
+                    false => count.div_ceil(2),
+                };
+                (0..u64::from(own.max(1))).map(move |i| (ix, case, i))
+            })
             .collect();
-        let run = |&seed: &u64| {
-            let settings = Settings {
-                seed,
-                ..settings.clone()
-            };
-            replay(program, &source.machine, &settings, None)
+        let run = |&(_, case, i): &(usize, Case, u64)| {
+            let source = &recordings.sources[case.recording];
+            let mut settings = settings[case.recording].clone();
+            settings.seed = settings.seed.wrapping_add(i);
+            settings.work_scale *= case.work_scale;
+            replay(&source.program, &source.machine, &settings, None)
         };
+        let outcomes: Vec<Outcome> = runs.par_iter().map(run).collect::<Result<_, _>>()?;
+        let mut found: Vec<Runs> = cases
+            .into_iter()
+            .map(|case| Runs {
+                case,
+                source: &recordings.sources[case.recording],
+                outcomes: Vec::new(),
+            })
+            .collect();
+        for ((ix, ..), outcome) in runs.into_iter().zip(outcomes) {
+            found[ix].outcomes.push(outcome);
+        }
+        let target = recordings.sources[0].program.target as usize;
         Ok(Replicates {
-            source,
-            outcomes: seeds.par_iter().map(run).collect::<Result<_, _>>()?,
-            period_ns: settings.groups[program.target as usize].period_us * 1000,
-            seed: settings.seed,
+            cases: found,
+            period_ns: settings[0].groups[target].period_us * 1000,
+            seed: settings[0].seed,
         })
     }
 
-    /// The first, that of the settings' own seed.
-    pub fn first(&self) -> &Outcome {
-        &self.outcomes[0]
+    /// Of a recording as it is: the first, that of the settings' own seed.
+    pub fn first(&self, recording: usize) -> &Outcome {
+        &self.cases[recording].outcomes[0]
     }
 
-    /// Latencies that so many other runs might have had, each ascending.
-    pub fn resampled(&self, count: usize) -> Vec<Vec<u64>> {
-        resample(&self.outcomes, count, self.period_ns, self.seed)
+    /// For each case latencies that so many other runs might have had, each ascending.
+    pub fn resampled(&self, count: usize) -> Vec<(Case, Vec<Vec<u64>>)> {
+        let of = |runs: &Runs| {
+            (
+                runs.case,
+                resample(&runs.outcomes, count, self.period_ns, self.seed),
+            )
+        };
+        self.cases.iter().map(of).collect()
     }
 
     pub fn range(&self, subject: &Subject) -> Option<Range> {
-        let program = &self.source.program;
         match subject {
-            Subject::Percentile { percent, class: None } => self.percentile(*percent),
-            Subject::Percentile {
-                percent,
-                class: Some(name),
-            } => {
-                let class = program.classes.iter().position(|c| c.name == *name)? as u32;
-                self.of_class(*percent, |found| found == class)
-            }
-            _ => {
-                let of = |outcome| measure(program, outcome, subject);
-                value_range(&self.outcomes.iter().filter_map(of).collect::<Vec<_>>())
-            }
+            Subject::Percentile { percent, class } => self.percentile_of(*percent, class.as_deref()),
+            _ => self.value(|runs, outcome| measure(&runs.source.program, outcome, subject)),
         }
     }
 
     pub fn percentile(&self, percent: f64) -> Option<Range> {
-        self.of_class(percent, |_| true)
+        self.percentile_of(percent, None)
     }
 
-    fn of_class(&self, percent: f64, keep: impl Fn(u32) -> bool) -> Option<Range> {
-        let known_error = self.source.known_error(percent, &keep);
-        percentile_range(
-            &self.outcomes,
-            percent,
-            keep,
-            self.period_ns,
-            known_error,
-            self.seed,
-        )
+    fn percentile_of(&self, percent: f64, class: Option<&str>) -> Option<Range> {
+        self.over_cases(|runs| {
+            let classes = &runs.source.program.classes;
+            let class = match class {
+                Some(name) => Some(classes.iter().position(|c| c.name == name)? as u32),
+                None => None,
+            };
+            let known_error = runs.source.known_error(percent, class);
+            percentile_range(
+                &runs.outcomes,
+                percent,
+                class,
+                self.period_ns,
+                known_error,
+                self.seed,
+            )
+        })
     }
 
     /// CPUs used.
     pub fn cpus(&self) -> Option<Range> {
-        let target = self.source.program.target as usize;
-        value_range(
-            &self
-                .outcomes
-                .iter()
-                .map(|o| o.groups[target].cpus)
-                .collect::<Vec<_>>(),
-        )
+        self.value(|runs, outcome| Some(outcome.groups[runs.source.program.target as usize].cpus))
     }
 
     /// Requests that were done, in a second.
     pub fn rate(&self) -> Option<Range> {
-        let of =
-            |o: &Outcome| o.requests.iter().filter(|r| r.done).count() as f64 * 1e9 / o.busy_ns.max(1) as f64;
-        value_range(&self.outcomes.iter().map(of).collect::<Vec<_>>())
+        self.value(|_, o| {
+            let done = o.requests.iter().filter(|r| r.done).count();
+            Some(done as f64 * 1e9 / o.busy_ns.max(1) as f64)
+        })
+    }
+
+    fn value(&self, of: impl Fn(&Runs, &Outcome) -> Option<f64>) -> Option<Range> {
+        self.over_cases(|runs| {
+            value_range(
+                &runs
+                    .outcomes
+                    .iter()
+                    .filter_map(|o| of(runs, o))
+                    .collect::<Vec<_>>(),
+            )
+        })
+    }
+
+    fn over_cases(&self, of: impl Fn(&Runs) -> Option<Range>) -> Option<Range> {
+        span(
+            self.cases
+                .iter()
+                .filter_map(|runs| Some((runs.case.is_as_recorded(), of(runs)?))),
+        )
     }
 }

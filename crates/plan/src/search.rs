@@ -3,8 +3,10 @@ use crate::candidates::{first_pass, limits, Knobs};
 use crate::confidence::Range;
 use crate::goal::{Goal, Subject};
 use crate::quantities::measure;
+use crate::recordings::{Case, Recordings};
 use crate::replicates::Replicates;
 use crate::source::Source;
+use crate::variation::Variation;
 use plimsoll_replay::{replay, GroupSettings, Outcome, Semantics, Settings, SettingsError};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -16,11 +18,12 @@ pub struct Options {
     pub knobs: Knobs,
     pub semantics: Semantics,
     pub seed: u64,
-    /// Replays of a setting with other period boundaries, for ranges; at least 1.
+    /// Replays of a setting with other period boundaries, for ranges, see [`Replicates::run`]; at least 1.
     pub replicates: u32,
 }
 
-/// One setting of the group and what it gives.
+/// One setting of the group and what it gives: in one replay of the median recording; of one that was looked at closely,
+/// the middles of its ranges.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
     #[serde(flatten)]
@@ -37,6 +40,9 @@ pub struct Candidate {
     pub meets: bool,
     /// Smallest room left to a goal, as a share of its bound; negative: missed by so much.
     pub margin: f64,
+    /// Likewise where all work takes what the costliest of the runs to be expected takes.
+    pub meets_costly: bool,
+    pub margin_costly: f64,
     /// One for each goal, of candidates that were looked at closely.
     pub ranges: Option<Vec<Option<Range>>>,
     /// Of p50 and p99 of all requests, of the share of throttled periods, and of CPUs used.
@@ -99,8 +105,11 @@ pub struct Plan {
     pub goals: Vec<String>,
     /// Settings that were replayed.
     pub tried: usize,
+    /// How much the recordings, or the blocks of one, differ.
+    pub variation: Variation,
     pub today: Candidate,
-    /// The cheapest that meets the goals; of those that do not, the nearest.
+    /// The cheapest that meets the goals over its whole range. Where none does: of those that meet them otherwise the one
+    /// with most room at the costly end of the range, else the nearest.
     pub recommended: Candidate,
     /// The most that can be had for less than the recommendation, which misses a goal.
     pub next_cheaper: Option<Candidate>,
@@ -116,7 +125,7 @@ const CLOSER_LOOKS: usize = 2;
 const STEP_MIN: f64 = 0.05;
 
 struct Search<'a> {
-    source: &'a Source,
+    recordings: &'a Recordings,
     options: &'a Options,
     machine_cpus: f64,
     progress: &'a (dyn Fn(usize, usize) + Sync),
@@ -124,18 +133,22 @@ struct Search<'a> {
 
 /// Searches. `progress` is told how many replays are done, of how many that are planned so far.
 pub fn plan(
-    source: &Source,
+    recordings: &Recordings,
     options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
     for goal in &options.goals {
-        check_class(source, goal)?;
+        recordings
+            .sources
+            .iter()
+            .try_for_each(|source| check_class(source, goal))?;
     }
+    let source = recordings.median();
     let program = &source.program;
     let machine_cpus = f64::from(source.machine.topology.nr_cpus());
     let max_cpus = options.max_cpus.unwrap_or(machine_cpus).min(machine_cpus);
     let search = Search {
-        source,
+        recordings,
         options,
         machine_cpus,
         progress,
@@ -150,26 +163,18 @@ pub fn plan(
         options.knobs,
         options.semantics,
     ))?;
-    // Between the dearest amount of CPU at which nothing does and the cheapest at which something does.
+    // Between the dearest amount of CPU at which nothing does and the cheapest at which something does: as recorded, and
+    // in the costliest runs to be expected.
     for _ in 0..CLOSER_LOOKS {
-        let enough = tried
-            .iter()
-            .filter(|c| c.meets)
-            .map(|c| c.reserved_cpus)
-            .fold(f64::INFINITY, f64::min);
-        let too_little = tried
-            .iter()
-            .filter(|c| c.reserved_cpus < enough - 1e-3)
-            .map(|c| c.reserved_cpus)
-            .fold(0.0, f64::max);
-        if !enough.is_finite() || too_little * (1.0 + STEP_MIN) > enough || too_little == 0.0 {
+        let mut amounts = closer(&tried, |c| c.meets);
+        amounts.extend(closer(&tried, |c| c.meets && c.meets_costly));
+        if amounts.is_empty() {
             break;
         }
-        let between = [0.25, 0.5, 0.75].map(|share| too_little + share * (enough - too_little));
-        let closer = between
+        let settings = amounts
             .iter()
             .flat_map(|&cpus| limits(cpus, today, options.knobs, options.semantics));
-        tried.extend(search.try_all(closer.collect())?);
+        tried.extend(search.try_all(settings.collect())?);
     }
     // Cheapest first; of equal ones the one with less burst, the longer period (fewer timers), more room.
     tried.sort_by(|a, b| {
@@ -194,11 +199,32 @@ pub fn plan(
         group: source.target_path().into(),
         goals: options.goals.iter().map(|g| g.to_string()).collect(),
         tried: tried.len(),
+        variation: recordings.variation.clone(),
         today,
         recommended,
         next_cheaper,
         frontier,
     })
+}
+
+/// Amounts of CPU between the dearest at which nothing `does` and the cheapest at which something does.
+fn closer(tried: &[Candidate], does: impl Fn(&Candidate) -> bool) -> Vec<f64> {
+    let enough = tried
+        .iter()
+        .filter(|c| does(c))
+        .map(|c| c.reserved_cpus)
+        .fold(f64::INFINITY, f64::min);
+    let too_little = tried
+        .iter()
+        .filter(|c| c.reserved_cpus < enough - 1e-3)
+        .map(|c| c.reserved_cpus)
+        .fold(0.0, f64::max);
+    if !enough.is_finite() || too_little * (1.0 + STEP_MIN) > enough || too_little == 0.0 {
+        return Vec::new();
+    }
+    [0.25, 0.5, 0.75]
+        .map(|share| too_little + share * (enough - too_little))
+        .into()
 }
 
 fn check_class(source: &Source, goal: &Goal) -> Result<(), PlanError> {
@@ -221,22 +247,20 @@ fn check_class(source: &Source, goal: &Goal) -> Result<(), PlanError> {
 }
 
 impl Search<'_> {
-    fn settings(&self, own: GroupSettings, seed: u64) -> Settings {
-        let program = &self.source.program;
-        let mut settings = Settings::recorded(program);
-        settings.groups[program.target as usize] = own;
+    /// As recorded, with other limits of the planned group.
+    fn settings(&self, source: &Source, own: GroupSettings) -> Settings {
+        let mut settings = Settings::recorded(&source.program);
+        settings.groups[source.program.target as usize] = own;
         settings.semantics = self.options.semantics;
-        settings.seed = seed;
+        settings.seed = self.options.seed;
         settings
     }
 
-    fn run(&self, own: GroupSettings, seed: u64) -> Result<Outcome, PlanError> {
-        replay(
-            &self.source.program,
-            &self.source.machine,
-            &self.settings(own, seed),
-            None,
-        )
+    fn run(&self, own: GroupSettings, case: Case) -> Result<Outcome, PlanError> {
+        let source = &self.recordings.sources[case.recording];
+        let mut settings = self.settings(source, own);
+        settings.work_scale = case.work_scale;
+        replay(&source.program, &source.machine, &settings, None)
     }
 
     fn try_all(&self, mut settings: Vec<GroupSettings>) -> Result<Vec<Candidate>, PlanError> {
@@ -263,15 +287,33 @@ impl Search<'_> {
     }
 
     fn evaluate(&self, own: GroupSettings) -> Result<Candidate, PlanError> {
-        let outcome = self.run(own, self.options.seed)?;
-        Ok(self.judge(own, &outcome))
+        let median = Case {
+            recording: self.recordings.median,
+            work_scale: 1.0,
+        };
+        let mut found = self.judge(own, &self.run(own, median)?);
+        // What misses a goal as recorded is not looked at again.
+        if let Some(costly) = self.recordings.costly().filter(|_| found.meets) {
+            let values = self.values(&self.run(own, costly)?);
+            (found.meets_costly, found.margin_costly) = self.meets(&values);
+        }
+        Ok(found)
+    }
+
+    fn values(&self, outcome: &Outcome) -> Vec<Option<f64>> {
+        let program = &self.recordings.median().program;
+        self.options
+            .goals
+            .iter()
+            .map(|g| measure(program, outcome, &g.subject))
+            .collect()
     }
 
     fn judge(&self, own: GroupSettings, outcome: &Outcome) -> Candidate {
-        let program = &self.source.program;
+        let program = &self.recordings.median().program;
         let of = |subject: &Subject| measure(program, outcome, subject);
         let percentile = |percent| of(&Subject::Percentile { percent, class: None }).unwrap_or(0.0);
-        let values: Vec<Option<f64>> = self.options.goals.iter().map(|g| of(&g.subject)).collect();
+        let values = self.values(outcome);
         let (meets, margin) = self.meets(&values);
         Candidate {
             limits: own.into(),
@@ -285,6 +327,8 @@ impl Search<'_> {
             values,
             meets,
             margin,
+            meets_costly: meets,
+            margin_costly: margin,
             ranges: None,
             p50_range: None,
             p99_range: None,
@@ -307,28 +351,39 @@ impl Search<'_> {
         (meets, margin)
     }
 
-    /// The same candidate with ranges.
+    /// Whether the goals are met at one point of the ranges of a candidate that was looked at closely.
+    fn meets_at(&self, close: &Candidate, point: impl Fn(Range) -> f64) -> (bool, f64) {
+        self.meets(&values_at(close, point))
+    }
+
+    /// The same candidate with ranges, and their middles for figures.
     fn closely(&self, candidate: &Candidate) -> Result<Candidate, PlanError> {
-        let settings = self.settings(candidate.limits.into(), self.options.seed);
-        let replicates = Replicates::run(self.source, &settings, self.options.replicates)?;
-        Ok(Candidate {
-            ranges: Some(
-                self.options
-                    .goals
-                    .iter()
-                    .map(|g| replicates.range(&g.subject))
-                    .collect(),
-            ),
+        let own: GroupSettings = candidate.limits.into();
+        let sources = self.recordings.sources.iter();
+        let settings: Vec<Settings> = sources.map(|source| self.settings(source, own)).collect();
+        let replicates = Replicates::run(self.recordings, &settings, self.options.replicates)?;
+        let goals = self.options.goals.iter();
+        let mut close = Candidate {
+            ranges: Some(goals.map(|g| replicates.range(&g.subject)).collect()),
             p50_range: replicates.percentile(50.0),
             p99_range: replicates.percentile(99.0),
             throttled_range: replicates.range(&Subject::Throttled),
             cpus_range: replicates.cpus(),
             ..candidate.clone()
-        })
+        };
+        let or = |range: Option<Range>, value: f64| range.map_or(value, |r| r.middle);
+        close.p50_ns = or(close.p50_range, close.p50_ns);
+        close.p99_ns = or(close.p99_range, close.p99_ns);
+        close.throttled = or(close.throttled_range, close.throttled);
+        close.cpus = or(close.cpus_range, close.cpus);
+        close.values = values_at(&close, |r| r.middle);
+        (close.meets, close.margin) = self.meets_at(&close, |r| r.middle);
+        (close.meets_costly, close.margin_costly) = self.meets_at(&close, |r| r.high);
+        Ok(close)
     }
 
-    /// The most that can be had for less than the recommendation and misses a goal: in most runs, if there is such a
-    /// one, not only in the first replay.
+    /// The most that can be had for less than the recommendation and misses a goal: in the middle of its range, if there
+    /// is such a one, not only in the first replay.
     fn next_cheaper(
         &self,
         frontier: &[Candidate],
@@ -338,13 +393,7 @@ impl Search<'_> {
         let cheaper = |c: &&Candidate| !c.meets && c.reserved_cpus < recommended.reserved_cpus - 1e-3;
         for candidate in frontier.iter().rev().filter(cheaper) {
             let close = self.closely(candidate)?;
-            let middles: Vec<Option<f64>> = close
-                .ranges
-                .iter()
-                .flatten()
-                .map(|range| range.map(|r| r.middle))
-                .collect();
-            if !self.meets(&middles).0 {
+            if !close.meets {
                 return Ok(Some(close));
             }
             first.get_or_insert(close);
@@ -354,27 +403,34 @@ impl Search<'_> {
 
     /// The cheapest that meets the goals over its whole range.
     fn recommend(&self, tried: &[Candidate]) -> Result<(Verdict, Candidate), PlanError> {
-        let mut narrow = None;
-        // One for each amount of CPU is enough to look at: they are in order of preference.
-        let mut last = -1.0;
-        for candidate in tried.iter().filter(|c| c.meets) {
-            if candidate.reserved_cpus < last * 1.001 {
-                continue;
-            }
-            last = candidate.reserved_cpus;
-            let close = self.closely(candidate)?;
-            let highs: Vec<Option<f64>> = close
-                .ranges
+        let mut narrow: Vec<Candidate> = Vec::new();
+        // They are in order of preference: of each amount of CPU the first, and if that one's range does not hold, the one
+        // with most room in costly runs.
+        let safe: Vec<&Candidate> = tried.iter().filter(|c| c.meets && c.meets_costly).collect();
+        for same in safe.chunk_by(|a, b| b.reserved_cpus < a.reserved_cpus * 1.001) {
+            let roomiest = same
                 .iter()
-                .flatten()
-                .map(|range| range.map(|r| r.high))
-                .collect();
-            if self.meets(&highs).0 {
-                return Ok((Verdict::Met, close));
+                .max_by(|a, b| a.margin_costly.total_cmp(&b.margin_costly))
+                .filter(|c| c.limits != same[0].limits);
+            for candidate in std::iter::once(&same[0]).chain(roomiest) {
+                let close = self.closely(candidate)?;
+                if close.meets_costly {
+                    return Ok((Verdict::Met, close));
+                }
+                narrow.push(close);
             }
-            narrow.get_or_insert(close);
         }
-        if let Some(close) = narrow {
+        if narrow.is_empty() {
+            let most = |a: &&Candidate, b: &&Candidate| a.margin_costly.total_cmp(&b.margin_costly);
+            let roomiest = tried.iter().rev().filter(|c| c.meets).max_by(most);
+            narrow.extend(roomiest.map(|c| self.closely(c)).transpose()?);
+        }
+        let most = narrow
+            .into_iter()
+            .rev()
+            .filter(|c| c.meets)
+            .max_by(|a, b| a.margin_costly.total_cmp(&b.margin_costly));
+        if let Some(close) = most {
             return Ok((Verdict::MetNarrowly, close));
         }
         let nearest = tried
@@ -383,6 +439,12 @@ impl Search<'_> {
             .expect("the longest period takes every quota");
         Ok((Verdict::NotMet, self.closely(nearest)?))
     }
+}
+
+/// For each goal, one point of its range.
+fn values_at(close: &Candidate, point: impl Fn(Range) -> f64) -> Vec<Option<f64>> {
+    let ranges = close.ranges.iter().flatten();
+    ranges.map(|range| range.map(&point)).collect()
 }
 
 /// By the first goal that is about latency, else by p99 of all requests.

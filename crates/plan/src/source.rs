@@ -6,14 +6,23 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 pub struct Source {
+    /// As it was named.
+    pub file: String,
     pub program: Arc<Program>,
     pub machine: Machine,
     /// What is doubtful about the trace, but not so much that it had to be refused.
     pub warnings: Vec<String>,
     /// What a request is.
     pub request: Option<RequestSpec>,
-    /// What was recorded, and its replay under the recorded settings.
-    compared: OnceLock<Option<(Outcome, Outcome)>>,
+    /// What the trace says of the machine, for comparison with other recordings.
+    pub recorded_on: plimsoll_trace::Machine,
+    compared: OnceLock<Option<Compared>>,
+}
+
+/// Latencies as recorded, and as replayed under the recorded settings: of all requests, then of each class. Ascending.
+struct Compared {
+    recorded: Vec<Vec<u64>>,
+    replayed: Vec<Vec<u64>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +85,8 @@ impl Source {
             ));
         }
         Ok(Source {
+            file: path.display().to_string(),
+            recorded_on: header.machine.clone(),
             machine: machine(&header, &timeline),
             warnings: timeline.quality.warnings.iter().map(|w| w.to_string()).collect(),
             program: Arc::new(program),
@@ -84,24 +95,31 @@ impl Source {
         })
     }
 
-    /// A percentile of the latencies of `keep` as recorded, over that of the replay under the recorded settings.
-    pub fn known_error(&self, percent: f64, keep: impl Fn(u32) -> bool) -> f64 {
+    /// A percentile of the latencies of one class, or of all, as recorded, over that of the replay under the recorded
+    /// settings.
+    pub fn known_error(&self, percent: f64, class: Option<u32>) -> f64 {
         let both = self.compared.get_or_init(|| {
             let settings = Settings::recorded(&self.program);
             let replayed = replay(&self.program, &self.machine, &settings, None).ok()?;
-            Some((recorded(&self.program), replayed))
+            let all = |outcome: &Outcome| {
+                let classes = (0..self.program.classes.len() as u32).map(Some);
+                std::iter::once(None)
+                    .chain(classes)
+                    .map(|class| outcome.latencies(class))
+                    .collect()
+            };
+            Some(Compared {
+                recorded: all(&recorded(&self.program)),
+                replayed: all(&replayed),
+            })
         });
-        let value = |outcome: &Outcome| {
-            let kept = outcome.requests.iter().filter(|r| keep(r.class));
-            let mut latencies: Vec<u64> = kept.map(|r| r.latency_ns).collect();
-            latencies.sort_unstable();
-            percentile_ns(&latencies, percent) as f64
-        };
-        match both {
-            Some((recorded, replayed)) if value(recorded) > 0.0 && value(replayed) > 0.0 => {
-                value(recorded) / value(replayed)
-            }
-            _ => 1.0,
+        let Some(both) = both else { return 1.0 };
+        let at = class.map_or(0, |class| class as usize + 1);
+        let [recorded, replayed] =
+            [&both.recorded, &both.replayed].map(|of| percentile_ns(&of[at], percent) as f64);
+        match recorded > 0.0 && replayed > 0.0 {
+            true => recorded / replayed,
+            false => 1.0,
         }
     }
 

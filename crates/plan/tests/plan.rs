@@ -1,7 +1,8 @@
 //! Plans for a synthetic service whose needs are known: 3 ms of work every 10 ms.
-use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Source, Verdict};
+use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict};
 use plimsoll_replay::Semantics;
-use plimsoll_trace::{example, Loss};
+use plimsoll_trace::example;
+use plimsoll_trace::{Event, Header, Loss};
 use std::path::Path;
 
 fn write_trace(path: &Path, lossy: bool) {
@@ -17,12 +18,29 @@ fn write_trace(path: &Path, lossy: bool) {
     example::write(path, &header, &events).unwrap();
 }
 
-fn source() -> (tempfile::TempDir, Source) {
+/// Writes the traces and reads them as recordings of one service.
+fn read(traces: &[(Header, Vec<Event>)]) -> Result<Recordings, String> {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("web.trace");
-    write_trace(&path, false);
-    let source = Source::read(&path, None, None).unwrap();
-    (dir, source)
+    let write = |(ix, (header, events)): (usize, &(Header, Vec<Event>))| {
+        let path = dir.path().join(format!("{}.trace", ["a", "b", "c"][ix]));
+        example::write(&path, header, events).unwrap();
+        path
+    };
+    let paths: Vec<_> = traces.iter().enumerate().map(write).collect();
+    Recordings::read(&paths, None, None).map_err(|e| e.to_string())
+}
+
+fn source() -> Recordings {
+    read(&[example::open_loop(300)]).unwrap()
+}
+
+/// Recordings in which each request takes so many microseconds. Their lengths differ a little, as those of recordings do.
+fn of_costs(work_us: &[i64]) -> Recordings {
+    let traces: Vec<_> = (0..)
+        .zip(work_us)
+        .map(|(ix, us)| example::open_loop_of(300 + ix, |_| us * 1000))
+        .collect();
+    read(&traces).unwrap()
 }
 
 fn options(goals: &[&str]) -> Options {
@@ -36,13 +54,13 @@ fn options(goals: &[&str]) -> Options {
     }
 }
 
-fn found(source: &Source, goals: &[&str]) -> Plan {
+fn found(source: &Recordings, goals: &[&str]) -> Plan {
     plan(source, &options(goals), &|_, _| {}).unwrap()
 }
 
 #[test]
 fn recommendation_meets_the_goal_with_what_the_service_needs_and_the_next_cheaper_does_not() {
-    let (_dir, source) = source();
+    let source = source();
     let plan = found(&source, &["p99(request) < 20ms"]);
     assert_eq!(plan.verdict, Verdict::Met);
     assert!(plan.tried >= 150, "{} settings", plan.tried);
@@ -63,7 +81,7 @@ fn recommendation_meets_the_goal_with_what_the_service_needs_and_the_next_cheape
 
 #[test]
 fn goal_that_no_setting_meets_is_said_with_the_nearest() {
-    let (_dir, source) = source();
+    let source = source();
     let plan = found(&source, &["p99(request) < 1ms"]);
     assert_eq!(plan.verdict, Verdict::NotMet);
     assert!(
@@ -76,7 +94,7 @@ fn goal_that_no_setting_meets_is_said_with_the_nearest() {
 
 #[test]
 fn goals_about_throttling_count_as_well() {
-    let (_dir, source) = source();
+    let source = source();
     let loose = found(&source, &["p99(request) < 50ms"]);
     let strict = found(&source, &["p99(request) < 50ms", "throttled < 1%"]);
     assert!(strict.recommended.throttled < 0.01);
@@ -85,7 +103,7 @@ fn goals_about_throttling_count_as_well() {
 
 #[test]
 fn number_of_threads_decides_nothing() {
-    let (_dir, source) = source();
+    let source = of_costs(&[2900, 3000, 3200]);
     let with = |threads| {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -99,7 +117,7 @@ fn number_of_threads_decides_nothing() {
 
 #[test]
 fn page_holds_everything_and_loads_nothing() {
-    let (_dir, source) = source();
+    let source = source();
     let options = options(&["p99(request) < 20ms"]);
     let plan = plan(&source, &options, &|_, _| {}).unwrap();
     let settings = plimsoll_plan::paste(&plan.group, &plan.recommended.limits, options.semantics);
@@ -128,9 +146,152 @@ fn trace_that_lost_events_is_refused_with_the_reason() {
 
 #[test]
 fn request_of_an_unknown_name_is_refused_with_the_known_ones() {
-    let (_dir, source) = source();
+    let source = source();
     let error = plan(&source, &options(&["p99(apache) < 20ms"]), &|_, _| {})
         .unwrap_err()
         .to_string();
     assert!(error.contains("apache") && error.contains("web"), "{error}");
+}
+
+#[test]
+fn recommendation_from_several_recordings_holds_in_the_costliest_and_beyond() {
+    let goal = &["p99(request) < 20ms"];
+    let three = of_costs(&[3000, 2700, 3300]);
+    assert_eq!((three.median, three.variation.seen_in), (0, SeenIn::Recordings));
+    assert!((three.variation.difference() - 0.222).abs() < 0.001);
+    let (all, middle, costliest) = (
+        found(&three, goal),
+        found(&of_costs(&[3000]), goal),
+        found(&of_costs(&[3300]), goal),
+    );
+    assert_eq!(all.verdict, Verdict::Met);
+    let reserved = |plan: &Plan| plan.recommended.reserved_cpus;
+    assert!(
+        reserved(&all) > reserved(&costliest) && reserved(&costliest) > reserved(&middle),
+        "{} {} {}",
+        reserved(&all),
+        reserved(&costliest),
+        reserved(&middle)
+    );
+    let range = all.recommended.p99_range.unwrap();
+    assert!(range.low < 2.9e6 && range.high < 20e6, "{range:?}");
+    assert!(
+        (all.today.p99_ns / 3e6 - 1.0).abs() < 0.05,
+        "{}",
+        all.today.p99_ns
+    );
+    let cheaper = all.next_cheaper.as_ref().expect("less than is used cannot do");
+    assert!(!cheaper.meets && cheaper.reserved_cpus < reserved(&all));
+}
+
+#[test]
+fn recordings_that_agree_need_no_more_than_one_of_them() {
+    let goal = &["p99(request) < 20ms"];
+    let (same, one) = (of_costs(&[3000, 3000, 3000]), of_costs(&[3000]));
+    assert!(same.variation.difference() < 0.01 && same.variation.high < 1.01);
+    let [same, one] = [same, one].map(|r| found(&r, goal).recommended.reserved_cpus);
+    assert!((same / one - 1.0).abs() < 0.1, "{same} against {one}");
+}
+
+#[test]
+fn one_recording_varies_as_its_blocks_do() {
+    let uneven = read(&[example::open_loop_of(1000, |round| match round / 100 % 2 {
+        0 => 2_700_000,
+        _ => 3_300_000,
+    })])
+    .unwrap();
+    let variation = &uneven.variation;
+    assert_eq!(variation.seen_in, SeenIn::Blocks);
+    // The first tenth of a second is left out: a block holds nine tenths of one second and one of the next.
+    assert!(
+        (variation.high - 1.08).abs() < 0.005 && (variation.low - 0.92).abs() < 0.005,
+        "{variation:?}"
+    );
+    assert!(uneven.describe().contains("not covered"));
+    // As much work on average.
+    let even = read(&[example::open_loop(1000)]).unwrap();
+    assert!(even.variation.high < 1.01);
+    let goal = &["p99(request) < 20ms"];
+    let [uneven, even] = [uneven, even].map(|r| found(&r, goal).recommended.reserved_cpus);
+    assert!(uneven > even, "{uneven} against {even}");
+}
+
+#[test]
+fn too_short_a_recording_says_that_it_does_not_know_its_variation() {
+    let short = read(&[example::open_loop(200)]).unwrap();
+    assert_eq!(short.variation.seen_in, SeenIn::Nothing);
+    assert_eq!((short.variation.high, short.cases().len()), (1.0, 1));
+    assert!(short.describe().contains("not covered"), "{}", short.describe());
+}
+
+#[test]
+fn recordings_that_differ_too_much_leave_no_safe_setting() {
+    let wild = of_costs(&[1000, 3000, 8000]);
+    let plan = found(&wild, &["p99(request) < 20ms"]);
+    assert_eq!(plan.verdict, Verdict::MetNarrowly);
+    assert!(plan.recommended.meets && !plan.recommended.meets_costly);
+}
+
+type Change = fn(&mut Header);
+
+#[test]
+fn recordings_that_do_not_fit_together_are_refused_with_what_is_different() {
+    let changes: [(&str, Change, &[&str]); 7] = [
+        (
+            "CPUs",
+            |h| h.machine.cpus.truncate(1),
+            &["number of CPUs: 1", "2, as in"],
+        ),
+        (
+            "cache",
+            |h| h.machine.cpus[1].llc = Some(1),
+            &["CPUs", "cache 1", "cache -"],
+        ),
+        (
+            "model",
+            |h| h.machine.model = Some("Z80".into()),
+            &["model", "Z80"],
+        ),
+        ("hz", |h| h.machine.hz = Some(1000), &["1000", "250"]),
+        (
+            "group",
+            |h| h.groups[1].path = "/db".into(),
+            &["group", "/web", "/db"],
+        ),
+        (
+            "request",
+            |h| h.request = Some("comm:web".into()),
+            &["request: comm:web", "wake-up chains"],
+        ),
+        (
+            "limit",
+            |h| h.groups[1].quota_us = Some(90_000),
+            &["quota_us", "90000", "none"],
+        ),
+    ];
+    for (name, change, words) in changes {
+        let (mut header, events) = example::open_loop(301);
+        change(&mut header);
+        let error = read(&[example::open_loop(300), (header, events)])
+            .err()
+            .unwrap_or_else(|| panic!("{name} differs"));
+        for word in ["b.trace"].iter().chain(words) {
+            assert!(error.contains(word), "{name}: {word:?} is not in: {error}");
+        }
+    }
+    let error = read(&[example::open_loop(300), example::open_loop(300)])
+        .err()
+        .unwrap();
+    assert!(error.contains("the same one again"), "{error}");
+}
+
+#[test]
+fn class_of_a_goal_has_to_be_in_every_recording() {
+    let (mut header, events) = example::open_loop(301);
+    header.threads[0].comm = "other".into();
+    let both = read(&[example::open_loop(300), (header, events)]).unwrap();
+    let error = plan(&both, &options(&["p99(web) < 20ms"]), &|_, _| {})
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("web") && error.contains("other"), "{error}");
 }

@@ -13,6 +13,7 @@
 //! Memory is linear in the trace: 32 bytes for each burst, 16 for each wake-up and mark, 24 for each request, once;
 //! 16 bytes for each request in each run.
 mod arrivals;
+mod cost;
 mod machine;
 mod marks;
 mod outcome;
@@ -24,6 +25,7 @@ mod settings;
 mod task;
 
 pub use arrivals::Pacing;
+pub use cost::{Stretch, STRETCH_NS};
 pub use machine::{describe as describe_machine, machine};
 pub use outcome::{percentile_ns, CpuStat, GroupOutcome, Outcome, Request};
 pub use program::{Program, Thread};

@@ -9,6 +9,7 @@
 //! No replay can hang: of all bursts not done, take the earliest of the recording. What causes it came earlier, so it
 //! is done; its thread either waits for anything or for a later burst, and so may do it.
 use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
+use crate::cost::{stretches, Stretch};
 use crate::marks::Marks;
 use crate::placement::{placement, ThreadPlace};
 use crate::requests::{self, RequestClass, RequestInfo};
@@ -108,6 +109,8 @@ pub struct Program {
     /// How timers and devices were classed, by thread: name, kind, pacing, wake-ups.
     pub pacings: Vec<(String, &'static str, Pacing, u64)>,
     pub switches: u64,
+    /// What the group that is planned for cost, from beginning to end.
+    pub stretches: Vec<Stretch>,
     /// Runnable threads on a CPU from which a woken one seeks an idle CPU, as recorded.
     pub(crate) seeks_idle_from: u32,
     job: bool,
@@ -172,6 +175,7 @@ impl Program {
             bursts[burst as usize].request = request;
         }
         let actions = marks.into_actions(&mut bursts, &speeds);
+        let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
         Ok(Program {
             threads,
             groups,
@@ -181,6 +185,7 @@ impl Program {
             clock_start_ns: timeline.start_ns.max(0) as u64,
             pacings,
             switches: timeline.quality.switches,
+            stretches,
             seeks_idle_from: places.seeks_idle_from.unwrap_or(0),
             job: matches!(request, Some(RequestSpec::Process { .. })),
             bursts,
@@ -200,6 +205,11 @@ impl Program {
 
     pub fn nr_requests(&self) -> u64 {
         self.requests.len() as u64
+    }
+
+    /// CPU time of the planned group for each request, ns.
+    pub fn cost_ns(&self) -> f64 {
+        self.groups[self.target as usize].work_ns as f64 / self.requests.len().max(1) as f64
     }
 
     /// Whether most requests come from clients that wait for the answer before.
@@ -307,6 +317,18 @@ fn groups(header: &Header) -> Vec<Group> {
             }
         })
         .collect()
+}
+
+/// Whether `group` is `target`, or somewhere below it.
+pub(crate) fn is_below(groups: &[Group], group: u32, target: u32) -> bool {
+    let mut at = Some(group);
+    while let Some(group) = at {
+        if group == target {
+            return true;
+        }
+        at = groups[group as usize].parent;
+    }
+    false
 }
 
 /// The group in which a thread did most of its work.

@@ -6,7 +6,7 @@
 //! clients, arrivals from devices and from threads that were not recorded begin a request, and without those, timers;
 //! it ends where the thread blocks, waits for storage or for its own program not counted as the end.
 use crate::marks::Mark;
-use crate::program::{same_program, Burst, Group, Start, Thread};
+use crate::program::{is_below, same_program, Burst, Group, Start, Thread};
 use plimsoll_trace::{Cause, End, RequestSpec, ThreadIx, Timeline};
 
 pub type ClassIx = u32;
@@ -70,16 +70,10 @@ pub(crate) fn find(
     target: u32,
     request: Option<&RequestSpec>,
 ) -> Found {
-    let below = |mut group: u32| loop {
-        if group == target {
-            return true;
-        }
-        match groups[group as usize].parent {
-            Some(parent) => group = parent,
-            None => return false,
-        }
-    };
-    let inside = threads.iter().map(|t| below(t.group)).collect();
+    let inside = threads
+        .iter()
+        .map(|t| is_below(groups, t.group, target))
+        .collect();
     let mut finder = Finder {
         timeline,
         bursts,

@@ -25,6 +25,7 @@ pub(crate) struct State {
     begin_ns: Vec<AtomicU64>,
     end_ns: Vec<AtomicU64>,
     work_ns: AtomicU64,
+    work_scale: f64,
     workload: WorkloadId,
 }
 
@@ -37,9 +38,10 @@ impl State {
         self.end_ns[request as usize].store(now_ns, Relaxed);
     }
 
-    /// Counts work as it is begun.
-    pub fn work_done(&self, ns: u64) {
+    /// Counts recorded work as it is begun. How long it takes here.
+    pub fn work(&self, ns: u64) -> u64 {
         self.work_ns.store(self.work_ns.load(Relaxed) + ns, Relaxed);
+        ((ns as f64 * self.work_scale).round() as u64).max(1)
     }
 
     pub fn spec(&self, program: &Arc<Program>, state: &Arc<State>, thread: u32, forked: bool) -> TaskSpec {
@@ -81,6 +83,7 @@ pub fn replay(
         begin_ns: unset(program.requests.len()),
         end_ns: unset(program.requests.len()),
         work_ns: AtomicU64::new(0),
+        work_scale: settings.work_scale,
         workload,
     });
     for (ix, thread) in program.threads.iter().enumerate() {

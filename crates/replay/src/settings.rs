@@ -38,6 +38,8 @@ pub struct Settings {
     pub groups: Vec<GroupSettings>,
     /// CPUs of the machine; `None`: as recorded.
     pub cpus: Option<u32>,
+    /// CPU time that all work takes, as a share of what it took in the recording: above 1 on a slower machine.
+    pub work_scale: f64,
     pub semantics: Semantics,
     /// Names the random stream from which period boundaries are drawn.
     pub seed: u64,
@@ -65,17 +67,18 @@ impl Settings {
         Settings {
             groups: program.groups.iter().map(of).collect(),
             cpus: None,
+            work_scale: 1.0,
             semantics: Semantics::Mainline,
             seed: 1,
         }
     }
 
     /// Changes one value: `group.PATH.quota_us=200000`, `group.PATH.weight=50`, `machine.cpus=4`,
-    /// `policy.semantics=published`.
+    /// `work.percent=110`, `policy.semantics=published`.
     pub fn set(&mut self, program: &Program, assignment: &str) -> Result<(), SettingsError> {
         const KEYS: &str =
             "group.PATH.quota_us, .period_us, .burst_us, .weight or .headroom_percent, machine.cpus, \
-                            policy.semantics, seed; then = and a value";
+                            work.percent, policy.semantics, seed; then = and a value";
         let bad = |value: &str, allowed: &str| SettingsError {
             what: assignment.split('=').next().unwrap_or(assignment).into(),
             value: format!("{value:?}"),
@@ -89,6 +92,7 @@ impl Settings {
         };
         match key {
             "machine.cpus" => self.cpus = Some(number(1, 4096)? as u32),
+            "work.percent" => self.work_scale = number(1, 10_000)? as f64 / 100.0,
             "seed" => self.seed = number(0, u64::MAX)?,
             "policy.semantics" => {
                 self.semantics = match value {

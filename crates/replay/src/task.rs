@@ -150,7 +150,7 @@ impl Behaviour for ThreadTask {
                         if action.at_ns > self.done_ns {
                             let ns = action.at_ns - self.done_ns;
                             self.done_ns = action.at_ns;
-                            self.state.work_done(ns);
+                            let ns = self.state.work(ns);
                             return Step::Compute { ns };
                         }
                         self.action += 1;
@@ -174,7 +174,7 @@ impl Behaviour for ThreadTask {
                     if self.done_ns < work_ns {
                         let ns = work_ns - self.done_ns;
                         self.done_ns = work_ns;
-                        self.state.work_done(ns);
+                        let ns = self.state.work(ns);
                         return Step::Compute { ns };
                     }
                     self.end(burst, now_ns);

@@ -228,3 +228,29 @@ fn message_that_overtakes_an_earlier_one_is_not_waited_for_again() {
         );
     }
 }
+
+#[test]
+fn work_of_a_slower_machine_takes_as_much_longer_and_arrivals_keep_their_times() {
+    let (program, machine) = open_loop(300);
+    let (same, slower) = (
+        run(&program, &machine, &[]),
+        run(&program, &machine, &["work.percent=150"]),
+    );
+    assert!((p(&slower, 50.0) / p(&same, 50.0) - 1.5).abs() < 0.01);
+    let cpus = |o: &Outcome| o.groups[program.target as usize].cpus;
+    assert!((cpus(&slower) / cpus(&same) - 1.5).abs() < 0.01);
+    assert_eq!(
+        slower.work_done, same.work_done,
+        "it is the recorded work that is counted"
+    );
+}
+
+#[test]
+fn stretches_hold_all_work_and_all_requests() {
+    let (program, _) = closed_loop(400);
+    let work: f64 = program.stretches.iter().map(|s| s.work_ns).sum();
+    let requests: f64 = program.stretches.iter().map(|s| s.requests).sum();
+    assert!((work / program.groups[program.target as usize].work_ns as f64 - 1.0).abs() < 1e-3);
+    assert!((requests / program.nr_requests() as f64 - 1.0).abs() < 1e-6);
+    assert!((program.cost_ns() / 4e6 - 1.0).abs() < 0.01);
+}

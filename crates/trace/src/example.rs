@@ -66,6 +66,11 @@ pub fn waking(ts_ns: i64, cpu: u32, tid: Tid, waker: Tid, context: Context) -> E
 
 /// Thread 20 of /web, woken by a timer every 10 ms on CPU 1, works for 3 ms: an open loop that needs 0.3 CPUs.
 pub fn open_loop(rounds: i64) -> (Header, Vec<Event>) {
+    open_loop_of(rounds, |_| 3 * MS)
+}
+
+/// The same with so much work in each round, below 9 ms.
+pub fn open_loop_of(rounds: i64, work_ns: impl Fn(i64) -> i64) -> (Header, Vec<Event>) {
     let header = header(rounds * 10 * MS + 5 * MS, &[(20, "web", 1)]);
     let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
     for round in 0..rounds {
@@ -73,7 +78,7 @@ pub fn open_loop(rounds: i64) -> (Header, Vec<Event>) {
         let t = round * 10 * MS + MS + (round * 7919 % 13) * 1000;
         events.push(waking(t, 1, 20, 0, Context::Timer));
         events.push(switch(t + 20, 1, 0, State::Runnable, 20));
-        events.push(switch(t + 20 + 3 * MS, 1, 20, State::Sleeping, 0));
+        events.push(switch(t + 20 + work_ns(round), 1, 20, State::Sleeping, 0));
     }
     (header, events)
 }

@@ -3,7 +3,10 @@ use crate::cmd::replay::{check_table, figure, heading};
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_plan::{paste, plan, self_check, Candidate, Goal, Knobs, Options, Plan, Range, Source, Verdict};
+use plimsoll_plan::{
+    paste, plan, self_check, Candidate, Goal, Knobs, Options, Plan, Range, Recordings, SelfCheck, Source,
+    Verdict,
+};
 use plimsoll_replay::{recorded, replay, Semantics, Settings};
 use plimsoll_trace::RequestSpec;
 use serde_json::json;
@@ -13,6 +16,8 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = "Examples:
   plimsoll plan web.trace --goal 'p99(request) < 50ms'
           the cheapest limits that do, and how to set them
+  plimsoll plan mon.trace tue.trace wed.trace --goal 'p99(request) < 50ms'
+          limits that hold although a request does not take the same CPU time every day
   plimsoll plan web.trace --goal 'p99(nginx) < 20ms' --goal 'throttled < 1%' --max-cpus 4 --html plan.html
           two goals, an upper bound, and a page to show
   plimsoll plan web.trace --goal 'p99(request) < 5ms' --semantics published
@@ -24,19 +29,27 @@ const EXAMPLES: &str = "Examples:
 /// Prints the recommendation with its margin, what today's setting gives, what the next cheaper one misses, and the
 /// settings ready to be pasted. Ranges come from resampling: nine of ten runs are expected inside.
 ///
+/// Several recordings of the same service show how much its runs differ. A setting is replayed in all of them, and in the
+/// one with the median CPU time per request once more with all work made as cheap and as costly as it is in nine of ten
+/// runs (Student's prediction interval for the logarithm of that time). Its range spans all of this, its middle is the median of the
+/// recordings' middles. From one recording, work varies as CPU time per request does between its blocks of 1 s. The
+/// recommendation meets the goals over its whole range. Three recordings or more, from different times, are advised.
+///
 /// Exit code 1: no setting meets the goals (the nearest is printed), or the replay does not show what was recorded.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Trace of `plimsoll record`, perf sched or Perfetto
-    trace: PathBuf,
+    /// Traces of `plimsoll record`, perf sched or Perfetto: one or more recordings of the same service, with the same
+    /// limits, on the same machine
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
 
     /// What has to hold: pNUMBER(NAME), mean(NAME), max(NAME) or throttled, then < or <=, then a value with its unit.
     /// NAME: request for all of them, or the program that answers. May be repeated
     #[arg(long = "goal", value_name = "GOAL", required = true)]
     goals: Vec<String>,
 
-    /// The group to plan for [default: the one with the most CPU time]
+    /// The group to plan for [default: the one with the most CPU time in the first trace]
     #[arg(long, value_name = "PATH")]
     group: Option<String>,
 
@@ -88,10 +101,13 @@ pub fn run(args: &Args) -> Result {
             "--max-cpus: {cpus} is not allowed; allowed: 0.01 to 4096"
         )));
     }
-    let source = Source::read(&args.trace, args.group.as_deref(), args.request.as_ref())?;
-    let program = &source.program;
-    let same = replay(program, &source.machine, &Settings::recorded(program), None)?;
-    let check = self_check(program, &recorded(program), &same);
+    let recordings = Recordings::read(&args.traces, args.group.as_deref(), args.request.as_ref())?;
+    let checks: Vec<SelfCheck> = recordings
+        .sources
+        .iter()
+        .map(check)
+        .collect::<std::result::Result<_, _>>()?;
+    let hold = checks.iter().all(SelfCheck::holds);
     let options = Options {
         goals,
         max_cpus: args.max_cpus,
@@ -107,7 +123,7 @@ pub fn run(args: &Args) -> Result {
     let style =
         ProgressStyle::with_template("settings {bar:40} {pos}/{len} {elapsed}").expect("a fixed template");
     bar.set_style(style);
-    let found = plan(&source, &options, &|done, all| {
+    let found = plan(&recordings, &options, &|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     })?;
@@ -115,18 +131,19 @@ pub fn run(args: &Args) -> Result {
     let settings = paste(&found.group, &found.recommended.limits, options.semantics);
 
     if let Some(path) = &args.html {
-        let page = plimsoll_plan::html(&source, &options, &found, &settings)?;
+        let page = plimsoll_plan::html(&recordings, &options, &found, &settings)?;
         std::fs::write(path, page).map_err(|e| Failure::file("write the page", path, &e))?;
     }
     let outcome = match found.verdict {
         Verdict::NotMet => Outcome::Missed,
-        _ if !check.holds() => Outcome::Missed,
+        _ if !hold => Outcome::Missed,
         _ => Outcome::Done,
     };
     if let Some(path) = &args.json {
         let value = json!({
-            "format": 1, "trace": args.trace, "plan": found, "self_check_holds": check.holds(),
-            "closed_loop": program.is_closed_loop(), "settings": settings,
+            "format": 2, "traces": args.traces, "plan": found, "self_check_holds": hold,
+            "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
+            "median_recording": recordings.median, "warning": warning(&recordings, &found),
         });
         if path == Path::new("-") {
             outln!("{value:#}");
@@ -135,12 +152,21 @@ pub fn run(args: &Args) -> Result {
         std::fs::write(path, format!("{value:#}\n"))
             .map_err(|e| Failure::file("write the plan", path, &e))?;
     }
-    let mut text = heading(&args.trace, &source);
-    if !check.holds() {
-        writeln!(text, "\nThe replay under the recorded settings does not show what was recorded. Do not rely on this plan.\n{}", check_table(&check))
-            .expect("writing into memory");
+    let mut text: String = recordings.sources.iter().map(heading).collect();
+    writeln!(text, "{}", recordings.describe()).expect("writing into memory");
+    for (source, check) in recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds()) {
+        writeln!(
+            text,
+            "\n{}: the replay under the recorded settings does not show what was recorded. Do not rely on this plan.\n{}",
+            source.file,
+            check_table(check)
+        )
+        .expect("writing into memory");
     }
     describe(&mut text, &found).expect("writing into memory");
+    if let Some(warning) = warning(&recordings, &found) {
+        writeln!(text, "\nwarning: {warning}").expect("writing into memory");
+    }
     for paste in &settings {
         writeln!(text, "\n# {}", paste.system).expect("writing into memory");
         writeln!(text, "{}", paste.text).expect("writing into memory");
@@ -150,6 +176,24 @@ pub fn run(args: &Args) -> Result {
     }
     out!("{text}");
     Ok(outcome)
+}
+
+fn check(source: &Source) -> std::result::Result<SelfCheck, plimsoll_replay::SettingsError> {
+    let program = &source.program;
+    let same = replay(program, &source.machine, &Settings::recorded(program), None)?;
+    Ok(self_check(program, &recorded(program), &same))
+}
+
+/// Where the runs differ so much that no setting is safe.
+fn warning(recordings: &Recordings, found: &Plan) -> Option<String> {
+    let high = recordings.variation.high;
+    (found.verdict == Verdict::MetNarrowly && high > 1.0).then(|| {
+        format!(
+            "no setting is safe: none meets the goals both as recorded and in a run that takes {:.0}% more CPU time per \
+             request, which these recordings let expect. Shown is the one with the most room",
+            (high - 1.0) * 100.0
+        )
+    })
 }
 
 fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {

@@ -1,7 +1,7 @@
 //! `plimsoll simulate --replay`: a recorded workload, as it was and under other limits.
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
-use plimsoll_plan::{self_check, Replicates, SelfCheck, Source, SourceError, Subject};
+use plimsoll_plan::{self_check, Range, Recordings, Replicates, SelfCheck, Source, SourceError, Subject};
 use plimsoll_replay::{describe_machine, percentile_ns, recorded, replay, Pacing, Program, Settings};
 use plimsoll_trace::RequestSpec;
 use serde_json::json;
@@ -17,9 +17,10 @@ const RESAMPLES: usize = 40;
 #[group(id = "replay_args")]
 pub struct Args {
     /// Replay a recorded trace instead of a scenario. Prints whether the replay shows what was recorded (exit code 1: it
-    /// does not), and with --set what the other limits would have done
+    /// does not), and with --set what the other limits would have done. May be repeated for several recordings of one
+    /// service: ranges then span what differs between them, as in `plimsoll plan`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "compare", "duration_ms", "trace", "per_cpu", "check"])]
-    replay: Option<PathBuf>,
+    replay: Vec<PathBuf>,
 
     /// With --replay: the group that matters [default: the one with the most CPU time]
     #[arg(long, value_name = "PATH", requires = "replay")]
@@ -43,48 +44,41 @@ impl From<plimsoll_replay::SettingsError> for Failure {
 }
 
 pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>) -> Result {
-    let path = args.replay.as_deref().expect("clap asks for a scenario or this");
-    let source = Source::read(path, args.group.as_deref(), args.request.as_ref())?;
-    let program = &source.program;
-    let mut as_recorded = Settings::recorded(program);
-    as_recorded.seed = seed.unwrap_or(as_recorded.seed);
-    let mut changed = as_recorded.clone();
-    for set in sets {
-        changed.set(program, set)?;
+    let recordings = Recordings::read(&args.replay, args.group.as_deref(), args.request.as_ref())?;
+    let mut all = Vec::new();
+    for source in &recordings.sources {
+        all.push(Replayed::of(source, sets, seed)?);
     }
-    let before = recorded(program);
-    let same = replay(program, &source.machine, &as_recorded, None)?;
-    let check = self_check(program, &before, &same);
     let replicates = match sets {
         [] => None,
-        _ => Some(Replicates::run(&source, &changed, REPLICATES)?),
+        _ => {
+            let changed: Vec<Settings> = all.iter().map(|r| r.changed.clone()).collect();
+            Some(Replicates::run(&recordings, &changed, REPLICATES)?)
+        }
     };
-    let other = replicates.as_ref().map(Replicates::first);
-    let outcome = if check.holds() {
-        Outcome::Done
-    } else {
-        Outcome::Missed
-    };
+    let median = &all[recordings.median];
+    let other = replicates.as_ref().map(|r| r.first(recordings.median));
+    let holds = all.iter().all(|r| r.check.holds());
+    let outcome = if holds { Outcome::Done } else { Outcome::Missed };
 
     if let Some(path) = json {
+        let program = &median.source.program;
         let value = json!({
-            "format": 1,
-            "trace": args.replay,
-            "target": source.target_path(),
-            "warnings": source.warnings,
+            "format": 2,
+            "recordings": all.iter().map(Replayed::json).collect::<Vec<_>>(),
+            "median_recording": recordings.median,
+            "variation": recordings.variation,
+            "target": median.source.target_path(),
             "closed_loop": program.is_closed_loop(),
-            "self_check": check.checks.iter().map(|c| json!({
-                "name": c.name, "unit": c.unit, "recorded": c.recorded, "replayed": c.replayed,
-                "tolerance": c.tolerance, "holds": c.holds(),
-            })).collect::<Vec<_>>(),
-            "recorded": figures(program, &before),
-            "replayed": figures(program, &same),
             "settings": sets,
             "changed": other.map(|o| figures(program, o)),
             "ranges": replicates.as_ref().map(|r| json!({
                 "p50_ns": r.percentile(50.0), "p99_ns": r.percentile(99.0), "throttled": r.range(&Subject::Throttled),
                 "cpus": r.cpus(), "requests_per_s": r.rate(),
-                "latencies": r.resampled(RESAMPLES).iter().map(|l| distribution(l)).collect::<Vec<_>>(),
+                "cases": r.resampled(RESAMPLES).iter().map(|(case, latencies)| json!({
+                    "recording": case.recording, "work_scale": case.work_scale,
+                    "latencies": latencies.iter().map(|l| distribution(l)).collect::<Vec<_>>(),
+                })).collect::<Vec<_>>(),
             })),
         });
         if path == Path::new("-") {
@@ -94,18 +88,96 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
         std::fs::write(path, format!("{value:#}\n"))
             .map_err(|e| Failure::file("write the results", path, &e))?;
     }
-    out!("{}", heading(path, &source));
-    outln!(
-        "\nself-check: the replay under the recorded settings\n{}",
-        check_table(&check)
-    );
-    if !check.holds() {
-        outln!("The replay does not show what was recorded: do not rely on what follows from it.");
+    for Replayed { source, check, .. } in &all {
+        out!("{}", heading(source));
+        outln!(
+            "\nself-check: the replay under the recorded settings\n{}",
+            check_table(check)
+        );
+        if !check.holds() {
+            outln!("The replay does not show what was recorded: do not rely on what follows from it.");
+        }
     }
-    if let Some(other) = other {
-        outln!("with {}\n{}", sets.join(" "), changes(program, &same, other));
+    if let (Some(other), Some(replicates)) = (other, &replicates) {
+        outln!(
+            "with {}\n{}",
+            sets.join(" "),
+            changes(&median.source.program, &median.same, other)
+        );
+        outln!(
+            "{}\nnine of ten runs\n{}",
+            recordings.describe(),
+            ranges(replicates)
+        );
     }
     Ok(outcome)
+}
+
+/// A recording, and its replay under the recorded settings.
+struct Replayed<'a> {
+    source: &'a Source,
+    before: plimsoll_replay::Outcome,
+    same: plimsoll_replay::Outcome,
+    check: SelfCheck,
+    changed: Settings,
+}
+
+impl Replayed<'_> {
+    fn of<'a>(
+        source: &'a Source,
+        sets: &[String],
+        seed: Option<u64>,
+    ) -> std::result::Result<Replayed<'a>, plimsoll_replay::SettingsError> {
+        let program = &source.program;
+        let mut as_recorded = Settings::recorded(program);
+        as_recorded.seed = seed.unwrap_or(as_recorded.seed);
+        let mut changed = as_recorded.clone();
+        for set in sets {
+            changed.set(program, set)?;
+        }
+        let before = recorded(program);
+        let same = replay(program, &source.machine, &as_recorded, None)?;
+        Ok(Replayed {
+            source,
+            check: self_check(program, &before, &same),
+            before,
+            same,
+            changed,
+        })
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let program = &self.source.program;
+        json!({
+            "trace": self.source.file,
+            "warnings": self.source.warnings,
+            "self_check": self.check.checks.iter().map(|c| json!({
+                "name": c.name, "unit": c.unit, "recorded": c.recorded, "replayed": c.replayed,
+                "tolerance": c.tolerance, "holds": c.holds(),
+            })).collect::<Vec<_>>(),
+            "recorded": figures(program, &self.before),
+            "replayed": figures(program, &self.same),
+        })
+    }
+}
+
+fn ranges(replicates: &Replicates) -> Table {
+    let mut table = Table::new(&["", "from", "middle", "to", "unit"]);
+    let mut add = |name: &str, unit: &str, range: Option<Range>, scale: f64| {
+        let Some(r) = range else { return };
+        let [low, middle, high] = [r.low, r.middle, r.high].map(|v| figure(v * scale));
+        table.row(vec![name.into(), low, middle, high, unit.into()]);
+    };
+    add("p50 latency", "ms", replicates.percentile(50.0), 1e-6);
+    add("p99 latency", "ms", replicates.percentile(99.0), 1e-6);
+    add("CPU use", "CPUs", replicates.cpus(), 1.0);
+    add(
+        "throttled periods",
+        "%",
+        replicates.range(&Subject::Throttled),
+        100.0,
+    );
+    table
 }
 
 fn figures(program: &Program, outcome: &plimsoll_replay::Outcome) -> serde_json::Value {
@@ -142,11 +214,11 @@ fn distribution(ascending: &[u64]) -> Vec<(u64, u64)> {
 }
 
 /// What the trace is and how it was understood.
-pub fn heading(path: &Path, source: &Source) -> String {
+pub fn heading(source: &Source) -> String {
     let program = &source.program;
     let mut text = format!(
         "{}: {:.3} s, {} switches, {} threads; replay program of {:.1} MB\nmachine: {}\ngroup: {}\n",
-        path.display(),
+        source.file,
         program.duration_ns as f64 / 1e9,
         program.switches,
         program.threads.len(),

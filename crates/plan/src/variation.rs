@@ -1,0 +1,188 @@
+//! How much CPU time a request takes from run to run, and so what another run may take.
+//!
+//! - Several recordings: the logarithms of their CPU time per request are taken for draws of one normal distribution. One
+//!   more draw lies, in nine of ten cases, within `mean -+ t * s * sqrt(1 + 1/n)`: s their standard deviation, t the 95th
+//!   percentile of Student's distribution with n - 1 degrees of freedom (the prediction interval of every textbook). The
+//!   costliest of n alone would not do: the next run is above it in one of n + 1 cases.
+//! - One recording: another run may take throughout what one of its blocks took, between the 5th and the 95th percentile
+//!   of them. What differs between runs only is not in that.
+//!
+//! Whoever asks for ranges gets replays with all work scaled to both ends of this ([`crate::Recordings`]).
+use plimsoll_replay::{Program, Stretch, STRETCH_NS};
+use serde::Serialize;
+
+/// Where the variation was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeenIn {
+    Recordings,
+    /// Of one recording.
+    Blocks,
+    /// One recording, too short or with too few requests.
+    Nothing,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Variation {
+    pub seen_in: SeenIn,
+    /// CPU time per request, ns: of each recording, or of each block.
+    pub cost_ns: Vec<f64>,
+    /// Blocks only: how long each is.
+    pub block_ns: Option<u64>,
+    /// What nine of ten other runs take per request lies between `low` and `high` times what the median recording took.
+    pub low: f64,
+    pub high: f64,
+}
+
+const BLOCK_MIN_NS: u64 = 1_000_000_000;
+/// A block's mean is that of so many requests at least, on average. With fewer, what differs between requests would be
+/// taken for what differs between blocks.
+const BLOCK_REQUESTS: f64 = 10.0;
+/// Fewer blocks say nothing about a distribution.
+const BLOCKS_MIN: usize = 4;
+
+impl Variation {
+    /// `costs`: of the recordings, at least one. `median`: which of them is in the middle.
+    pub fn between(costs: Vec<f64>, median: usize) -> Variation {
+        let logs: Vec<f64> = costs.iter().map(|c| (c / costs[median]).ln()).collect();
+        let count = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / count;
+        let variance = logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+        let off = student_95(costs.len().saturating_sub(1)) * (variance * (1.0 + 1.0 / count)).sqrt();
+        Variation {
+            seen_in: SeenIn::Recordings,
+            block_ns: None,
+            low: (mean - off).exp().min(1.0),
+            high: (mean + off).exp().max(1.0),
+            cost_ns: costs,
+        }
+    }
+
+    pub fn within(program: &Program) -> Variation {
+        let (block_ns, costs) = block_costs(&program.stretches);
+        let mut sorted = costs.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at =
+            |share: f64| sorted[((share * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len()) - 1];
+        match sorted.len() < BLOCKS_MIN {
+            true => Variation {
+                seen_in: SeenIn::Nothing,
+                cost_ns: vec![program.cost_ns()],
+                block_ns: None,
+                low: 1.0,
+                high: 1.0,
+            },
+            false => Variation {
+                seen_in: SeenIn::Blocks,
+                low: (at(0.05) / program.cost_ns()).min(1.0),
+                high: (at(0.95) / program.cost_ns()).max(1.0),
+                block_ns: Some(block_ns),
+                cost_ns: costs,
+            },
+        }
+    }
+
+    /// By how much the costliest seen is above the cheapest, as a share of that.
+    pub fn difference(&self) -> f64 {
+        let cheapest = self.cost_ns.iter().copied().fold(f64::INFINITY, f64::min);
+        self.cost_ns.iter().copied().fold(0.0, f64::max) / cheapest - 1.0
+    }
+}
+
+/// CPU time per request of each block, and how long blocks are: 1 s, or as long as it takes for enough requests.
+fn block_costs(stretches: &[Stretch]) -> (u64, Vec<f64>) {
+    // A service may have been idle before and after.
+    let busy = |s: &Stretch| s.requests > 0.0;
+    let (Some(first), Some(last)) = (stretches.iter().position(busy), stretches.iter().rposition(busy))
+    else {
+        return (BLOCK_MIN_NS, Vec::new());
+    };
+    // The first and the last are not whole.
+    let whole = &stretches[(first + 1).min(last)..last];
+    let requests: f64 = whole.iter().map(|s| s.requests).sum();
+    let enough = (BLOCK_REQUESTS * whole.len() as f64 / requests.max(1e-9)).ceil();
+    let length = ((BLOCK_MIN_NS / STRETCH_NS) as usize).max(enough as usize);
+    let cost = |block: &[Stretch]| {
+        let (work, requests) = block
+            .iter()
+            .fold((0.0, 0.0), |(w, r), s| (w + s.work_ns, r + s.requests));
+        (requests > 0.0 && work > 0.0).then(|| work / requests)
+    };
+    let costs = whole.chunks_exact(length).filter_map(cost).collect();
+    (length as u64 * STRETCH_NS, costs)
+}
+
+/// The 95th percentile of Student's distribution.
+fn student_95(degrees: usize) -> f64 {
+    const TABLE: [f64; 10] = [
+        6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812,
+    ];
+    match degrees {
+        0 => 0.0,
+        1..=10 => TABLE[degrees - 1],
+        // Cornish and Fisher's expansion, within 0.002 from there on.
+        _ => {
+            let (z, v) = (1.644_854f64, degrees as f64);
+            z + (z.powi(3) + z) / (4.0 * v) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_that_agree_leave_no_doubt_and_those_that_do_not_leave_more_than_they_differ() {
+        let same = Variation::between(vec![2e5, 2e5, 2e5], 1);
+        assert_eq!((same.low, same.high), (1.0, 1.0));
+        let three = Variation::between(vec![2.0e5, 2.2e5, 2.1e5], 2);
+        assert!((three.difference() - 0.1).abs() < 1e-9);
+        // s of the logarithms is 0.0477; 2.92 * sqrt(4/3) of it, around 2.098e5.
+        assert!((three.high - 1.173).abs() < 0.002, "{three:?}");
+        assert!((three.low - 0.850).abs() < 0.002, "{three:?}");
+        // Two that differ by as much say far less about a third.
+        assert!(Variation::between(vec![2.0e5, 2.2e5], 0).high > 1.5);
+    }
+
+    #[test]
+    fn more_recordings_of_the_same_spread_narrow_what_another_may_take() {
+        let costs = |count: usize| {
+            (0..count)
+                .map(|i| 2e5 * (1.0 + 0.1 * (i % 3) as f64 / 2.0))
+                .collect()
+        };
+        let [three, nine, thirty] = [3, 9, 30].map(|count| Variation::between(costs(count), 1).high);
+        assert!(
+            three > nine && nine > thirty && thirty > 1.05,
+            "{three} {nine} {thirty}"
+        );
+    }
+
+    #[test]
+    fn student_goes_on_smoothly_where_the_table_ends() {
+        assert!((student_95(11) - 1.796).abs() < 2e-3, "{}", student_95(11));
+        assert!((student_95(1000) - 1.646).abs() < 2e-3);
+    }
+
+    #[test]
+    fn blocks_are_long_enough_to_hold_requests_and_leave_idle_ends_out() {
+        let stretch = |requests: f64, work_ns: f64| Stretch { work_ns, requests };
+        let mut stretches = vec![Stretch::default(); 20];
+        // 10 s with 50 requests a second of 1 ms, every other second 2 ms.
+        stretches.extend((0..102).map(|i| stretch(5.0, 5e6 * f64::from(1 + (i - 1) / 10 % 2))));
+        stretches.extend(vec![Stretch::default(); 20]);
+        let (block_ns, costs) = block_costs(&stretches);
+        assert_eq!((block_ns, costs.len()), (1_000_000_000, 10));
+        assert!(
+            costs
+                .iter()
+                .all(|c| (c / 1e6 - 1.0).abs() < 0.01 || (c / 1e6 - 2.0).abs() < 0.01),
+            "{costs:?}"
+        );
+        // Two requests in a second: blocks of 5 s.
+        let (block_ns, _) = block_costs(&vec![stretch(0.2, 1e6); 400]);
+        assert_eq!(block_ns, 5_000_000_000);
+        assert_eq!(block_costs(&[]).1.len(), 0);
+    }
+}
