@@ -401,6 +401,18 @@ def corrected(found, workload):
     return ranges
 
 
+def believed(args, workload, work, trace):
+    """A recording that plimsoll does not refuse, and its replay; whoever gets one that cannot be trusted records again."""
+    for attempts_left in (2, 1, 0):
+        report = record(args, workload, work, trace)
+        try:
+            return report, replay(args, [trace], workload, {})["recordings"][0]
+        except RuntimeError as e:
+            if not attempts_left:
+                raise
+            print(f"  recorded again: {e}", flush=True)
+
+
 def predict(args, traces, setting, offset, workload):
     found = replay(args, traces, workload, setting)
     ranges = found["ranges"]
@@ -445,8 +457,8 @@ def verified(args, workload, work, out):
         if i:
             free.append(measure(workload, args.seconds, work, rate_of(recordings, args)))
         traces.append(out / f"{workload.name}-{i + 1}.trace")
-        recordings.append(record(args, workload, work, traces[-1]))
-        found = replay(args, traces[-1:], workload, {})["recordings"][0]
+        report, found = believed(args, workload, work, traces[-1])
+        recordings.append(report)
         recordings[-1] |= {"trace": found["recorded"], "self_check": found["self_check"]}
         recordings[-1]["offset_ms"] = recordings[-1]["tool"]["p50"] - found["recorded"]["p50_ns"] / 1e6
     middle = lambda of: statistics.median(of(r) for r in recordings)
