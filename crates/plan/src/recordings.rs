@@ -64,7 +64,11 @@ impl Recordings {
         let median = order[order.len() / 2];
         let variation = match &sources[..] {
             [one] => Variation::within(&one.program),
-            _ => Variation::between(costs, median),
+            _ => {
+                let programs: Vec<_> = sources.iter().map(|s| &*s.program).collect();
+                let median_ns = costs[median];
+                Variation::between(costs, median).and_blocks(&programs, median_ns)
+            }
         };
         Recordings {
             sources,
@@ -116,8 +120,8 @@ impl Recordings {
         let median = &self.median().file;
         match (v.seen_in, v.block_ns) {
             (SeenIn::Recordings, _) => format!(
-                "CPU per request differs by {:.1}% between the recordings ({} ms); nine of ten other runs are expected \
-                 to take {another} of that of the median one ({median})",
+                "CPU per request differs by {:.1}% between the recordings ({} ms); by this and their blocks \
+                 nine of ten other runs are expected to take {another} of that of the median one ({median})",
                 v.difference() * 100.0,
                 figures.join(", "),
             ),

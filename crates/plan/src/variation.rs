@@ -6,6 +6,8 @@
 //!   costliest of n alone would not do: the next run is above it in one of n + 1 cases.
 //! - One recording: another run may take throughout what one of its blocks took, between the 5th and the 95th percentile
 //!   of them. What differs between runs only is not in that.
+//! - Recordings taken one after the other are no independent draws of a machine that drifts, and then too much alike. So
+//!   the blocks of several recordings count as well as those of one: whichever of both reaches further.
 //!
 //! Whoever asks for ranges gets replays with all work scaled to both ends of this ([`crate::Recordings`]).
 use plimsoll_replay::{Program, Stretch, STRETCH_NS};
@@ -58,12 +60,24 @@ impl Variation {
         }
     }
 
+    /// Reaches at least as far as the blocks of all recordings do. `median_ns`: cost of the median one.
+    pub fn and_blocks(mut self, programs: &[&Program], median_ns: f64) -> Variation {
+        let mut costs: Vec<f64> = programs
+            .iter()
+            .flat_map(|p| block_costs(&p.stretches).1)
+            .collect();
+        if costs.len() >= BLOCKS_MIN {
+            costs.sort_by(f64::total_cmp);
+            self.low = self.low.min(quantile(&costs, 0.05) / median_ns);
+            self.high = self.high.max(quantile(&costs, 0.95) / median_ns);
+        }
+        self
+    }
+
     pub fn within(program: &Program) -> Variation {
         let (block_ns, costs) = block_costs(&program.stretches);
         let mut sorted = costs.clone();
         sorted.sort_by(f64::total_cmp);
-        let at =
-            |share: f64| sorted[((share * sorted.len() as f64).ceil() as usize).clamp(1, sorted.len()) - 1];
         match sorted.len() < BLOCKS_MIN {
             true => Variation {
                 seen_in: SeenIn::Nothing,
@@ -74,8 +88,8 @@ impl Variation {
             },
             false => Variation {
                 seen_in: SeenIn::Blocks,
-                low: (at(0.05) / program.cost_ns()).min(1.0),
-                high: (at(0.95) / program.cost_ns()).max(1.0),
+                low: (quantile(&sorted, 0.05) / program.cost_ns()).min(1.0),
+                high: (quantile(&sorted, 0.95) / program.cost_ns()).max(1.0),
                 block_ns: Some(block_ns),
                 cost_ns: costs,
             },
@@ -87,6 +101,12 @@ impl Variation {
         let cheapest = self.cost_ns.iter().copied().fold(f64::INFINITY, f64::min);
         self.cost_ns.iter().copied().fold(0.0, f64::max) / cheapest - 1.0
     }
+}
+
+/// Of ascending values, at least one.
+fn quantile(ascending: &[f64], share: f64) -> f64 {
+    let rank = (share * ascending.len() as f64).ceil() as usize;
+    ascending[rank.clamp(1, ascending.len()) - 1]
 }
 
 /// CPU time per request of each block, and how long blocks are: 1 s, or as long as it takes for enough requests.

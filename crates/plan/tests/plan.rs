@@ -217,6 +217,23 @@ fn one_recording_varies_as_its_blocks_do() {
 }
 
 #[test]
+fn recordings_that_agree_on_the_whole_vary_as_their_blocks_do() {
+    let uneven = |rounds| {
+        example::open_loop_of(rounds, |round| match round / 100 % 2 {
+            0 => 2_700_000,
+            _ => 3_300_000,
+        })
+    };
+    let three = read(&[uneven(1000), uneven(1001), uneven(1002)]).unwrap();
+    assert!(three.variation.difference() < 0.01);
+    let (low, high) = (three.variation.low, three.variation.high);
+    assert!(
+        (high - 1.08).abs() < 0.005 && (low - 0.92).abs() < 0.005,
+        "{low} {high}"
+    );
+}
+
+#[test]
 fn too_short_a_recording_says_that_it_does_not_know_its_variation() {
     let short = read(&[example::open_loop(200)]).unwrap();
     assert_eq!(short.variation.seen_in, SeenIn::Nothing);
