@@ -145,7 +145,10 @@ __noinline int move_load(u64 task_address, u32 cpu, u64 now_ns)
 	return 0;
 }
 
-/* Puts a task that is nowhere into its group's queues on a CPU, where it is counted. `woken`: it slept or is new, and does not only move. */
+/*
+ * Puts a task that is nowhere into its group's queues on a CPU, where it is counted. `woken`: it slept or is new, and
+ * does not only move.
+ */
 __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -158,13 +161,22 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 	cpu_lock(c);
 	task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair, &S->config.fair);
 	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
-	task->t.vruntime =
-	    pl_fair_place(&c->fair, task->t.vruntime, task->t.effective, woken, &S->config.fair);
+	pl_task_place(&task->t, &c->fair, woken, &S->config.fair);
 	count_in(task, c, cpu);
 	task->runnable = 1;
 	cpu_unlock(c);
 	after_policy(task->group, c, flags, now_ns);
 	return flags;
+}
+
+/* A task that was parked is picked or enqueued without having slept: it counts on its CPU again. */
+static __always_inline void count_again(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu)
+{
+	if (task->t.counted)
+		return;
+	cpu_lock(c);
+	count_in(task, c, cpu);
+	cpu_unlock(c);
 }
 
 static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
@@ -178,8 +190,7 @@ __noinline int place_again(u64 task_address, bool woken)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 
-	task->t.vruntime = pl_fair_place(&cpu_of(task->t.cpu)->fair, task->t.vruntime, task->t.effective,
-					 woken, &S->config.fair);
+	pl_task_place(&task->t, &cpu_of(task->t.cpu)->fair, woken, &S->config.fair);
 	return 0;
 }
 

@@ -8,11 +8,12 @@
  * Mechanism  Each group has a parking queue. A task counts itself there (nr_parked) before it looks once more
  *            whether the group is still throttled. Whoever releases the group looks at the count after: if it
  *            is not zero the queue is gone through, and again a little later until nobody is on the way.
- *            A task that has not run for grant_ns at a stretch within park_max_ns gets that run time, charged to its groups. A task in
- *            a system call or a page fault is not parked: it runs on, charged, until it is back in user space.
+ *            A task that has not run for grant_ns at a stretch within park_max_ns gets that run time, charged
+ *            to its groups. A task in a system call or a page fault is not parked: it runs on, charged, until
+ *            it is back in user space.
  *
- * Limits     Going through a queue takes time in proportion to the tasks parked in it. What the kernel does for a task on its
- *            way back from an interrupt (signals, deferred work) is not seen as the kernel's.
+ * Limits     Going through a queue takes time in proportion to the tasks parked in it. What the kernel does for
+ *            a task on its way back from an interrupt (signals, deferred work) is not seen as the kernel's.
  */
 #ifndef PLIMSOLL_PARK_H
 #define PLIMSOLL_PARK_H

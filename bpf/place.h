@@ -102,11 +102,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		account_move(task, cpu, now_ns);
 	} else {
 		place_again((u64)task, false);
-		if (!task->t.counted) {
-			cpu_lock(c);
-			count_in(task, c, cpu);
-			cpu_unlock(c);
-		}
+		count_again(task, c, cpu);
 	}
 	if (!task->waiting_since_ns)
 		task->waiting_since_ns = now_ns;

@@ -126,7 +126,7 @@ __noinline bool walk_to_head(u32 queue, u32 looker)
 	return found;
 }
 
-/* Whether anything waits in a CPU's queue; if so, the vruntime of its head is in head_vruntime of the CPU that looks. */
+/* Whether anything waits in a CPU's queue; if so, the vruntime of its head is in head_vruntime of who looks. */
 static __always_inline bool look_at_head(u32 queue, u32 looker)
 {
 	struct task_struct *head;
@@ -246,11 +246,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 		account_move(task, cpu, now_ns);
 	}
 	park_end(task);
-	if (!task->t.counted) {
-		cpu_lock(c);
-		count_in(task, c, cpu);
-		cpu_unlock(c);
-	}
+	count_again(task, c, cpu);
 	if (c->idle_since_ns) {
 		u64 idle_ns = now_ns - pl_min(c->idle_since_ns, now_ns);
 
@@ -549,9 +545,10 @@ int find_symbols(void *unused)
 }
 
 /*
- * Starts timers that are owed where no CPU ticks, and period timers that should have fired long ago: `plimsoll run` calls this 20
- * times a second. Once, on 7.2, a group's timer was not fired 15 s after its time, though the policy counted it as
- * active, and all of the group stayed parked; whether the kernel had refused to start it was not looked at then.
+ * Starts timers that are owed where no CPU ticks, and period timers that should have fired long ago: `plimsoll run`
+ * calls this 20 times a second. Once, on 7.2, a group's timer was not fired 15 s after its time, though the policy
+ * counted it as active, and all of the group stayed parked; whether the kernel had refused to start it was not looked
+ * at then.
  */
 SEC("syscall")
 int mend_timers(void *unused)

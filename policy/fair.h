@@ -6,15 +6,18 @@
  *            hierarchy into one number), on its CPU and, as far as affinity allows, across CPUs.
  *
  * Mechanism  A CPU's queue is ordered by vruntime, which advances by run time over effective weight. A
- *            waking task is placed no further back than a little before the queue's own clock, so that a
- *            long sleep earns no more than that; one that was preempted or moved keeps what it is owed. Each CPU's timeline has an offset to a common one; a task
- *            that moves keeps its lag. A CPU that ends a slice looks at one other CPU's head: if that head
- *            is further behind on the common timeline than `pull_ns` of weight-1024 time, it is taken over.
+ *            waking task is placed no further back than a little before what the queue serves now, so that a
+ *            long sleep earns no more than that; one that was preempted or moved keeps what it is owed.
+ *            Each CPU's timeline has an offset to a common one; a task that moves keeps its lag. A CPU that
+ *            ends a slice looks at one other CPU's head: if that head is further behind on the common
+ *            timeline than `pull_ns` of weight-1024 time, it is taken over.
  *
  * Formula    vruntime += delta * 2^20 / weight            weight in units of 2^-10 of PL_WEIGHT_UNIT's unit
- *            place:   vruntime = max(vruntime, clock - owed)
- *                     woken: owed = sleeper_credit of weight-1024 time
- *                     preempted or moved: owed = lag_max * 2^20 / max(sum of weights queued here, 1024's)
+ *            place:   preempted or moved: vruntime = max(vruntime, clock - owed)
+ *                     owed = lag_max * 2^20 / max(sum of weights queued here, 1024's)
+ *                     woken: vruntime = max(vruntime, served - credit), credit in weight-1024 time
+ *                     served = min(clock, vruntime of the last task picked + credit): a queue that pays back
+ *                     what is owed to tasks of others is behind its clock, and who wakes up does not wait for it
  *            bound:   vruntime <= clock + wait_max * 2^20 / (sum of weights queued here)
  *                     a queue's clock advances 2^20 / sum per ns, so no task waits longer than about wait_max
  *            common:  vruntime + offset
@@ -52,8 +55,9 @@ struct pl_fair_config {
 
 /* Per CPU. */
 struct pl_fair_cpu {
-	u64 clock;	/* vruntime of the last task picked; never goes back */
-	u64 offset;	/* common timeline = own + offset */
+	u64 clock;  /* highest vruntime of a task picked; never goes back */
+	u64 served; /* where those who wake up now come in: the last task picked, plus a credit; <= clock */
+	u64 offset; /* common timeline = own + offset */
 	u64 weight_sum; /* effective weights of what is queued or running here */
 	u32 nr_queued;	/* tasks runnable here, the running one included; parked ones are not */
 	u32 cpu;
@@ -92,7 +96,7 @@ PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 
 	u64 sum = pl_max(cpu->weight_sum, weight);
 	u64 owed = woken ? pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE)
 			 : pl_fair_scale(config->lag_max_ns, pl_max(sum, PL_FAIR_WEIGHT_ONE));
-	u64 earliest = cpu->clock - owed;
+	u64 earliest = (woken ? cpu->served : cpu->clock) - owed;
 	u64 latest = cpu->clock + pl_fair_scale(config->wait_max_ns, sum);
 
 	if (pl_fair_before(vruntime, earliest))
@@ -121,8 +125,12 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 
 	if (pl_fair_before(cpu->clock, vruntime))
 		cpu->clock = vruntime;
+	cpu->served = cpu->clock;
 	if (!config->pull_ns)
 		return;
+	vruntime += pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
+	if (pl_fair_before(vruntime, cpu->clock))
+		cpu->served = vruntime;
 	common = cpu->clock + cpu->offset;
 	ahead = (u64)pl_read(&machine->clock);
 	behind = (s64)(ahead - common);

@@ -77,6 +77,7 @@ struct pl_task {
 	u64 effective; /* PL_FAIR_WEIGHT_SHIFT bits of fraction; what weight_sum of its CPU contains while
 			  counted */
 	u64 vruntime;  /* on the timeline of `cpu` */
+	s64 lead;      /* vruntime less what its queue had served, as it last left one */
 	u32 cpu;       /* where it is or was last counted */
 	u32 counted;   /* it is in nr_queued and weight_sum of its CPU */
 	u32 idle;      /* SCHED_IDLE, or in a cpu.idle group */
@@ -435,8 +436,29 @@ PL_FN u32 pl_task_uncount(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM
 {
 	PL_ASSERT(task->counted && cpu->nr_queued);
 	task->counted = 0;
+	task->lead = (s64)(task->vruntime - cpu->served);
 	cpu->weight_sum -= pl_min(task->effective, cpu->weight_sum);
 	return cpu->nr_queued--;
+}
+
+/*
+ * See pl_fair_place. By the time a task wakes up its queue may serve tasks that came from CPUs far behind, and on
+ * another CPU the common timeline tells how far that CPU is behind, not the task: it owes no more than as it went to
+ * sleep, and no more than a slice of its own, because it may have run where it was far ahead.
+ */
+PL_FN void pl_task_place(struct pl_task PL_MEM *task, const struct pl_fair_cpu PL_MEM *cpu, bool woken,
+			 const struct pl_fair_config PL_MEM *config)
+{
+	u64 vruntime = task->vruntime;
+
+	if (woken && config->pull_ns) {
+		s64 slice = (s64)pl_fair_scale(config->slice_ns, task->effective);
+		u64 latest = cpu->served + (u64)pl_smin(task->lead, slice);
+
+		if (pl_fair_before(latest, vruntime))
+			vruntime = latest;
+	}
+	task->vruntime = pl_fair_place(cpu, vruntime, task->effective, woken, config);
 }
 
 /* Takes the present factor as the task's weight, while it is counted in `cpu`. */

@@ -117,6 +117,7 @@ pub struct FairConfig {
 #[derive(Clone, Copy, Debug)]
 pub struct FairCpu {
     pub clock: u64,
+    pub served: u64,
     pub offset: u64,
     pub weight_sum: u64,
     pub nr_queued: u32,
@@ -215,6 +216,7 @@ pub struct Task {
     pub weight: u64,
     pub effective: u64,
     pub vruntime: u64,
+    pub lead: i64,
     pub cpu: u32,
     pub counted: u32,
     pub idle: u32,
@@ -357,6 +359,7 @@ macro_rules! for_each_struct {
             pl_fair_cpu,
             FairCpu,
             clock,
+            served,
             offset,
             weight_sum,
             nr_queued,
@@ -404,7 +407,7 @@ macro_rules! for_each_struct {
             holds_main,
             under_main
         );
-        $m!(pl_task, Task, group, weight, effective, vruntime, cpu, counted, idle, reserved, load);
+        $m!(pl_task, Task, group, weight, effective, vruntime, lead, cpu, counted, idle, reserved, load);
         $m!(
             pl_touch,
             Touch,

@@ -251,6 +251,7 @@ fn a_light_task_among_heavy_ones_waits_no_longer_than_the_bound() {
     let heavy = 102_400u64 << 10;
     let cpu = FairCpu {
         clock: 1 << 40,
+        served: 1 << 40,
         weight_sum: 20 * heavy,
         ..zeroed()
     };
@@ -267,6 +268,7 @@ fn a_light_task_among_heavy_ones_waits_no_longer_than_the_bound() {
 fn cpu_with_one_task() -> FairCpu {
     FairCpu {
         clock: 1 << 40,
+        served: 1 << 40,
         weight_sum: FAIR_WEIGHT_ONE,
         ..zeroed()
     }
@@ -278,6 +280,45 @@ fn a_long_sleep_earns_no_more_than_the_credit() {
     let cpu = cpu_with_one_task();
     let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
     assert_eq!(cpu.clock - placed, config.sleeper_credit_ns);
+}
+
+#[test]
+fn who_wakes_up_does_not_wait_for_what_tasks_of_other_cpus_are_owed() {
+    let config = fair_config();
+    let mut cpu = cpu_with_one_task();
+    let mut machine: FairMachine = zeroed();
+    let clock = cpu.clock;
+    let owed = clock - config.lag_max_ns;
+    unsafe { pl_fair_picked(&mut machine, &mut cpu, owed, &config) };
+    assert_eq!(cpu.clock, clock);
+    // Placed in front of who is owed, but paid for no sleep beyond the credit.
+    let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
+    assert_eq!(placed, owed);
+    // Credits do not add up: who was placed by one and is picked does not take the next one further back.
+    unsafe { pl_fair_picked(&mut machine, &mut cpu, placed, &config) };
+    let next = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
+    assert_eq!(next, placed);
+}
+
+#[test]
+fn a_task_owes_no_more_as_it_wakes_up_than_as_it_went_to_sleep() {
+    let config = fair_config();
+    let cpu = cpu_with_one_task();
+    let mut task: Task = zeroed();
+    task.effective = FAIR_WEIGHT_ONE;
+    let mut wake = |lead: u64, served_meanwhile: u64| {
+        let mut here = cpu;
+        task.vruntime = here.served + lead;
+        task.counted = 1;
+        here.nr_queued = 1;
+        unsafe { pl_task_uncount(&mut task, &mut here) };
+        here.served -= served_meanwhile;
+        unsafe { pl_task_place(&mut task, &here, true, &config) };
+        task.vruntime.wrapping_sub(here.served)
+    };
+    assert_eq!(wake(MS, 10 * MS), MS);
+    // It ran where it was far ahead: a slice is the most.
+    assert_eq!(wake(500 * MS, 0), config.slice_ns);
 }
 
 #[test]

@@ -111,13 +111,7 @@ impl Engine<'_> {
                 );
             }
             let entry = &mut self.tasks[task as usize].policy;
-            entry.vruntime = pl::pl_fair_place(
-                &state.fair,
-                entry.vruntime,
-                entry.effective,
-                woken,
-                &self.policy.core.fair,
-            );
+            pl::pl_task_place(entry, &state.fair, woken, &self.policy.core.fair);
         }
     }
 
