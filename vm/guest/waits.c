@@ -19,7 +19,7 @@
 #define PARKED_MAX_NS (8 * NSEC_PER_SEC) /* park_max_ns, 5 s, then a period, 1 s, then a turn among 64 */
 #define LOOK_MS 50
 #define LIGHT_MAX_NS (4 * NSEC_PER_SEC) /* 2 * wait_max_ns at weights that at most double */
-/* lag_max_ns, 100 ms: how far ahead of its new CPU a task may be that moves as it wakes up; then a few slices. */
+/* lag_max_ns, 100 ms: in which tasks that came from other CPUs are paid what they are owed; then a few slices. */
 #define SLEEPER_MAX_NS (150 * NSEC_PER_MSEC)
 /* Two tries of the emulated machine's turn over its CPUs; 5.1 ms were seen under the kernel's own scheduler. */
 #define KTHREAD_MAX_NS (10 * NSEC_PER_MSEC)
