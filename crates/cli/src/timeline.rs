@@ -34,8 +34,8 @@ pub struct Timeline<W: Write> {
     error: Option<std::io::Error>,
     groups: Vec<String>,
     names: Vec<String>,
-    /// Who runs on each CPU.
-    running: Vec<Option<TaskId>>,
+    /// Who runs on each CPU, and since when: a switch takes time, so it may begin after the end of the simulation.
+    running: Vec<Option<(TaskId, u64)>>,
     left: Vec<Option<Left>>,
     throttled_cpus: Vec<u32>,
     moves: bool,
@@ -74,7 +74,9 @@ impl<W: Write> Timeline<W> {
         for cpu in 0..self.left.len() {
             match (self.left[cpu], self.running[cpu]) {
                 (Some(left), _) => self.switch(cpu, left.at_ns, Some(left.task), left.state, None),
-                (None, Some(task)) => self.switch(cpu, end_ns, Some(task), PrevState::Runnable, None),
+                (None, Some((task, since_ns))) => {
+                    self.switch(cpu, end_ns.max(since_ns), Some(task), PrevState::Runnable, None)
+                }
                 (None, None) => {}
             }
         }
@@ -166,7 +168,7 @@ impl<W: Write> Observer for Timeline<W> {
             }
             None => self.switch(cpu, now_ns, None, PrevState::Runnable, Some(task)),
         }
-        self.running[cpu] = Some(task);
+        self.running[cpu] = Some((task, now_ns));
     }
 
     fn stop(&mut self, now_ns: u64, cpu: u32, task: TaskId, why: Stop) {
@@ -199,7 +201,7 @@ impl<W: Write> Observer for Timeline<W> {
             self.left[from as usize] = None;
             self.switch(from as usize, left.at_ns, Some(left.task), left.state, None);
         }
-        let waker = self.running[from as usize].map_or(0, |task| self.tid(task));
+        let waker = self.running[from as usize].map_or(0, |(task, _)| self.tid(task));
         let woken = Thread {
             tid: self.tid(task),
             name: &self.names[task.0 as usize],
