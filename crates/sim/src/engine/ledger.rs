@@ -29,6 +29,8 @@ struct Book {
     total_ns: i128,
     /// The pool, then.
     runtime_ns: i128,
+    /// What balances held, then: all of it may come back in one event, in which several CPUs' last tasks leave.
+    held_ns: i128,
     generation: u64,
     next_ns: u64,
     /// Earned by periods since the limits were set.
@@ -192,12 +194,12 @@ impl Engine<'_> {
         let added = total - book.total_ns;
         if bandwidth.expire == 0 {
             let periods = i128::from((pool.next_ns - book.next_ns) / pool.period_ns);
-            // A refill as the timer starts again cuts the pool to its cap: what had come back on top of it (up to a slice
-            // in this very event) is gone, as it would be at any period's end.
+            // A refill as the timer starts again cuts the pool to its cap: what had come back on top of it, in this very
+            // event, too, is gone, as it would be at any period's end.
             let (least, most) = if pool.generation == book.generation {
                 (0, 0)
             } else {
-                let above_cap = book.runtime_ns + i128::from(bandwidth.slice_ns) - self.cap(group);
+                let above_cap = book.runtime_ns + book.held_ns - self.cap(group);
                 (-above_cap.max(0), i128::from(pool.quota_ns) * periods.max(1))
             };
             assert!(
@@ -212,6 +214,7 @@ impl Engine<'_> {
         }
         (book.total_ns, book.generation, book.next_ns) = (total, pool.generation, pool.next_ns);
         book.runtime_ns = i128::from(pool.runtime_ns);
+        book.held_ns = self.sum(group, |ns| ns.max(0));
         let overrun_ns = match self.policy.enforce {
             Enforce::Tick => self.tick_len_ns + NOTICE_NS,
             Enforce::Timer => self.costs.limit_late_ns + NOTICE_NS,
