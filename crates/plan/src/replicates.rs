@@ -7,6 +7,9 @@ use crate::source::Source;
 use plimsoll_replay::{replay, Outcome, Settings, SettingsError};
 use rayon::prelude::*;
 
+/// The golden section: any few of its multiples in a row lie about evenly between 0 and 1.
+const SPREAD: f64 = 0.618_033_988_749_895;
+
 pub struct Replicates<'a> {
     cases: Vec<Runs<'a>>,
     period_ns: u64,
@@ -22,15 +25,15 @@ struct Runs<'a> {
 
 impl Replicates<'_> {
     /// `settings`: one for each recording, with the same limits of the planned group. `count` replays in all of the
-    /// recordings as they are, at least one in each; half as many at each end of the variation. The seeds are those of
-    /// the settings and the next ones.
+    /// recordings as they are, at least one in each; half as many at each end of the variation. No two have their period
+    /// boundaries at one place: what a limit of a few ticks does depends on where its periods lie between the ticks.
     pub fn run<'a>(
         recordings: &'a Recordings,
         settings: &[Settings],
         count: u32,
     ) -> Result<Replicates<'a>, SettingsError> {
         let cases = recordings.cases();
-        let runs: Vec<(usize, Case, u64)> = cases
+        let runs: Vec<(usize, Case)> = cases
             .iter()
             .enumerate()
             .flat_map(|(ix, &case)| {
@@ -38,17 +41,17 @@ impl Replicates<'_> {
                     true => count.div_ceil(recordings.sources.len() as u32),
                     false => count.div_ceil(2),
                 };
-                (0..u64::from(own.max(1))).map(move |i| (ix, case, i))
+                (0..own.max(1)).map(move |_| (ix, case))
             })
             .collect();
-        let run = |&(_, case, i): &(usize, Case, u64)| {
+        let run = |(turn, &(_, case)): (usize, &(usize, Case))| {
             let source = &recordings.sources[case.recording];
             let mut settings = settings[case.recording].clone();
-            settings.seed = settings.seed.wrapping_add(i);
+            settings.phase = (turn as f64 * SPREAD).fract();
             settings.work_scale *= case.work_scale;
             replay(&source.program, &source.machine, &settings, None)
         };
-        let outcomes: Vec<Outcome> = runs.par_iter().map(run).collect::<Result<_, _>>()?;
+        let outcomes: Vec<Outcome> = runs.par_iter().enumerate().map(run).collect::<Result<_, _>>()?;
         let mut found: Vec<Runs> = cases
             .into_iter()
             .map(|case| Runs {
@@ -57,7 +60,7 @@ impl Replicates<'_> {
                 outcomes: Vec::new(),
             })
             .collect();
-        for ((ix, ..), outcome) in runs.into_iter().zip(outcomes) {
+        for ((ix, _), outcome) in runs.into_iter().zip(outcomes) {
             found[ix].outcomes.push(outcome);
         }
         let target = recordings.sources[0].program.target as usize;
@@ -68,7 +71,7 @@ impl Replicates<'_> {
         })
     }
 
-    /// Of a recording as it is: the first, that of the settings' own seed.
+    /// Of a recording as it is: the first.
     pub fn first(&self, recording: usize) -> &Outcome {
         &self.cases[recording].outcomes[0]
     }

@@ -137,7 +137,7 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
     for (ix, group) in program.groups.iter().enumerate() {
         let own = &settings.groups[ix];
         // Drawn for every group, so that one group's setting does not move another's phase.
-        let phase = rng.random_range(0.0..1.0f64);
+        let phase = (rng.random_range(0.0..1.0f64) + settings.phase).fract();
         let Some(parent) = group.parent else { continue };
         let mut spec = GroupSpec::new(group.path.clone(), GroupId(parent));
         spec.cpu_weight = own.weight;

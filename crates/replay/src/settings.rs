@@ -43,6 +43,8 @@ pub struct Settings {
     pub semantics: Semantics,
     /// Names the random stream from which period boundaries are drawn.
     pub seed: u64,
+    /// They are later than drawn by this share of a period; 0 up to 1.
+    pub phase: f64,
 }
 
 /// A setting that cannot be.
@@ -70,6 +72,7 @@ impl Settings {
             work_scale: 1.0,
             semantics: Semantics::Mainline,
             seed: 1,
+            phase: 0.0,
         }
     }
 
