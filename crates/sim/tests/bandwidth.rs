@@ -59,3 +59,31 @@ fn a_group_without_limit_uses_the_machine() {
     let used = usage_ms(spinners(8, 4, Limits::UNLIMITED, 1000 * MS, Enforce::Tick));
     assert!(used > 3990.0, "{used} ms");
 }
+
+#[test]
+fn a_light_task_released_with_a_heavy_one_waits_no_longer_than_both_weights_allow() {
+    // It wakes up while its group is throttled, so it is released first. What it owes for 2 ms at its weight would keep
+    // it waiting for seconds.
+    let wait_max_ns = 50 * MS;
+    let mut config = spinners(1, 1, Limits::quota(50 * MS, 100 * MS), 4000 * MS, Enforce::Timer);
+    config.policy.core.fair.wait_max_ns = wait_max_ns;
+    config.tasks[0].nice = -20;
+    let workload = config.add_workload("light");
+    let mut steps = 0;
+    let in_turn = move |context: &mut plimsoll_sim::Context| {
+        steps += 1;
+        if steps % 2 == 1 {
+            Step::Compute { ns: 2 * MS }
+        } else {
+            let at_ns = (context.now_ns() / (100 * MS) + 1) * 100 * MS - 25 * MS;
+            Step::SleepUntil { at_ns }
+        }
+    };
+    let mut light = TaskSpec::new(GroupId(1), workload, "light".to_string(), in_turn);
+    light.nice = 19;
+    config.add_task(light);
+    let results = Simulation::new(config).unwrap().run(None);
+    // Half of the time is the group's: a turn comes after two periods and a slice at the latest.
+    let turns = results.workloads[1].usage_ns / (2 * MS);
+    assert!(turns >= 13, "{turns} turns in 4 s");
+}

@@ -145,6 +145,9 @@ impl Engine<'_> {
         }
         let mut next = self.memory.parked(group, cpu);
         self.memory.set_parked(group, cpu, None);
+        let mut back = std::mem::take(&mut self.unparked);
+        // First all are counted, then placed: the bound on a wait is at the weights of everyone who waits here, and by
+        // the first one's alone a light task would stand behind its heavy neighbours for as long as they are heavier.
         while let Some(task) = next {
             let entry = &mut self.tasks[task as usize];
             next = (entry.parked_next != NONE).then_some(entry.parked_next);
@@ -152,12 +155,16 @@ impl Engine<'_> {
             match self.throttled_by(self.tasks[task as usize].group, cpu) {
                 Some(other) => self.park(task, cpu, other),
                 None => {
-                    self.place(task, cpu, true);
                     self.count(task, cpu);
-                    self.insert(task, cpu);
+                    back.push(task);
                 }
             }
         }
+        for task in back.drain(..) {
+            self.place(task, cpu, true);
+            self.insert(task, cpu);
+        }
+        self.unparked = back;
         let state = &self.cpus[cpu as usize];
         if state.queue.is_empty() {
             return;

@@ -20,6 +20,7 @@ const NOTICE_NS: u64 = 300_000;
 /// Kept by a balance whose last task left: PL_BW_KEPT_NS.
 const KEPT_NS: i64 = 1_000_000;
 const NEVER: u64 = u64::MAX;
+const NOT_PLACED: (u64, u64) = (u64::MAX, 0);
 
 #[derive(Clone, Copy, Default)]
 struct Book {
@@ -44,7 +45,8 @@ pub(super) struct Ledger {
     /// Per task: since when it waits although it may run; and since when an idle CPU might have taken it.
     queued_ns: Vec<u64>,
     passed_over_ns: Vec<u64>,
-    /// Per task: the sum of weights of its queue as its wait began, and the largest since.
+    /// Per task: the least sum of weights at which it was placed for its wait (u64::MAX: not placed), and the largest
+    /// sum of its queue since.
     weights: Vec<(u64, u64)>,
 }
 
@@ -88,6 +90,19 @@ impl Engine<'_> {
             i128::from(pool.quota_ns)
         } else {
             i128::from(pool.buffer_ns)
+        }
+    }
+
+    /// A task was placed in a CPU's queue, and its wait bounded at the weights that the policy saw there.
+    #[cold]
+    pub(super) fn book_place(&mut self, task: u32, cpu: u32) {
+        let weight = self.tasks[task as usize].policy.effective;
+        let sum = self.cpus[cpu as usize].fair.weight_sum.max(weight);
+        let n = self.tasks.len();
+        if let Some(ledger) = self.ledger.as_deref_mut() {
+            ledger.weights.resize(n, NOT_PLACED);
+            let (first, _) = &mut ledger.weights[task as usize];
+            *first = sum.min(*first);
         }
     }
 
@@ -243,7 +258,7 @@ impl Engine<'_> {
         let n = self.tasks.len();
         ledger.queued_ns.resize(n, NEVER);
         ledger.passed_over_ns.resize(n, NEVER);
-        ledger.weights.resize(n, (0, 0));
+        ledger.weights.resize(n, NOT_PLACED);
         let fair = &self.policy.core.fair;
         let turns = n as u64 + 2;
         let turns_ns = turns * (fair.slice_ns.max(fair.latency_ns) + self.tick_len_ns);
@@ -255,17 +270,20 @@ impl Engine<'_> {
             if !waits {
                 ledger.queued_ns[task] = NEVER;
                 ledger.passed_over_ns[task] = NEVER;
+                // One whose group is throttled while it is queued stays where it was placed.
+                let (first, most) = &mut ledger.weights[task];
+                *most = 0;
+                if entry.state != State::Queued {
+                    *first = u64::MAX;
+                }
                 continue;
             }
             // The policy bounds a wait by wait_max at the weights of the time when the task is placed; weight that comes
-            // later slows the queue's clock in proportion.
+            // later, be it in the same event, slows the queue's clock in proportion.
             let since_ns = &mut ledger.queued_ns[task];
-            let weight = self.cpus[cpu as usize].fair.weight_sum;
+            *since_ns = (*since_ns).min(self.now_ns);
             let (first, most) = &mut ledger.weights[task];
-            if *since_ns == NEVER {
-                (*since_ns, *first, *most) = (self.now_ns, weight, weight);
-            }
-            *most = (*most).max(weight);
+            *most = (*most).max(self.cpus[cpu as usize].fair.weight_sum);
             let longest_ns = (2 * fair.wait_max_ns + turns_ns).saturating_mul((*most).div_ceil(*first));
             assert!(
                 self.now_ns - *since_ns <= longest_ns,

@@ -123,6 +123,7 @@ struct Engine<'o> {
     headroom: pl::Headroom,
     headroom_marks: headroom::Marks,
     released: Vec<u32>,
+    unparked: Vec<u32>,
 
     observer: Option<&'o mut dyn Observer>,
     counts: EventCounts,

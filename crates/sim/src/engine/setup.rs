@@ -257,6 +257,7 @@ impl<'o> Engine<'o> {
             headroom: pl::zeroed(),
             headroom_marks: headroom::Marks::default(),
             released: Vec::new(),
+            unparked: Vec::new(),
             observer,
             counts: EventCounts::default(),
             touches: Touches::default(),

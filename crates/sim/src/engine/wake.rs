@@ -113,6 +113,9 @@ impl Engine<'_> {
             let entry = &mut self.tasks[task as usize].policy;
             pl::pl_task_place(entry, &state.fair, woken, &self.policy.core.fair);
         }
+        if self.ledger.is_some() {
+            self.book_place(task, cpu);
+        }
     }
 
     /// Both keep the queue's count, and the overloaded CPUs' mask. They return what writing that costs.
