@@ -19,7 +19,8 @@
  *                     served = min(clock, vruntime of the last task picked + credit): a queue that pays back
  *                     what is owed to tasks of others is behind its clock, and who wakes up does not wait for it
  *            bound:   vruntime <= clock + wait_max * 2^20 / (sum of weights queued here)
- *                     a queue's clock advances 2^20 / sum per ns, so no task waits longer than about wait_max
+ *                     a queue's clock advances 2^20 / sum per ns, but stands while what others are owed is paid
+ *                     back: at weights that stay, no task waits longer than about wait_max + lag_max
  *            common:  vruntime + offset
  *
  * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the
@@ -86,9 +87,9 @@ PL_INLINE bool pl_fair_before(u64 a, u64 b)
  * Where a task goes that enters a queue. `woken`: it slept, is new or was throttled, and is paid for at most
  * sleeper_credit_ns of what it missed. Else it was preempted or a balance moved it: what it is owed it keeps, as far
  * as this queue pays that back within lag_max_ns, so that a heavy task's claim does not keep the others waiting for
- * longer. Either way what it owes makes it wait for wait_max_ns at most. `vruntime` is on this CPU's timeline
- * (pl_fair_move for a task that comes from another CPU), `weight` the task's effective one. Returns its new
- * vruntime.
+ * longer. Either way what it owes makes it wait for wait_max_ns at most, once others have been paid back. `vruntime` is
+ * on this CPU's timeline (pl_fair_move for a task that comes from another CPU), `weight` the task's effective one.
+ * Returns its new vruntime.
  */
 PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight, bool woken,
 			const struct pl_fair_config PL_MEM *config)

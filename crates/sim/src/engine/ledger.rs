@@ -278,13 +278,15 @@ impl Engine<'_> {
                 }
                 continue;
             }
-            // The policy bounds a wait by wait_max at the weights of the time when the task is placed; weight that comes
-            // later, be it in the same event, slows the queue's clock in proportion.
+            // The policy bounds a wait by wait_max at the weights of the time when the task is placed, and by what others
+            // are paid back meanwhile, lag_max of the queue's time; weight that comes later, be it in the same event,
+            // slows the queue's clock in proportion.
             let since_ns = &mut ledger.queued_ns[task];
             *since_ns = (*since_ns).min(self.now_ns);
             let (first, most) = &mut ledger.weights[task];
             *most = (*most).max(self.cpus[cpu as usize].fair.weight_sum);
-            let longest_ns = (2 * fair.wait_max_ns + turns_ns).saturating_mul((*most).div_ceil(*first));
+            let longest_ns =
+                (2 * fair.wait_max_ns + fair.lag_max_ns + turns_ns).saturating_mul((*most).div_ceil(*first));
             assert!(
                 self.now_ns - *since_ns <= longest_ns,
                 "task {task} has waited since {since_ns} ns, until {} ns: at {} of clock {}, weight {} of {}",
