@@ -10,7 +10,7 @@
 
 #include "headroom.h"
 #include "steal.h"
-#include "balance.h"
+#include "pelt.h"
 
 #define LIVE_CPUS_MAX 1024
 #define LIVE_NODES_MAX 64
@@ -69,7 +69,6 @@ struct live_group {
 struct live_cpu {
 	struct pl_fair_cpu fair;
 	struct pl_steal steal;
-	struct pl_newidle newidle;
 	struct pl_touch touch;
 	struct live_task PL_MEM *running;
 	u64 idle_since_ns; /* 0: busy */
@@ -87,8 +86,8 @@ struct live_cpu {
 	u32 scan;      /* something queued here may be throttled by now */
 	u32 pull_from; /* CPU looked at last */
 	u32 online;
-	u32 offer; /* who is stopped next is offered to an idle CPU */
-	u32 reserved;
+	u32 offer;	 /* who is stopped next is offered to an idle CPU */
+	s32 passes_to;	 /* whom its running task woke last saying that it is about to sleep */
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
 	u64 head_vruntime; /* of the queue last looked at */
 };

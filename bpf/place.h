@@ -38,6 +38,7 @@ s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 		struct task_struct *waker = bpf_get_current_task_btf();
 		struct live_task PL_MEM *running = c->running;
 
+		c->passes_to = p->pid;
 		if (c->fair.nr_queued == 1 && running && running->pid == waker->pid &&
 		    !(waker->flags & PF_EXITING) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			return cpu;
@@ -144,7 +145,8 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 			return;
 		}
-		if (cpu == bpf_get_smp_processor_id() && others == 1) {
+		if (cpu == bpf_get_smp_processor_id() && others == 1 &&
+		    (c->passes_to == p->pid || p->nr_cpus_allowed == 1)) {
 			if (!c->check_at_ns) {
 				c->check_at_ns = now_ns + settings.sync_wait_ns;
 				arm_cpu_timer(c, cpu, c->check_at_ns, now_ns);

@@ -79,11 +79,8 @@ __noinline bool steal(u32 cpu)
 	bool taken = false;
 	u32 sibling, element, left, victim;
 
-	if (!pl_steal_worthwhile(&c->steal, nr_nodes, &S->steal)) {
-		/* Not by stealing: the baseline's search, if it pays. */
-		if (S->steal.enabled || !pl_newidle_worthwhile(&c->newidle, c->steal.avg_idle_ns, 0))
-			return false;
-	}
+	if (!pl_steal_worthwhile(&c->steal, nr_nodes, &S->steal))
+		return false;
 	c->steal.nr_searches++;
 	for (sibling = cpu_sibling[CPU_INDEX(cpu)]; sibling != cpu && !taken && can_loop;
 	     sibling = cpu_sibling[CPU_INDEX(sibling)])
@@ -102,12 +99,7 @@ __noinline bool steal(u32 cpu)
 	}
 	if (taken)
 		c->steal.nr_steals++;
-	start_ns = bpf_ktime_get_ns() - start_ns;
-	c->steal.find_ns += start_ns;
-	if (!S->steal.enabled) {
-		pl_newidle_measured(&c->newidle, start_ns);
-		pl_newidle_decay(&c->newidle, scx_bpf_now());
-	}
+	c->steal.find_ns += bpf_ktime_get_ns() - start_ns;
 	return taken;
 }
 

@@ -62,7 +62,6 @@ impl Group {
 pub struct Cpu {
     pub fair: pl::FairCpu,
     pub steal: pl::Steal,
-    pub newidle: pl::Newidle,
     pub touch: pl::Touch,
     pub running: *const Task,
     pub idle_since_ns: u64,
@@ -81,7 +80,7 @@ pub struct Cpu {
     pub pull_from: u32,
     pub online: u32,
     pub offer: u32,
-    pub reserved: u32,
+    pub passes_to: i32,
     pub watch_at_ns: u64,
     pub head_vruntime: u64,
 }
