@@ -8,12 +8,13 @@
  *	a group with the least weight beside heavy spinners on every CPU: each process within LIGHT_MAX_NS
  *	a sleeper without limits beside all that: back on a CPU within SLEEPER_MAX_NS
  *	the kernel's own thread of each CPU: a real-time process that has all of them do something waits no longer than
- *	KTHREAD_MAX_NS
+ *	KTHREAD_99_NS in 99 of 100 tries, and never longer than KTHREAD_MAX_NS
  */
 #define _GNU_SOURCE
 #include "crowd.h"
 
 #define STARVED 64
+#define ASKED_MAX 100000
 #define LIGHT 4
 #define HEAVY_PER_CPU 2
 #define PARKED_MAX_NS (8 * NSEC_PER_SEC) /* park_max_ns, 5 s, then a period, 1 s, then a turn among 64 */
@@ -21,8 +22,12 @@
 #define LIGHT_MAX_NS (4 * NSEC_PER_SEC) /* 2 * wait_max_ns at weights that at most double */
 /* lag_max_ns, 100 ms: in which tasks that came from other CPUs are paid what they are owed; then a few slices. */
 #define SLEEPER_MAX_NS (150 * NSEC_PER_MSEC)
-/* Two tries of the emulated machine's turn over its CPUs; 5.1 ms were seen under the kernel's own scheduler. */
-#define KTHREAD_MAX_NS (10 * NSEC_PER_MSEC)
+/*
+ * One try takes the emulated machine two rounds over its CPUs, a round up to 4 ms, and now and then one more before and
+ * after. A thread that waited for anybody's turn would show in more than one of 100.
+ */
+#define KTHREAD_99_NS (8 * NSEC_PER_MSEC)
+#define KTHREAD_MAX_NS (20 * NSEC_PER_MSEC)
 
 /* How often the kernel has let a process run: the third number of its schedstat. */
 static long runs(pid_t pid)
@@ -63,10 +68,14 @@ static void look_for_runs(struct starved *starved)
 	}
 }
 
-/* The longest of many times that every CPU's kernel thread took to do a little, asked by a real-time process. */
-static int64_t kthreads_ns(int64_t until_ns, struct starved *starved)
+/* Many times that every CPU's kernel thread took to do a little, asked by a real-time process. */
+struct asked {
+	int count;
+	int64_t took_ns[ASKED_MAX];
+};
+
+static void kthreads_ask(int64_t until_ns, struct starved *starved, struct asked *asked)
 {
-	int64_t *longest_ns = shared(sizeof(*longest_ns));
 	int status;
 	pid_t pid = fork(), ended;
 
@@ -78,7 +87,7 @@ static int64_t kthreads_ns(int64_t until_ns, struct starved *starved)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (sched_setscheduler(0, SCHED_FIFO, &param))
 			die(EXIT_MACHINE, "no real-time class: %s", strerror(errno));
-		while (now_ns() < until_ns) {
+		while (now_ns() < until_ns && asked->count < ASKED_MAX) {
 			int64_t begin_ns = now_ns();
 			int fd = open("/proc/sys/vm/stat_refresh", O_RDONLY);
 
@@ -87,8 +96,8 @@ static int64_t kthreads_ns(int64_t until_ns, struct starved *starved)
 				die(EXIT_MACHINE, "vm.stat_refresh: %s", strerror(errno));
 			close(fd);
 			/* The first ones wait for threads to be made. */
-			if (++turns > 5 && now_ns() - begin_ns > *longest_ns)
-				*longest_ns = now_ns() - begin_ns;
+			if (++turns > 5)
+				asked->took_ns[asked->count++] = now_ns() - begin_ns;
 			pause_ms(97);
 		}
 		_exit(DONE);
@@ -100,7 +109,19 @@ static int64_t kthreads_ns(int64_t until_ns, struct starved *starved)
 	}
 	if (ended < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != DONE)
 		fail("the real-time process ended with status %#x", status);
-	return *longest_ns;
+}
+
+static int by_length(const void *left, const void *right)
+{
+	int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* At least `part` of 100 took no longer. */
+static int64_t percentile_ns(const struct asked *asked, int part)
+{
+	return asked->took_ns[(asked->count * part + 99) / 100 - 1];
 }
 
 static int64_t longest_ns(const struct member *members, int count)
@@ -128,7 +149,7 @@ int main(int argc, char **argv)
 	struct member *starved = shared((size_t)(STARVED + LIGHT + heavy_count + 1) * sizeof(*starved));
 	struct member *light = starved + STARVED, *heavy = light + LIGHT, *sleeper = heavy + heavy_count;
 	struct work spin = {0}, nap = {.sleep_ns = 7 * NSEC_PER_MSEC};
-	int64_t kthread_ns;
+	struct asked *asked = shared(sizeof(*asked));
 	struct starved looked[STARVED];
 	int64_t unrun_ns = 0;
 
@@ -153,7 +174,8 @@ int main(int argc, char **argv)
 		starved[i].longest_ns = 0;
 	for (i = 0; i < STARVED; i++)
 		looked[i] = (struct starved){starved[i].pid, runs(starved[i].pid), now_ns(), 0};
-	kthread_ns = kthreads_ns(now_ns() + seconds * NSEC_PER_SEC, looked);
+	kthreads_ask(now_ns() + seconds * NSEC_PER_SEC, looked, asked);
+	qsort(asked->took_ns, asked->count, sizeof(*asked->took_ns), by_length);
 
 	/* A wait that has not ended yet does not show: everybody must look at the clock once more. */
 	doing = "looking for progress";
@@ -171,7 +193,8 @@ int main(int argc, char **argv)
 	       (double)longest_ns(starved, STARVED) / NSEC_PER_MSEC);
 	missed |= over("spinners of weight 1 beside 100", longest_ns(light, LIGHT), LIGHT_MAX_NS);
 	missed |= over("a sleeper", sleeper->longest_ns, SLEEPER_MAX_NS);
-	missed |= over("each CPU's kernel thread", kthread_ns, KTHREAD_MAX_NS);
+	missed |= over("each CPU's kernel thread, 99 of 100", percentile_ns(asked, 99), KTHREAD_99_NS);
+	missed |= over("each CPU's kernel thread", percentile_ns(asked, 100), KTHREAD_MAX_NS);
 	if (missed)
 		fail("a wait was longer than its bound");
 	/* Killed under this limit each still has to run to its end. */
