@@ -10,7 +10,7 @@
 //! - A lock that nobody waited for in the recording is free in the replay, too.
 //! - Work is CPU time. That caches are colder after a throttling is not in it.
 //!
-//! Memory is linear in the trace: 32 bytes for each burst, 16 for each wake-up and mark, 24 for each request, once;
+//! Memory is linear in the trace: 36 bytes for each burst, 16 for each wake-up and mark, 24 for each request, once;
 //! 16 bytes for each request in each run.
 mod arrivals;
 mod cost;

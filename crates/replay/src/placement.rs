@@ -3,11 +3,45 @@
 //! Whether a wake-up looks for an idle CPU depends on which CPUs the kernel believes to share a cache (in virtual
 //! machines often none, whatever /sys says), and whether a thread follows its waker on how many others wake it. Neither
 //! can be read anywhere; both show in what the kernel did whenever it had the choice.
+//!
+//! Beyond such habits each wake-up has its own recorded CPU, its seat, which is taken again while the choice is like the
+//! recorded one ([`plimsoll_sim::Seat`]). Clients that stay beside their server's CPU for seconds, or on it, do so
+//! because of loads and moves of which no trace tells; which of the two it is decides how much of a CPU the server has.
 use crate::machine::{runs_by_cpu, CpuRun};
-use plimsoll_trace::{Cause, Timeline};
+use plimsoll_sim::Choice as SeatChoice;
+use plimsoll_trace::{Burst, Cause, ThreadTimeline, Timeline};
 
 /// Fewer choices than this show no habit.
 const CHOICES_MIN: u32 = 8;
+
+/// A [`plimsoll_sim::Seat`], if one is known, in four bytes: one is kept for each burst.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat(u32);
+
+impl Seat {
+    const NONE: Seat = Seat(u32::MAX);
+    const NO_CPU: u32 = 0x7fff;
+    const CHOICES: [SeatChoice; 3] = [SeatChoice::Idle, SeatChoice::NotIdle, SeatChoice::NoneIdle];
+
+    fn new(cpu: u32, waker_cpu: Option<u32>, choice: SeatChoice) -> Seat {
+        match cpu < Seat::NO_CPU {
+            true => {
+                Seat(cpu << 17 | waker_cpu.unwrap_or(Seat::NO_CPU).min(Seat::NO_CPU) << 2 | choice as u32)
+            }
+            false => Seat::NONE,
+        }
+    }
+
+    pub fn get(self) -> Option<plimsoll_sim::Seat> {
+        let choice = *Seat::CHOICES.get((self.0 & 3) as usize)?;
+        let waker_cpu = Some(self.0 >> 2 & Seat::NO_CPU).filter(|&cpu| cpu != Seat::NO_CPU);
+        Some(plimsoll_sim::Seat {
+            cpu: self.0 >> 17,
+            waker_cpu,
+            choice,
+        })
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placement {
@@ -15,6 +49,8 @@ pub(crate) struct Placement {
     pub seeks_idle_from: Option<u32>,
     /// By thread.
     pub threads: Vec<ThreadPlace>,
+    /// By burst, thread after thread: where it ran first.
+    pub seats: Vec<Seat>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,11 +101,7 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
                 continue;
             }
             let waker_cpu = match pair[1].cause {
-                Cause::Thread { thread: waker, .. } => {
-                    let runs = &timeline.threads[waker as usize].runs;
-                    let run = runs.partition_point(|r| r.end_ns < woken_ns);
-                    runs.get(run).filter(|r| r.start_ns <= woken_ns).map(|r| r.cpu)
-                }
+                Cause::Thread { .. } => waker_cpu(timeline, &pair[1]),
                 Cause::Timer => None,
                 _ => continue,
             };
@@ -95,6 +127,7 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
     }
     let usual = follows.habit(true);
     Placement {
+        seats: seats(timeline, by_cpu.len() as u32, busy),
         seeks_idle_from: match (alone.habit(true), crowded.habit(true)) {
             (true, _) => Some(0),
             (false, true) if crowded.seen >= CHOICES_MIN => Some(2),
@@ -110,6 +143,49 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
             })
             .collect(),
     }
+}
+
+/// Where the thread ran that woke it.
+fn waker_cpu(timeline: &Timeline, burst: &Burst) -> Option<u32> {
+    let Cause::Thread { thread, .. } = burst.cause else {
+        return None;
+    };
+    let runs = &timeline.threads[thread as usize].runs;
+    let run = runs.partition_point(|r| r.end_ns < burst.woken_ns);
+    let run = runs.get(run).filter(|r| r.start_ns <= burst.woken_ns)?;
+    Some(run.cpu).filter(|&cpu| cpu != u32::MAX)
+}
+
+/// Of each burst. `busy`: whether a CPU ran something at a time.
+fn seats(timeline: &Timeline, nr_cpus: u32, busy: impl Fn(u32, i64) -> bool) -> Vec<Seat> {
+    // Whoever slept longer than the kernel's interval of balancing comes back to a machine that nobody has seen.
+    let balanced_ns = i64::from(nr_cpus.min(64)) * 16_000_000;
+    let seat = |thread: &ThreadTimeline, ix: usize| {
+        let burst = &thread.bursts[ix];
+        let slept_ns = ix
+            .checked_sub(1)
+            .map_or(i64::MAX, |before| burst.woken_ns - thread.bursts[before].end_ns);
+        if slept_ns > balanced_ns {
+            return Seat::NONE;
+        }
+        let first = thread.runs[burst.runs.start as usize..burst.runs.end as usize].first();
+        let Some(cpu) = first.map(|r| r.cpu).filter(|&cpu| cpu != u32::MAX) else {
+            return Seat::NONE;
+        };
+        let choice = if !busy(cpu, burst.woken_ns) {
+            SeatChoice::Idle
+        } else if (0..nr_cpus).any(|other| !busy(other, burst.woken_ns)) {
+            SeatChoice::NotIdle
+        } else {
+            SeatChoice::NoneIdle
+        };
+        Seat::new(cpu, waker_cpu(timeline, burst), choice)
+    };
+    let mut seats = Vec::new();
+    for thread in &timeline.threads {
+        seats.extend((0..thread.bursts.len()).map(|ix| seat(thread, ix)));
+    }
+    seats
 }
 
 /// How many threads were runnable on each CPU, running or waiting.
@@ -146,4 +222,23 @@ impl Crowds {
 fn at(runs: &[CpuRun], ns: i64) -> Option<&CpuRun> {
     let next = runs.partition_point(|r| r.start_ns <= ns);
     next.checked_sub(1).map(|i| &runs[i]).filter(|r| r.end_ns > ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_keep_their_cpus_and_what_there_was_to_choose_from() {
+        for (cpu, waker_cpu, choice) in [
+            (0, None, SeatChoice::Idle),
+            (3, Some(0), SeatChoice::NotIdle),
+            (4095, Some(4095), SeatChoice::NoneIdle),
+        ] {
+            let seat = Seat::new(cpu, waker_cpu, choice).get().unwrap();
+            assert_eq!((seat.cpu, seat.waker_cpu, seat.choice), (cpu, waker_cpu, choice));
+        }
+        assert!(Seat::NONE.get().is_none());
+        assert!(Seat::new(40_000, None, SeatChoice::Idle).get().is_none());
+    }
 }

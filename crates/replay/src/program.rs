@@ -11,7 +11,7 @@
 use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
 use crate::cost::{stretches, Stretch};
 use crate::marks::Marks;
-use crate::placement::{placement, ThreadPlace};
+use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, RequestClass, RequestInfo};
 use crate::settings::SettingsError;
 use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
@@ -115,6 +115,8 @@ pub struct Program {
     pub(crate) seeks_idle_from: u32,
     job: bool,
     pub(crate) bursts: Vec<Burst>,
+    /// Where each burst ran first.
+    pub(crate) seats: Vec<Seat>,
     pub(crate) actions: Vec<Action>,
     pub(crate) requests: Vec<RequestInfo>,
 }
@@ -189,6 +191,7 @@ impl Program {
             seeks_idle_from: places.seeks_idle_from.unwrap_or(0),
             job: matches!(request, Some(RequestSpec::Process { .. })),
             bursts,
+            seats: places.seats,
             actions,
             requests: found.requests.iter().map(|r| r.info).collect(),
         })
@@ -197,7 +200,7 @@ impl Program {
     /// Bytes that the program takes.
     pub fn memory_bytes(&self) -> u64 {
         let of = |count: usize, size: usize| (count * size) as u64;
-        of(self.bursts.len(), size_of::<Burst>())
+        of(self.bursts.len(), size_of::<Burst>() + size_of::<Seat>())
             + of(self.actions.len(), size_of::<Action>())
             + of(self.requests.len(), size_of::<RequestInfo>())
             + of(self.threads.len(), size_of::<Thread>())

@@ -26,6 +26,8 @@ pub(crate) struct State {
     end_ns: Vec<AtomicU64>,
     work_ns: AtomicU64,
     work_scale: f64,
+    /// The machine has the recorded CPUs, and the recorded kernel's scheduler.
+    pub has_seats: bool,
     workload: WorkloadId,
 }
 
@@ -64,6 +66,7 @@ pub fn replay(
     observer: Option<&mut dyn Observer>,
 ) -> Result<Outcome, SettingsError> {
     let mut machine = machine.clone();
+    let nr_recorded = machine.topology.nr_cpus();
     if let Some(cpus) = settings.cpus {
         resize(&mut machine.topology, cpus);
     }
@@ -84,6 +87,7 @@ pub fn replay(
         end_ns: unset(program.requests.len()),
         work_ns: AtomicU64::new(0),
         work_scale: settings.work_scale,
+        has_seats: settings.semantics == Semantics::Mainline && nr_cpus == nr_recorded,
         workload,
     });
     for (ix, thread) in program.threads.iter().enumerate() {

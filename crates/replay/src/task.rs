@@ -1,7 +1,7 @@
 //! One thread of the trace at work in the simulator.
 use crate::program::{BurstIx, Deed, Program, Start, NONE};
 use crate::run::State;
-use plimsoll_sim::{Behaviour, ChannelId, Context, Step};
+use plimsoll_sim::{Behaviour, ChannelId, Context, Seat, Step};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -137,6 +137,20 @@ impl ThreadTask {
 }
 
 impl Behaviour for ThreadTask {
+    fn woken_on(&self, message: Option<u64>) -> Option<Seat> {
+        let burst = match (message, self.doing) {
+            (Some(burst), _) => burst as BurstIx,
+            (None, Doing::Sleeping(burst)) => burst,
+            (None, _) => {
+                let timers = self.timers.iter().copied().chain(self.at());
+                timers.min().map(|(_, burst)| burst)?
+            }
+        };
+        self.program.seats[burst as usize]
+            .get()
+            .filter(|_| self.state.has_seats)
+    }
+
     fn next(&mut self, ctx: &mut Context) -> Step {
         if let Some(value) = ctx.received() {
             self.inbox.push_back(value as BurstIx);

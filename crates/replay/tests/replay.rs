@@ -230,6 +230,38 @@ fn message_that_overtakes_an_earlier_one_is_not_waited_for_again() {
 }
 
 #[test]
+fn client_that_ran_beside_its_server_does_not_take_the_servers_cpu() {
+    // Server 20 never stops on CPU 0. Its client 10 began there, but is put on CPU 1 each time, which thread 30 of the
+    // root has to itself otherwise.
+    let header = header(
+        200 * MS,
+        &[(10, "client", 0), (20, "server", 1), (30, "other", 0)],
+    );
+    let us = MS / 1000;
+    let mut events = vec![
+        switch(us, 1, 0, State::Runnable, 30),
+        switch(2 * us, 0, 0, State::Runnable, 10),
+        switch(100 * us, 0, 10, State::Sleeping, 20),
+    ];
+    for round in 1..200 {
+        let at = round * MS;
+        events.extend([
+            waking(at, 0, 10, 20, Context::Task),
+            switch(at + 5 * us, 1, 30, State::Runnable, 10),
+            switch(at + 405 * us, 1, 10, State::Sleeping, 30),
+        ]);
+    }
+    let (program, machine) = compile(&header, &events);
+    let target = program.target as usize;
+    let (before, after) = (recorded(&program), run(&program, &machine, &[]));
+    let (a, b) = (before.groups[target].cpus, after.groups[target].cpus);
+    assert!(
+        a > 0.99 && (a - b).abs() < 0.02 * a,
+        "CPUs: recorded {a}, replayed {b}"
+    );
+}
+
+#[test]
 fn work_of_a_slower_machine_takes_as_much_longer_and_arrivals_keep_their_times() {
     let (program, machine) = open_loop(300);
     let (same, slower) = (

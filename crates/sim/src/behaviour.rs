@@ -36,10 +36,35 @@ pub enum Step {
     Exit,
 }
 
+/// Where a recorded kernel put a task that it woke. It goes there again if the CPU is idle, or if it was as busy then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    pub cpu: u32,
+    /// Where its waker ran; `None`: a timer or a device woke it.
+    pub waker_cpu: Option<u32>,
+    pub choice: Choice,
+}
+
+/// What that kernel had to choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The CPU was idle.
+    Idle,
+    /// It was not, and another one was.
+    NotIdle,
+    /// None was.
+    NoneIdle,
+}
+
 /// A program. Called again each time its last step is complete; it may hold any state of its own, but takes time
 /// and randomness from the context only.
 pub trait Behaviour: Send {
     fn next(&mut self, ctx: &mut Context) -> Step;
+
+    /// Where a wake-up by `message` (`None`: by a timer) went when the workload was recorded; `None`: not known.
+    fn woken_on(&self, _message: Option<u64>) -> Option<Seat> {
+        None
+    }
 }
 
 impl<F: FnMut(&mut Context) -> Step + Send> Behaviour for F {

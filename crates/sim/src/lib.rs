@@ -13,7 +13,7 @@ pub mod observer;
 pub mod results;
 pub mod topology;
 
-pub use behaviour::{Behaviour, Context, Step};
+pub use behaviour::{Behaviour, Choice, Context, Seat, Step};
 pub use config::{
     Change, ChangeKind, ChannelId, ChannelSpec, Config, ConfigError, Costs, CounterId, Enforce, GroupId,
     GroupSpec, IdleState, LatencyId, Limits, Machine, PerDistance, Policy, TaskId, TaskSpec, WakeSearch,

@@ -2,6 +2,7 @@
 use super::state::{State, NONE};
 use super::topo::bits_from;
 use super::Engine;
+use crate::behaviour::{Choice, Seat};
 use crate::config::{TaskId, WakeSearch};
 use plimsoll_policy_sys as pl;
 
@@ -206,8 +207,36 @@ impl Engine<'_> {
         self.resched(cpu, after_ns);
     }
 
-    /// Where a waking task goes, and how many CPUs were looked at.
+    /// Where a waking task goes, and how many CPUs were looked at: where the recorded one went, if the choice is like
+    /// that one's, as what else decided then is in no recording; else by rule.
     fn select(&self, task: u32, waker: u32, sync: bool) -> (u32, u32) {
+        let message = self.tasks[task as usize].received;
+        if let Some(seat) = self.behaviours[task as usize].woken_on(message) {
+            if let Some(cpu) = self.taken_seat(task, waker, seat) {
+                return (cpu, 1);
+            }
+        }
+        self.select_by_rule(task, waker, sync)
+    }
+
+    /// CPUs are names: a task that went to its waker's goes to where that is now, and one that went to another does so,
+    /// too, if need be to the one where the waker was.
+    fn taken_seat(&self, task: u32, waker: u32, seat: Seat) -> Option<u32> {
+        let cpu = match seat.waker_cpu {
+            Some(then) if waker != NONE && then == seat.cpu => waker,
+            Some(then) if waker != NONE && waker == seat.cpu => then,
+            _ => seat.cpu,
+        };
+        let any_idle = || self.llcs.iter().any(|llc| llc.idle.iter().any(|&word| word != 0));
+        let alike = match seat.choice {
+            Choice::Idle => false,
+            Choice::NotIdle => true,
+            Choice::NoneIdle => !any_idle(),
+        };
+        (self.allowed(task, cpu) && (self.cpus[cpu as usize].idle || alike)).then_some(cpu)
+    }
+
+    fn select_by_rule(&self, task: u32, waker: u32, sync: bool) -> (u32, u32) {
         let previous = self.tasks[task as usize].policy.cpu;
         if !self.allowed(task, previous) {
             return (self.select_any(task), 1);
