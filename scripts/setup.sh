@@ -22,6 +22,7 @@ packages=(
 	busybox-static  # user space of the guest
 	xz-utils        # modules of the guest kernel
 	zstd            # BTF of the guest kernel
+	systemd         # the guest's service manager, where the unit is tested
 )
 
 case "${1:-}" in
@@ -30,7 +31,7 @@ case "${1:-}" in
 	kept=()
 	for package in "${packages[@]}"; do
 		case $package in
-		qemu-system-x86 | busybox-static | xz-utils | zstd | clang-format-19) ;;
+		qemu-system-x86 | busybox-static | xz-utils | zstd | systemd | clang-format-19) ;;
 		*) kept+=("$package") ;;
 		esac
 	done

@@ -133,5 +133,10 @@ cases! {
         also: &["target/guest/duty", "/usr/bin/setpriv"],
         ..Case::of(&["safety.sh"])
     };
+    the_unit_runs_under_systemd: Case {
+        loaded: false,
+        also: &["packaging/plimsoll.service", "/lib/systemd/systemd", "/usr/bin/systemctl"],
+        ..Case::of(&["unit.sh"])
+    };
     loading_takes_less_than_two_seconds: Case { loaded: false, ..Case::of(&["load.sh"]) };
 }

@@ -2,6 +2,7 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::out::note;
 use plimsoll_live::{probe, Config, Machine, OpenObject, Scheduler, Server, Watch};
+use sd_notify::NotifyState;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -84,6 +85,10 @@ pub fn run(args: &Args) -> Result {
     ));
     if args.fallback_test {
         return fallback_test(&scheduler);
+    }
+    // A service manager that started this command with Type=notify waits for it; nobody else listens.
+    if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+        eprintln!("warning: the service manager cannot be told: {error}");
     }
     let mut overdue = 0;
     while !stop.load(Ordering::Relaxed) {
