@@ -33,18 +33,15 @@ impl Replicates<'_> {
         count: u32,
     ) -> Result<Replicates<'a>, SettingsError> {
         let cases = recordings.cases();
-        let runs: Vec<(usize, Case)> = cases
+        let times = |case: &Case| match case.is_as_recorded() {
+            true => (count as usize).div_ceil(recordings.sources.len()).max(1),
+            false => (count as usize).div_ceil(2).max(1),
+        };
+        let runs: Vec<Case> = cases
             .iter()
-            .enumerate()
-            .flat_map(|(ix, &case)| {
-                let own = match case.is_as_recorded() {
-                    true => count.div_ceil(recordings.sources.len() as u32),
-                    false => count.div_ceil(2),
-                };
-                (0..own.max(1)).map(move |_| (ix, case))
-            })
+            .flat_map(|case| std::iter::repeat_n(*case, times(case)))
             .collect();
-        let run = |(turn, &(_, case)): (usize, &(usize, Case))| {
+        let run = |(turn, case): (usize, &Case)| {
             let source = &recordings.sources[case.recording];
             let mut settings = settings[case.recording].clone();
             settings.phase = (turn as f64 * SPREAD).fract();
@@ -52,20 +49,16 @@ impl Replicates<'_> {
             replay(&source.program, &source.machine, &settings, None)
         };
         let outcomes: Vec<Outcome> = runs.par_iter().enumerate().map(run).collect::<Result<_, _>>()?;
-        let mut found: Vec<Runs> = cases
-            .into_iter()
-            .map(|case| Runs {
-                case,
-                source: &recordings.sources[case.recording],
-                outcomes: Vec::new(),
-            })
-            .collect();
-        for ((ix, _), outcome) in runs.into_iter().zip(outcomes) {
-            found[ix].outcomes.push(outcome);
-        }
+        let mut outcomes = outcomes.into_iter();
+        let cases = cases.into_iter().map(|case| Runs {
+            case,
+            source: &recordings.sources[case.recording],
+            outcomes: outcomes.by_ref().take(times(&case)).collect(),
+        });
+        let cases = cases.collect();
         let target = recordings.sources[0].program.target as usize;
         Ok(Replicates {
-            cases: found,
+            cases,
             period_ns: settings[0].groups[target].period_us * 1000,
             seed: settings[0].seed,
         })

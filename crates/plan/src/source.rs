@@ -16,6 +16,7 @@ pub struct Source {
     pub request: Option<RequestSpec>,
     /// What the trace says of the machine, for comparison with other recordings.
     pub recorded_on: plimsoll_trace::Machine,
+    replayed: OnceLock<Result<Outcome, SettingsError>>,
     compared: OnceLock<Option<Compared>>,
 }
 
@@ -91,16 +92,31 @@ impl Source {
             warnings: timeline.quality.warnings.iter().map(|w| w.to_string()).collect(),
             program: Arc::new(program),
             request,
+            replayed: OnceLock::new(),
             compared: OnceLock::new(),
         })
+    }
+
+    /// The replay under the recorded settings; done once.
+    pub fn replayed(&self) -> Result<&Outcome, SettingsError> {
+        let run = || {
+            replay(
+                &self.program,
+                &self.machine,
+                &Settings::recorded(&self.program),
+                None,
+            )
+        };
+        self.replayed
+            .get_or_init(run)
+            .as_ref()
+            .map_err(SettingsError::clone)
     }
 
     /// A percentile of the latencies of one class, or of all, as recorded, over that of the replay under the recorded
     /// settings.
     pub fn known_error(&self, percent: f64, class: Option<u32>) -> f64 {
         let both = self.compared.get_or_init(|| {
-            let settings = Settings::recorded(&self.program);
-            let replayed = replay(&self.program, &self.machine, &settings, None).ok()?;
             let all = |outcome: &Outcome| {
                 let classes = (0..self.program.classes.len() as u32).map(Some);
                 std::iter::once(None)
@@ -110,7 +126,7 @@ impl Source {
             };
             Some(Compared {
                 recorded: all(&recorded(&self.program)),
-                replayed: all(&replayed),
+                replayed: all(self.replayed().ok()?),
             })
         });
         let Some(both) = both else { return 1.0 };

@@ -62,34 +62,28 @@ impl Variation {
 
     /// Reaches at least as far as the blocks of all recordings do. `median_ns`: cost of the median one.
     pub fn and_blocks(mut self, programs: &[&Program], median_ns: f64) -> Variation {
-        let mut costs: Vec<f64> = programs
-            .iter()
-            .flat_map(|p| block_costs(&p.stretches).1)
-            .collect();
-        if costs.len() >= BLOCKS_MIN {
-            costs.sort_by(f64::total_cmp);
-            self.low = self.low.min(quantile(&costs, 0.05) / median_ns);
-            self.high = self.high.max(quantile(&costs, 0.95) / median_ns);
+        let costs = programs.iter().flat_map(|p| block_costs(&p.stretches).1);
+        if let Some((low, high)) = nine_of_ten(costs.collect()) {
+            self.low = self.low.min(low / median_ns);
+            self.high = self.high.max(high / median_ns);
         }
         self
     }
 
     pub fn within(program: &Program) -> Variation {
         let (block_ns, costs) = block_costs(&program.stretches);
-        let mut sorted = costs.clone();
-        sorted.sort_by(f64::total_cmp);
-        match sorted.len() < BLOCKS_MIN {
-            true => Variation {
+        match nine_of_ten(costs.clone()) {
+            None => Variation {
                 seen_in: SeenIn::Nothing,
                 cost_ns: vec![program.cost_ns()],
                 block_ns: None,
                 low: 1.0,
                 high: 1.0,
             },
-            false => Variation {
+            Some((low, high)) => Variation {
                 seen_in: SeenIn::Blocks,
-                low: (quantile(&sorted, 0.05) / program.cost_ns()).min(1.0),
-                high: (quantile(&sorted, 0.95) / program.cost_ns()).max(1.0),
+                low: (low / program.cost_ns()).min(1.0),
+                high: (high / program.cost_ns()).max(1.0),
                 block_ns: Some(block_ns),
                 cost_ns: costs,
             },
@@ -103,10 +97,14 @@ impl Variation {
     }
 }
 
-/// Of ascending values, at least one.
-fn quantile(ascending: &[f64], share: f64) -> f64 {
-    let rank = (share * ascending.len() as f64).ceil() as usize;
-    ascending[rank.clamp(1, ascending.len()) - 1]
+/// The 5th and the 95th percentile of the costs of blocks, if there are enough of them.
+fn nine_of_ten(mut costs: Vec<f64>) -> Option<(f64, f64)> {
+    if costs.len() < BLOCKS_MIN {
+        return None;
+    }
+    costs.sort_by(f64::total_cmp);
+    let quantile = |share: f64| costs[(share * costs.len() as f64).ceil() as usize - 1];
+    Some((quantile(0.05), quantile(0.95)))
 }
 
 /// CPU time per request of each block, and how long blocks are: 1 s, or as long as it takes for enough requests.

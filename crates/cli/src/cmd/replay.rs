@@ -5,6 +5,7 @@ use plimsoll_plan::{self_check, Range, Recordings, Replicates, SelfCheck, Source
 use plimsoll_replay::{describe_machine, percentile_ns, recorded, replay, Pacing, Program, Settings};
 use plimsoll_trace::RequestSpec;
 use serde_json::json;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// Replays of changed settings, each with period boundaries elsewhere: nine of ten runs fall into their range.
@@ -117,7 +118,7 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
 struct Replayed<'a> {
     source: &'a Source,
     before: plimsoll_replay::Outcome,
-    same: plimsoll_replay::Outcome,
+    same: Cow<'a, plimsoll_replay::Outcome>,
     check: SelfCheck,
     changed: Settings,
 }
@@ -136,7 +137,10 @@ impl Replayed<'_> {
             changed.set(program, set)?;
         }
         let before = recorded(program);
-        let same = replay(program, &source.machine, &as_recorded, None)?;
+        let same = match seed {
+            None => Cow::Borrowed(source.replayed()?),
+            Some(_) => Cow::Owned(replay(program, &source.machine, &as_recorded, None)?),
+        };
         Ok(Replayed {
             source,
             check: self_check(program, &before, &same),
