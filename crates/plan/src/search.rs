@@ -1,6 +1,6 @@
 //! The search: every candidate once, a closer look around the cheapest that do, ranges for those that are left.
 use crate::candidates::{first_pass, limits, Knobs};
-use crate::confidence::Range;
+use crate::confidence::{stricter, Range};
 use crate::goal::{Goal, Subject};
 use crate::quantities::measure;
 use crate::recordings::{Case, Recordings};
@@ -294,26 +294,30 @@ impl Search<'_> {
         let mut found = self.judge(own, &self.run(own, median)?);
         // What misses a goal as recorded is not looked at again.
         if let Some(costly) = self.recordings.costly().filter(|_| found.meets) {
-            let values = self.values(&self.run(own, costly)?);
+            let values = self.values(&self.run(own, costly)?, stricter);
             (found.meets_costly, found.margin_costly) = self.meets(&values);
         }
         Ok(found)
     }
 
-    fn values(&self, outcome: &Outcome) -> Vec<Option<f64>> {
+    /// One for each goal, percentiles taken at `at` of the goal's.
+    fn values(&self, outcome: &Outcome, at: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
         let program = &self.recordings.median().program;
-        self.options
-            .goals
-            .iter()
-            .map(|g| measure(program, outcome, &g.subject))
-            .collect()
+        let of = |goal: &Goal| match &goal.subject {
+            Subject::Percentile { percent, class } => {
+                let (percent, class) = (at(*percent), class.clone());
+                measure(program, outcome, &Subject::Percentile { percent, class })
+            }
+            other => measure(program, outcome, other),
+        };
+        self.options.goals.iter().map(of).collect()
     }
 
     fn judge(&self, own: GroupSettings, outcome: &Outcome) -> Candidate {
         let program = &self.recordings.median().program;
         let of = |subject: &Subject| measure(program, outcome, subject);
         let percentile = |percent| of(&Subject::Percentile { percent, class: None }).unwrap_or(0.0);
-        let values = self.values(outcome);
+        let values = self.values(outcome, |percent| percent);
         let (meets, margin) = self.meets(&values);
         Candidate {
             limits: own.into(),
