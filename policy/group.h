@@ -444,7 +444,8 @@ PL_FN u32 pl_task_uncount(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM
 /*
  * See pl_fair_place. By the time a task wakes up its queue may serve tasks that came from CPUs far behind, and on
  * another CPU the common timeline tells how far that CPU is behind, not the task: it owes no more than as it went to
- * sleep, and no more than a slice of its own, because it may have run where it was far ahead.
+ * sleep, and no more than a slice of its own, because it may have run where it was far ahead. A task that went to sleep
+ * behind what was served owes nothing; to put it as far behind again would forgive what it has run since.
  */
 PL_FN void pl_task_place(struct pl_task PL_MEM *task, const struct pl_fair_cpu PL_MEM *cpu, bool woken,
 			 const struct pl_fair_config PL_MEM *config)
@@ -453,7 +454,7 @@ PL_FN void pl_task_place(struct pl_task PL_MEM *task, const struct pl_fair_cpu P
 
 	if (woken && config->pull_ns) {
 		s64 slice = (s64)pl_fair_scale(config->slice_ns, task->effective);
-		u64 latest = cpu->served + (u64)pl_smin(task->lead, slice);
+		u64 latest = cpu->served + (u64)pl_smin(pl_smax(task->lead, 0), slice);
 
 		if (pl_fair_before(latest, vruntime))
 			vruntime = latest;

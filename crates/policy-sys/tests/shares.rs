@@ -322,6 +322,20 @@ fn a_task_owes_no_more_as_it_wakes_up_than_as_it_went_to_sleep() {
 }
 
 #[test]
+fn a_task_that_slept_behind_is_not_forgiven_what_it_has_run_since() {
+    let config = fair_config();
+    let here = cpu_with_one_task();
+    let mut task: Task = zeroed();
+    task.effective = FAIR_WEIGHT_ONE;
+    task.lead = -3 * MS as i64;
+    task.vruntime = here.served - MS;
+    let before = task.vruntime;
+    // SAFETY: plain structs.
+    unsafe { pl_task_place(&mut task, &here, true, &config) };
+    assert_eq!(task.vruntime, before);
+}
+
+#[test]
 fn a_preempted_task_keeps_what_it_is_owed_up_to_the_bound() {
     let config = fair_config();
     let cpu = cpu_with_one_task();
