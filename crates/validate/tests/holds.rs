@@ -5,7 +5,7 @@ use plimsoll_validate::{compare, read, Model, Scheduler};
 const MEASURED: &str = include_str!("measured.csv");
 
 /// What tests/live/duty-cycles.sh printed: the live scheduler on 7.2 (docs/live.md).
-const LIVE: &str = include_str!("../../../bench/results/live-2026-11-21-1156-duty-cycles.csv");
+const LIVE: &str = include_str!("../../../bench/results/live-2026-11-21-1904-duty-cycles.csv");
 
 #[test]
 fn every_measured_case_off_the_edge_of_throttling_is_within_its_tolerance() {
