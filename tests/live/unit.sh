@@ -13,6 +13,16 @@ say() {
 	printf '%-8s %s\n' "$1" "$2"
 }
 is() { if [ "$2" = "$3" ]; then say holds "$1"; else say MISSED "$1: $2 instead of $3"; fi; }
+# await TRIES COMMAND...: tries so often, 0.1 s apart, until the command succeeds; its last result.
+await() {
+	tries=$1
+	shift
+	until "$@"; do
+		tries=$((tries - 1))
+		[ "$tries" -gt 0 ] || return 1
+		sleep 0.1
+	done
+}
 near() { if [ "$2" -ge "$3" ] && [ "$2" -le "$4" ]; then say holds "$1: $2"; else say MISSED "$1: $2, not in $3..$4"; fi; }
 
 # No distribution here: what every unit asks for, and a place where words go.
@@ -26,19 +36,15 @@ printf '[Service]\nStandardOutput=append:/run/unit.log\nStandardError=append:/ru
 printf '[Service]\nExecStart=/bin/sh -c "while :; do :; done"\nCPUQuota=20%%\n' >$units/load.service
 
 env container=vm unshare -p -f -m --mount-proc /usr/local/bin/systemd --system >/run/systemd.log 2>&1 &
-manager=$!
 ctl() { nsenter -t "$(pidof systemd)" -p -m systemctl "$@" 2>/run/ctl.log; }
-tries=0
-until [ "$(ctl is-active default.target)" = active ]; do
-	tries=$((tries + 1))
-	if [ $tries -gt 100 ] || ! kill -0 $manager; then
-		say MISSED "systemd starts: $(cat /run/systemd.log /run/ctl.log)"
-		exit 1
-	fi
-	sleep 0.1
-done
+up() { [ "$(ctl is-active default.target)" = active ]; }
+if ! await 100 up; then
+	say MISSED "systemd starts: $(cat /run/systemd.log /run/ctl.log)"
+	exit 1
+fi
 
 state() { cat /sys/kernel/sched_ext/state; }
+state_is() { [ "$(state)" = "$1" ]; }
 ctl start plimsoll.service
 is "start ends well" $? 0
 is "and then it schedules" "$(state)" enabled
@@ -48,17 +54,9 @@ is "no capability beyond the unit's" "$(sed -n 's/^CapBnd:\t*//p' "/proc/$pid/st
 is "no new privileges" "$(sed -n 's/^NoNewPrivs:\t*//p' "/proc/$pid/status")" 1
 
 kill -9 "$pid"
-tries=0
-while [ "$(state)" = enabled ] && [ $tries -lt 100 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
+await 100 state_is disabled
 is "killed: the kernel's own scheduler is back" "$(state)" disabled
-tries=0
-until [ "$(state)" = enabled ] || [ $tries -gt 150 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
+await 150 state_is enabled
 is "and it is started again" "$(state)" enabled
 
 # Hundredths of a percent of a CPU over whole periods of the limit: 5 s.

@@ -363,14 +363,9 @@ fn costs() -> Vec<Row> {
         row(
             "hackbench",
             "hackbench, 2 groups, 200 loops, mean of 3 after 1 to warm up",
-            "for run in 0 1 2 3; do hackbench --groups 2 --loops 200 --label $run; done",
+            HACKBENCH,
             |lines| {
-                let times: Vec<f64> = lines
-                    .iter()
-                    .skip(1)
-                    .map(|line| number(line, "time_us") / 1e6)
-                    .collect();
-                let mean = times.iter().sum::<f64>() / times.len() as f64;
+                let (times, mean) = hackbench_s(lines);
                 let spread = times
                     .iter()
                     .fold(0., |most: f64, time| most.max((time - mean).abs()));
@@ -387,6 +382,17 @@ fn costs() -> Vec<Row> {
 const BUSY: &str =
     "duty --duration-ms 5000 --settle-ms 1000 --group a --duty 8 --work-us 500 --think-us 500\n";
 const HACKBENCH: &str = "for run in 0 1 2 3; do hackbench --groups 2 --loops 200 --label $run; done\n";
+
+/// The times of `HACKBENCH`'s runs after the first, which warms up, and their mean.
+fn hackbench_s(lines: &[Value]) -> (Vec<f64>, f64) {
+    let times: Vec<f64> = lines
+        .iter()
+        .skip(1)
+        .map(|line| number(line, "time_us") / 1e6)
+        .collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    (times, mean)
+}
 
 /// hackbench's time is printed without a bound: in virtual time all CPUs share one stream of instructions, so it tells
 /// how many instructions it took, and an idle CPU only leaves more of them to the others.
@@ -408,32 +414,23 @@ fn steal(ours: bool) -> Row {
         script,
         starts_scheduler: true,
         figures: |lines| {
-            let hackbench = |lines: &[Value]| {
-                // The first run warms up.
-                let times: Vec<f64> = lines
-                    .iter()
-                    .skip(1)
-                    .map(|line| number(line, "time_us") / 1e6)
-                    .collect();
-                times.iter().sum::<f64>() / times.len() as f64
-            };
             let steals = |line: &Value| -> f64 {
                 let cpus = line["cpus"].as_array().into_iter().flatten();
                 cpus.map(|cpu| number(cpu, "nr_steals")).sum()
             };
-            let measured = |duty: &Value, hackbench_s: f64| {
+            let measured = |duty: &Value, runs: &[Value]| {
                 let idle = number(duty, "idle_us") / number(duty, "duration_us") / f64::from(CPUS) * 100.;
                 let latency = &find(duty, "a")["latency_us"];
                 [
                     ("idle by /proc/uptime", "%", idle, true),
                     ("work: mean", "us", number(latency, "mean"), true),
                     ("work: p99", "us", number(latency, "p99"), true),
-                    ("hackbench", "s", hackbench_s, false),
+                    ("hackbench", "s", hackbench_s(runs).1, false),
                 ]
             };
             if let [duty, runs @ ..] = lines {
                 if runs.len() == 4 {
-                    return measured(duty, hackbench(runs))
+                    return measured(duty, runs)
                         .map(|(name, unit, value, _)| Figure::new(name, unit, value, Bound::Printed))
                         .into();
                 }
@@ -442,7 +439,7 @@ fn steal(ours: bool) -> Row {
             for (index, label) in ["on", "off"].into_iter().enumerate() {
                 let line = |at: usize| lines.get(index * 7 + at).unwrap_or(&Value::Null);
                 let runs: Vec<Value> = (2..6).map(|at| line(at).clone()).collect();
-                for (name, unit, value, compared) in measured(line(0), hackbench(&runs)) {
+                for (name, unit, value, compared) in measured(line(0), &runs) {
                     // Said at the figure of "off", which is the later one.
                     let on = figures.iter().find(|figure| figure.name == format!("{name}, on"));
                     let on = on.filter(|_| compared);
