@@ -10,6 +10,8 @@ mod out;
 mod cmd;
 mod exit;
 mod metrics;
+mod number;
+mod output;
 mod perfetto;
 mod print;
 mod prometheus;

@@ -1,12 +1,12 @@
 //! Runs scenarios, several at once, with a progress line while they do.
 use crate::exit::Failure;
+use crate::output::Whole;
 use crate::report::Run;
 use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::{Results, Simulation};
 use rayon::prelude::*;
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,9 +59,11 @@ fn run(job: &Job) -> Result<Run, Failure> {
 fn traced(simulation: Simulation, scenario: &Scenario, path: &Path) -> std::io::Result<Results> {
     let groups = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));
     let nr_cpus = scenario.machine.topology.nr_cpus() as usize;
-    let out = BufWriter::new(File::create(path)?);
+    let whole = Whole::create(path)?;
+    let out = BufWriter::new(&whole.file);
     let mut timeline = Timeline::new(out, nr_cpus, groups.map(str::to_string).collect())?;
     let results = simulation.run(Some(&mut timeline));
     timeline.finish(results.end_ns)?;
+    whole.finish()?;
     Ok(results)
 }

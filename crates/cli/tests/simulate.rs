@@ -173,31 +173,35 @@ fn what_cannot_be_run_is_refused_with_exit_code_2() {
     refused(
         &["simulate", "limits.toml", "--seed", "-1"],
         expect![[r#"
-            error: unexpected argument '-1' found
-
-              tip: to pass '-1' as a value, use '-- -1'
-
-            Usage: plimsoll simulate [OPTIONS] [SCENARIO]
+            error: invalid value '-1' for '--seed <NUMBER>': allowed: 0 .. 9223372036854775807
 
             For more information, try '--help'.
         "#]],
     );
     refused(
+        &["simulate", "limits.toml", "--set", "seed=9223372036854775808"],
+        expect![[r#"
+            error: --set seed=9223372036854775808: seed: "9223372036854775808": allowed an integer, 0 .. 9223372036854775807
+        "#]],
+    );
+    refused(
         &["simulate", "limits.toml", "--duration-ms", "0"],
         expect![[r#"
-        error: --set duration_ms=0: duration_ms: 0: allowed 1 .. 86400000
-    "#]],
+            error: invalid value '0' for '--duration-ms <MS>': allowed: 1 .. 86400000
+
+            For more information, try '--help'.
+        "#]],
     );
     refused(
         &["simulate", "limits.toml", "--json", "no/such/dir/x.json"],
         expect![[r#"
-            error: no/such/dir/x.json: cannot write the results: No such file or directory (os error 2)
+            error: no/such/dir/x.json: cannot write it: No such file or directory (os error 2)
         "#]],
     );
     refused(
         &["simulate", "limits.toml", "--trace", "no/such/dir/x.pftrace"],
         expect![[r#"
-            error: no/such/dir/x.pftrace: cannot write the timeline: No such file or directory (os error 2)
+            error: no/such/dir/x.pftrace: cannot write it: No such file or directory (os error 2)
         "#]],
     );
     refused(
@@ -224,8 +228,65 @@ fn what_cannot_be_run_is_refused_with_exit_code_2() {
     );
 }
 
+/// Nothing of what was asked for is written when one part of it cannot be, and nothing is simulated first.
+#[test]
+fn a_file_that_cannot_be_written_is_said_before_the_work_begins() {
+    let trace = temporary("never.pftrace");
+    let trace = trace.to_str().expect("a path of ours");
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    for (json, said) in [
+        ("no/such/dir/x.json", "No such file or directory"),
+        (directory, "Is a directory"),
+    ] {
+        let output = plimsoll(&["simulate", "limits.toml", "--trace", trace, "--json", json]);
+        let message = String::from_utf8_lossy(&output.stderr).to_string();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(json) && message.contains(said), "{message}");
+        assert!(!Path::new(trace).exists(), "{message}");
+    }
+    // The published tables take minutes, the fits longer: these end at once.
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/published");
+    for args in [
+        &["reproduce", "--html", "no/such/dir/x.html"][..],
+        &["reproduce", "--markdown", "-"],
+        &["calibrate", "--machines", "no/such/dir"],
+        &["plan", "x.trace", "--goal", "throttled < 1%", "--html", directory],
+        &["record", "-o", directory],
+    ] {
+        let scenarios: &[&str] = match args[0] {
+            "reproduce" | "calibrate" => &["--scenarios", published],
+            _ => &[],
+        };
+        let output = plimsoll(&[args, scenarios].concat());
+        let message = String::from_utf8_lossy(&output.stderr).to_string();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.lines().count() == 1, "{args:?}: {message}");
+    }
+}
+
+#[test]
+fn results_replace_a_file_whole_and_leave_none_beside_it() {
+    let path = temporary("replaced.json");
+    std::fs::write(&path, "x".repeat(1_000_000)).expect("a file");
+    let name = path.to_str().expect("a path of ours");
+    stdout(&["simulate", "limits.toml", "--json", name]);
+    expect_file!["golden/limits.json"].assert_eq(&std::fs::read_to_string(&path).expect("the results"));
+    assert!(!temporary("replaced.json.partial").exists());
+}
+
+#[test]
+fn flags_of_a_replay_are_not_ignored_where_nothing_is_replayed() {
+    for flag in [["--group", "/web"], ["--request", "comm:web"]] {
+        let output = plimsoll(&[&["simulate", "limits.toml"][..], &flag].concat());
+        assert_eq!(output.status.code(), Some(2), "{flag:?}");
+    }
+}
+
 #[test]
 fn a_scenario_that_is_not_there_names_the_examples() {
+    let message = |name| String::from_utf8_lossy(&plimsoll(&["simulate", name]).stderr).to_string();
+    assert!(message("brust").contains("did you mean burst?"));
+    assert!(!message("/").contains("examples"), "it is there, and no file");
     let output = plimsoll(&["simulate", "limit.toml"]);
     let message = String::from_utf8_lossy(&output.stderr).to_string();
     assert_eq!(output.status.code(), Some(2));

@@ -379,8 +379,13 @@ fn bounds(schema: &Json) -> (Option<f64>, Option<f64>) {
     (low, bound("maximum").or(format_high))
 }
 
-fn shown_range(limits: (Option<f64>, Option<f64>)) -> String {
-    match limits {
+fn shown_range((low, high): (Option<f64>, Option<f64>)) -> String {
+    // As an integer where it is one: the largest of TOML's is not among the floating-point numbers.
+    let shown = |bound: f64| match bound.fract() {
+        0.0 => (bound as i64).to_string(),
+        _ => bound.to_string(),
+    };
+    match (low.map(shown), high.map(shown)) {
         (Some(low), Some(high)) => format!("{low} .. {high}"),
         (Some(low), None) => format!("{low} or more"),
         (None, Some(high)) => format!("{high} or less"),

@@ -63,19 +63,22 @@ pub fn scenario(path: &Path) -> Result<Found, String> {
         Ok(found) => Ok(found),
         Err(error) => {
             let wanted = path.to_string_lossy();
-            match scenarios().find(|(name, _)| *name == wanted) {
-                Some((name, text)) => Ok(Found {
+            if let Some((name, text)) = scenarios().find(|(name, _)| *name == wanted) {
+                return Ok(Found {
                     name: format!("scenarios/{name}.toml"),
                     text: text.to_string(),
-                }),
-                None => {
-                    let known: Vec<&str> = scenarios().map(|(name, _)| name).collect();
-                    Err(format!(
-                        "cannot read it: {error}; examples that need no file: {}",
-                        known.join(", ")
-                    ))
-                }
+                });
             }
+            if error.kind() != std::io::ErrorKind::NotFound {
+                return Err(format!("cannot read it: {error}"));
+            }
+            let known: Vec<&str> = scenarios().map(|(name, _)| name).collect();
+            let hint = nearest(&wanted, known.iter().copied())
+                .map_or(String::new(), |near| format!("; did you mean {near}?"));
+            Err(format!(
+                "cannot read it: {error}{hint}; examples that need no file: {}",
+                known.join(", ")
+            ))
         }
     }
 }

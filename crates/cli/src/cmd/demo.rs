@@ -1,10 +1,10 @@
 //! `plimsoll demo`: what each of the five systems does to a workload that it was made for, without and with it.
 use crate::exit::{Failure, Outcome, Result};
 use crate::metrics::Value;
-use crate::print;
 use crate::report::{Distribution, Report, Run};
 use crate::simulate::{run_all, Job};
 use crate::table::Table;
+use crate::{output, print};
 use plimsoll_scenario::Scenario;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -50,6 +50,7 @@ const SHOWS: [Show; 5] = [
 ];
 
 pub fn run(args: &Args) -> Result {
+    output::check(args.json.as_deref(), [])?;
     let started = Instant::now();
     let mut jobs = Vec::new();
     for show in &SHOWS {
@@ -67,13 +68,8 @@ pub fn run(args: &Args) -> Result {
         jobs.push(load("with", &[])?);
     }
     let report = Report::new(run_all(&jobs)?);
-    if let Some(path) = &args.json {
-        if path == Path::new("-") {
-            out!("{}", report.json());
-            return Ok(Outcome::Done);
-        }
-        std::fs::write(path, report.json())
-            .map_err(|error| Failure::file("write the results", path, &error))?;
+    if !output::json(args.json.as_deref(), || report.json())? {
+        return Ok(Outcome::Done);
     }
     let [burst, slices, steal, load, headroom] =
         [0, 2, 4, 6, 8].map(|at| (&report.runs[at], &report.runs[at + 1]));

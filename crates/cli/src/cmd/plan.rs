@@ -2,6 +2,7 @@
 use crate::cmd::replay::{check_table, figure, heading};
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
+use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
     paste, plan, self_check, Candidate, Goal, Knobs, Options, Plan, Range, Recordings, SelfCheck, Source,
@@ -11,7 +12,7 @@ use plimsoll_replay::{recorded, Semantics};
 use plimsoll_trace::RequestSpec;
 use serde_json::json;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   plimsoll plan web.trace --goal 'p99(request) < 50ms'
@@ -59,7 +60,7 @@ pub struct Args {
     request: Option<RequestSpec>,
 
     /// CPUs that the group may be given at most [default: all of the recorded machine]
-    #[arg(long, value_name = "CPUS")]
+    #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::within(0.01..=4096.0))]
     max_cpus: Option<f64>,
 
     /// Whose limits: mainline, the kernel's own; published, those of `plimsoll run`
@@ -67,7 +68,13 @@ pub struct Args {
     semantics: Kind,
 
     /// Seed of the random streams (period boundaries, resampling)
-    #[arg(long, default_value = "1", value_name = "NUMBER")]
+    #[arg(
+        long,
+        default_value = "1",
+        value_name = "NUMBER",
+        allow_hyphen_values = true,
+        value_parser = number::within(number::SEEDS)
+    )]
     seed: u64,
 
     /// Write the plan as JSON; "-" writes it to the standard output instead of the tables
@@ -97,11 +104,7 @@ pub fn run(args: &Args) -> Result {
                 .map_err(|e: plimsoll_plan::GoalError| Failure::Input(e.to_string()))
         })
         .collect::<std::result::Result<_, _>>()?;
-    if let Some(cpus) = args.max_cpus.filter(|cpus| !(0.01..=4096.0).contains(cpus)) {
-        return Err(Failure::Input(format!(
-            "--max-cpus: {cpus} is not allowed; allowed: 0.01 to 4096"
-        )));
-    }
+    output::check(args.json.as_deref(), &args.html)?;
     let recordings = Recordings::read(&args.traces, args.group.as_deref(), args.request.as_ref())?;
     let checks: Vec<SelfCheck> = recordings
         .sources
@@ -133,25 +136,22 @@ pub fn run(args: &Args) -> Result {
 
     if let Some(path) = &args.html {
         let page = plimsoll_plan::html(&recordings, &options, &found, &settings)?;
-        std::fs::write(path, page).map_err(|e| Failure::file("write the page", path, &e))?;
+        output::write(path, &page)?;
     }
     let outcome = match found.verdict {
         Verdict::NotMet => Outcome::Missed,
         _ if !hold => Outcome::Missed,
         _ => Outcome::Done,
     };
-    if let Some(path) = &args.json {
-        let value = json!({
+    let value = || {
+        json!({
             "format": 2, "traces": args.traces, "plan": found, "self_check_holds": hold,
             "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
             "median_recording": recordings.median, "warning": warning(&recordings, &found),
-        });
-        if path == Path::new("-") {
-            outln!("{value:#}");
-            return Ok(outcome);
-        }
-        std::fs::write(path, format!("{value:#}\n"))
-            .map_err(|e| Failure::file("write the plan", path, &e))?;
+        })
+    };
+    if !output::json(args.json.as_deref(), || format!("{:#}\n", value()))? {
+        return Ok(outcome);
     }
     let mut text: String = recordings.sources.iter().map(heading).collect();
     writeln!(text, "{}", recordings.describe()).expect("writing into memory");

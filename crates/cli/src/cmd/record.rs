@@ -1,5 +1,6 @@
 //! `plimsoll record`: what a real workload's threads do, into a trace file.
 use crate::exit::{Failure, Outcome, Result};
+use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_record::{record, sample, Options, RecordError, Report, SampleReport};
 use plimsoll_trace::RequestSpec;
@@ -24,7 +25,7 @@ pub struct Args {
     cgroup: Option<String>,
 
     /// How long
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration)]
+    #[arg(long, default_value = "30s", value_name = "TIME", allow_hyphen_values = true, value_parser = duration)]
     duration: Duration,
 
     /// The trace file to write
@@ -32,7 +33,7 @@ pub struct Args {
     output: PathBuf,
 
     /// No BPF: read the groups' cpu.stat this often instead. Shows use and throttling, not requests
-    #[arg(long, value_name = "TIME", value_parser = interval, conflicts_with_all = ["request", "buffer"])]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = interval, conflicts_with_all = ["request", "buffer"])]
     sample: Option<Duration>,
 
     /// What a request is [default: each wake-up chain]:
@@ -44,10 +45,10 @@ pub struct Args {
     request: Option<RequestSpec>,
 
     /// Size of the buffer between kernel and reader, MiB, a power of two. Larger if events are lost
-    #[arg(long, default_value = "16", value_name = "MIB", value_parser = buffer)]
+    #[arg(long, default_value = "16", value_name = "MIB", allow_hyphen_values = true, value_parser = buffer)]
     buffer: u32,
 
-    /// Print the result as JSON; - is standard output
+    /// Write the result as JSON; "-" writes it to the standard output instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -90,6 +91,7 @@ impl From<RecordError> for Failure {
 }
 
 pub fn run(args: &Args) -> Result {
+    output::check(args.json.as_deref(), [&args.output])?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
@@ -123,11 +125,8 @@ pub fn run(args: &Args) -> Result {
         }
     };
     bar.finish_and_clear();
-    match &args.json {
-        Some(path) if path.as_os_str() == "-" => outln!("{json:#}"),
-        Some(path) => std::fs::write(path, format!("{json:#}\n"))
-            .map_err(|e| Failure::file("write the result", path, &e))?,
-        None => out!("{text}"),
+    if output::json(args.json.as_deref(), || format!("{json:#}\n"))? {
+        out!("{text}");
     }
     Ok(Outcome::Done)
 }

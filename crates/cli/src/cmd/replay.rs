@@ -1,5 +1,6 @@
 //! `plimsoll simulate --replay`: a recorded workload, as it was and under other limits.
 use crate::exit::{Failure, Outcome, Result};
+use crate::output;
 use crate::table::Table;
 use plimsoll_plan::{self_check, Range, Recordings, Replicates, SelfCheck, Source, SourceError, Subject};
 use plimsoll_replay::{describe_machine, percentile_ns, recorded, replay, Pacing, Program, Settings};
@@ -24,11 +25,11 @@ pub struct Args {
     replay: Vec<PathBuf>,
 
     /// With --replay: the group that matters [default: the one with the most CPU time]
-    #[arg(long, value_name = "PATH", requires = "replay")]
+    #[arg(long, value_name = "PATH", conflicts_with = "scenario")]
     group: Option<String>,
 
     /// With --replay: what a request is, as in `plimsoll record` [default: as recorded, else each wake-up chain]
-    #[arg(long, value_name = "SPEC", requires = "replay")]
+    #[arg(long, value_name = "SPEC", conflicts_with = "scenario")]
     request: Option<RequestSpec>,
 }
 
@@ -62,9 +63,9 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
     let holds = all.iter().all(|r| r.check.holds());
     let outcome = if holds { Outcome::Done } else { Outcome::Missed };
 
-    if let Some(path) = json {
+    let value = || {
         let program = &median.source.program;
-        let value = json!({
+        json!({
             "format": 2,
             "recordings": all.iter().map(Replayed::json).collect::<Vec<_>>(),
             "median_recording": recordings.median,
@@ -81,13 +82,10 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
                     "latencies": latencies.iter().map(|l| distribution(l)).collect::<Vec<_>>(),
                 })).collect::<Vec<_>>(),
             })),
-        });
-        if path == Path::new("-") {
-            outln!("{value:#}");
-            return Ok(outcome);
-        }
-        std::fs::write(path, format!("{value:#}\n"))
-            .map_err(|e| Failure::file("write the results", path, &e))?;
+        })
+    };
+    if !output::json(json, || format!("{:#}\n", value()))? {
+        return Ok(outcome);
     }
     for Replayed { source, check, .. } in &all {
         out!("{}", heading(source));

@@ -1,6 +1,7 @@
 //! `plimsoll reproduce`: the published tables again, published against simulated.
 use crate::exit::{Failure, Outcome as End, Result};
 use crate::table::Table;
+use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_reproduce::run::Work;
 use plimsoll_reproduce::{html, published, Index, Outcome, Row, Spread, Summary, Verdict};
@@ -16,7 +17,7 @@ pub struct Args {
     /// Only this table, such as 001-x6-1x10, or all tables whose name begins so. Default: all
     table: Option<String>,
     /// Seeds for each row
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 10, allow_hyphen_values = true, value_parser = number::within(1..=1000_u64))]
     seeds: u64,
     /// Published figures, in the form of ../shared/published/results.csv. Default: those in scenarios/published
     #[arg(long, value_name = "FILE")]
@@ -58,6 +59,7 @@ fn read(path: &Path) -> std::result::Result<String, Failure> {
 }
 
 pub fn run(args: &Args) -> Result {
+    output::check(args.json.as_deref(), args.html.iter().chain(&args.markdown))?;
     let (all, index) = inputs(args.published.as_deref(), &args.scenarios)?;
     let wanted = args.table.as_deref().unwrap_or("");
     let rows: Vec<&Row> = all.iter().filter(|row| row.table.starts_with(wanted)).collect();
@@ -89,29 +91,20 @@ pub fn run(args: &Args) -> Result {
         .map(|table| (table.name.clone(), table.about.clone()))
         .collect();
     if let Some(path) = &args.html {
-        write(path, &html::page(&outcomes, &summary, &about, args.seeds))?;
+        output::write(path, &html::page(&outcomes, &summary, &about, args.seeds))?;
     }
     if let Some(path) = &args.markdown {
-        write(path, &markdown(&outcomes, &about, args.seeds))?;
+        output::write(path, &markdown(&outcomes, &about, args.seeds))?;
     }
     let json = || {
         let value =
             serde_json::json!({ "format": 1, "seeds": args.seeds, "rows": outcomes, "summary": summary });
         format!("{value:#}\n")
     };
-    match &args.json {
-        Some(path) if path.as_os_str() == "-" => out!("{}", json()),
-        Some(path) => {
-            write(path, &json())?;
-            print_all(&outcomes, &summary, &about);
-        }
-        None => print_all(&outcomes, &summary, &about),
+    if output::json(args.json.as_deref(), json)? {
+        print_all(&outcomes, &summary, &about);
     }
     Ok(if summary.met() { End::Done } else { End::Missed })
-}
-
-fn write(path: &Path, text: &str) -> std::result::Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::file("write it", path, &error))
 }
 
 fn print_all(outcomes: &[Outcome], summary: &Summary, about: &[(String, String)]) {

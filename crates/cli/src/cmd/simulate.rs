@@ -1,8 +1,8 @@
 //! `plimsoll simulate`: runs a scenario, or two side by side.
 use crate::exit::{Failure, Outcome, Result};
-use crate::print;
 use crate::report::Report;
 use crate::simulate::{run_all, Job};
+use crate::{number, output, print};
 use plimsoll_scenario::Scenario;
 use std::path::{Path, PathBuf};
 
@@ -43,11 +43,11 @@ pub struct Args {
     settings: Vec<String>,
 
     /// Seed of the random streams, instead of the scenario's
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, value_parser = number::within(number::SEEDS))]
     seed: Option<u64>,
 
     /// Simulated time after the warm-up, in milliseconds, instead of the scenario's
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true, value_parser = number::within(DURATIONS_MS))]
     duration_ms: Option<u64>,
 
     /// Write the results as JSON; "-" writes them to the standard output instead of the tables
@@ -67,8 +67,12 @@ pub struct Args {
     check: bool,
 }
 
+/// As scenario files take it.
+const DURATIONS_MS: std::ops::RangeInclusive<u64> = 1..=86_400_000;
+
 pub fn run(args: &Args) -> Result {
     let Some(scenario) = &args.scenario else {
+        output::check(args.json.as_deref(), [])?;
         return crate::cmd::replay::run(&args.replay, &args.settings, args.seed, args.json.as_deref());
     };
     // For all runs, as opposed to --set, which makes a second one.
@@ -103,6 +107,10 @@ pub fn run(args: &Args) -> Result {
             .as_ref()
             .map(|path| trace_path(path, several.then_some(&job.label)));
     }
+    output::check(
+        args.json.as_deref(),
+        jobs.iter().filter_map(|job| job.trace.as_ref()),
+    )?;
     let report = Report::new(run_all(&jobs)?);
     for path in jobs.iter().filter_map(|job| job.trace.as_ref()) {
         eprintln!(
@@ -110,16 +118,8 @@ pub fn run(args: &Args) -> Result {
             path.display()
         );
     }
-    match &args.json {
-        Some(path) if path == Path::new("-") => {
-            out!("{}", report.json());
-            return Ok(Outcome::Done);
-        }
-        Some(path) => {
-            std::fs::write(path, report.json())
-                .map_err(|error| Failure::file("write the results", path, &error))?;
-        }
-        None => {}
+    if !output::json(args.json.as_deref(), || report.json())? {
+        return Ok(Outcome::Done);
     }
     match &report.runs[..] {
         [one] => out!("{}", print::run(one, args.per_cpu)),

@@ -19,19 +19,19 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args)]
 pub struct Args {
     /// Seconds between two looks
-    #[arg(long, short, default_value_t = 1.0, value_name = "S", value_parser = parse_interval)]
+    #[arg(
+        long,
+        short,
+        default_value_t = 1.0,
+        value_name = "S",
+        allow_hyphen_values = true,
+        value_parser = crate::number::within(0.1..=60.0)
+    )]
     interval: f64,
 
     /// Show a feed that was recorded with `plimsoll status --json - --watch`, instead of the running scheduler
     #[arg(long, value_name = "FILE")]
     feed: Option<PathBuf>,
-}
-
-fn parse_interval(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.1..=60.0).contains(&seconds) => Ok(seconds),
-        _ => Err("allowed: 0.1 to 60 seconds".into()),
-    }
 }
 
 /// Where the figures come from.

@@ -1,6 +1,7 @@
 //! `plimsoll validate`: every measured run again in the simulator, figure by figure.
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
+use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_validate::{compare, measured, Column, Figure, Model, Scheduler, Tolerance, Verdict};
 use std::path::PathBuf;
@@ -22,9 +23,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "kernel")]
     scheduler: Measured,
     /// Seed of the runs
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true, value_parser = number::within(number::SEEDS))]
     seed: u64,
-    /// Write the result as JSON to this file; - is standard output, in place of the tables
+    /// Write the result as JSON; "-" writes it to the standard output instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -36,6 +37,7 @@ enum Measured {
 }
 
 pub fn run(args: &Args) -> Result {
+    output::check(args.json.as_deref(), [])?;
     let text = std::fs::read_to_string(&args.measured)
         .map_err(|error| Failure::file("read it", &args.measured, &error))?;
     let scheduler = match args.scheduler {
@@ -50,24 +52,11 @@ pub fn run(args: &Args) -> Result {
     );
     let verdicts = compare(&model, &rows, args.seed, || progress.inc(1));
     progress.finish_and_clear();
-    match &args.json {
-        Some(path) => {
-            let text = format!("{:#}\n", json(&verdicts, args));
-            if path.as_os_str() == "-" {
-                out!("{text}");
-            } else {
-                std::fs::write(path, text).map_err(|error| Failure::file("write it", path, &error))?;
-                print_tables(&verdicts);
-            }
-        }
-        None => print_tables(&verdicts),
+    if output::json(args.json.as_deref(), || format!("{:#}\n", json(&verdicts, args)))? {
+        out!("{}\n{}", rows_table(&verdicts), summary(&verdicts));
     }
     let missed = verdicts.iter().any(Verdict::missed);
     Ok(if missed { Outcome::Missed } else { Outcome::Done })
-}
-
-fn print_tables(verdicts: &[Verdict]) {
-    out!("{}\n{}", rows_table(verdicts), summary(verdicts));
 }
 
 /// "simulated/measured", in the unit of the column; missed figures are marked.

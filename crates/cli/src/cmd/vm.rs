@@ -49,7 +49,7 @@ pub struct Args {
     files: Vec<PathBuf>,
 
     /// End the guest when the command takes longer than this many seconds
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "S", allow_hyphen_values = true, value_parser = crate::number::within(1..=86_400_u64))]
     timeout: Option<u64>,
 
     /// Keep the kernel's log in this file
@@ -72,6 +72,7 @@ enum Scheduler {
 }
 
 pub fn run(args: &Args) -> Result {
+    crate::output::check(None, &args.dmesg)?;
     match guest(args) {
         Ok(code) => Ok(Outcome::Code(code)),
         Err(Error::Input(message)) => Err(Failure::Input(message)),
