@@ -89,18 +89,6 @@ pub fn html(
     Ok(page)
 }
 
-fn limit(c: &Candidate) -> String {
-    let burst = if c.limits.burst_us > 0 {
-        format!(", burst {} us", c.limits.burst_us)
-    } else {
-        String::new()
-    };
-    match c.limits.quota_us {
-        Some(quota) => format!("{quota} us / {} us{burst}", c.limits.period_us),
-        None => "no limit".into(),
-    }
-}
-
 fn table(shown: &[(&str, &str, &Candidate)]) -> String {
     let mut text = String::from(
         "<table><tr><th><th>limit<th>CPUs reserved<th>CPUs used<th>p50 ms<th>p99 ms<th>range<th>throttled</tr>",
@@ -112,7 +100,7 @@ fn table(shown: &[(&str, &str, &Candidate)]) -> String {
         let _ = write!(
             text,
             "<tr><td style='color:{colour}'>{name}<td>{}<td>{:.2}<td>{:.2}<td>{:.3}<td>{:.3}<td>{range}<td>{:.1}%</tr>",
-            limit(c),
+            c.limits,
             c.reserved_cpus,
             c.cpus,
             c.p50_ns / 1e6,
@@ -141,12 +129,12 @@ fn frontier(plan: &Plan) -> String {
     let mut chart = Chart::new(x, y);
     chart.steps(&points, "#888");
     for (c, point) in plan.frontier.iter().zip(&points) {
-        let note = format!("{}: p99 {:.2} ms", limit(c), c.p99_ns / 1e6);
+        let note = format!("{}: p99 {:.2} ms", c.limits, c.p99_ns / 1e6);
         chart.dot(*point, 4.5, "#888", c.meets, &note);
     }
     chart.dot(today, 6.0, "#3057b8", true, "today");
     // Beside the frontier where its whole range meets the goals and that of the point on it does not.
-    let note = format!("recommended: {}", limit(&plan.recommended));
+    let note = format!("recommended: {}", plan.recommended.limits);
     chart.dot(recommended, 7.0, "#0b7a4b", plan.recommended.meets, &note);
     chart.legend(&[
         ("recommended", "#0b7a4b"),

@@ -28,7 +28,12 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
     let burst = (burst_us > 0).then_some(burst_us);
     let own_burst = semantics == Semantics::Published && quota_us.is_some_and(|q| burst_us > q);
     let no_burst = burst.map(|us| format!("burst ({us} us): write it to the cgroup file itself, as above"));
-    let beyond = |kernel: &str| own_burst.then(|| format!("a burst above the quota: {kernel} refuses it"));
+    let no_headroom = (headroom_percent > 0).then(|| format!("headroom ({headroom_percent}%)"));
+    let list = |lacks: &[Option<String>]| {
+        let lacks: Vec<&str> = lacks.iter().flatten().map(String::as_str).collect();
+        (!lacks.is_empty()).then(|| lacks.join("; "))
+    };
+    let beyond = own_burst.then(|| "a burst above the quota: the kernel refuses it".to_string());
 
     let mut v2 = vec![format!(
         "echo \"{quota_v2} {period_us}\" > /sys/fs/cgroup/{name}/cpu.max"
@@ -56,7 +61,7 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         systemd += &format!(" CPUWeight={weight}");
     }
 
-    let docker = match cpus {
+    let mut docker = match cpus {
         None => format!("docker update --cpus 0 {unit}"),
         Some(cpus) if period_us == 100_000 => format!("docker update --cpus {} {unit}", trim(cpus, 3)),
         Some(_) => {
@@ -67,60 +72,67 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         }
     };
 
+    if weight != 100 {
+        docker += &format!("\ndocker update --cpu-shares {} {unit}", shares(weight));
+    }
+
     let kubernetes = match cpus {
         None => "resources:\n  limits: {}   # no cpu".into(),
         Some(cpus) => format!("resources:\n  limits:\n    cpu: {}m", (cpus * 1000.0).ceil()),
     };
-    let mut kubernetes_lacks = Vec::new();
-    if cpus.is_some() && period_us != 100_000 {
-        kubernetes_lacks.push(format!(
+    let no_period = (cpus.is_some() && period_us != 100_000).then(|| {
+        format!(
             "the period ({period_us} us): it is 100 ms on the whole node unless the kubelet's cpuCFSQuotaPeriod says otherwise"
-        ));
-    }
-    if burst.is_some() {
-        kubernetes_lacks.push(format!("burst ({burst_us} us)"));
-    }
+        )
+    });
+    let no_weight = (weight != 100).then(|| format!("weight ({weight}): it follows from requests.cpu"));
 
-    let mut knobs = vec![
-        format!("quota_us={quota_v2}"),
-        format!("period_us={period_us}"),
-        format!("burst_us={burst_us}"),
-    ];
-    if headroom_percent > 0 {
-        knobs.push(format!("headroom={headroom_percent}"));
+    // Limits and weights are the kernel's files under `plimsoll run`, too; its knobs are what those cannot say.
+    let mut plimsoll = v2.clone();
+    let mut knobs = Vec::new();
+    if own_burst {
+        knobs.push(format!("burst_us={burst_us}"));
     }
-    if weight != 100 {
-        knobs.push(format!("weight={weight}"));
+    if headroom_percent > 0 {
+        knobs.push(format!("headroom_percent={headroom_percent}"));
+    }
+    if !knobs.is_empty() {
+        plimsoll.push(format!("plimsoll set /sys/fs/cgroup/{name} {}", knobs.join(" ")));
     }
     vec![
         Paste {
             system: "cgroup v2",
             text: v2.join("\n"),
-            lacks: beyond("the kernel"),
+            lacks: list(&[beyond.clone(), no_headroom.clone()]),
         },
         Paste {
             system: "cgroup v1",
             text: v1.join("\n"),
-            lacks: beyond("the kernel"),
+            lacks: list(&[beyond, no_headroom.clone()]),
         },
         Paste {
             system: "systemd",
             text: systemd,
-            lacks: no_burst.clone(),
+            lacks: list(&[no_burst.clone(), no_headroom.clone()]),
         },
         Paste {
             system: "Docker",
             text: docker,
-            lacks: no_burst,
+            lacks: list(&[no_burst, no_headroom.clone()]),
         },
         Paste {
             system: "Kubernetes",
             text: kubernetes,
-            lacks: (!kubernetes_lacks.is_empty()).then(|| kubernetes_lacks.join("; ")),
+            lacks: list(&[
+                no_period,
+                burst.map(|us| format!("burst ({us} us)")),
+                no_weight,
+                no_headroom,
+            ]),
         },
         Paste {
             system: "Plimsoll",
-            text: format!("plimsoll set /{name} {}", knobs.join(" ")),
+            text: plimsoll.join("\n"),
             lacks: None,
         },
     ]
@@ -180,7 +192,39 @@ mod tests {
             .contains("--cpu-period 25000 --cpu-quota 12500"));
         let (kubernetes, lacks) = text_of(&found, "Kubernetes");
         assert!(kubernetes.contains("cpu: 500m") && lacks.contains("period") && lacks.contains("burst"));
-        assert!(text_of(&found, "Plimsoll").0.contains("burst_us=6000"));
+        assert_eq!(
+            text_of(&found, "Plimsoll"),
+            text_of(&found, "cgroup v2"),
+            "nothing that the kernel's files cannot say"
+        );
+    }
+
+    #[test]
+    fn what_only_plimsoll_can_do_is_said_to_it_and_lacks_elsewhere() {
+        let limits = Limits {
+            burst_us: 50_000,
+            headroom_percent: 30,
+            weight: 200,
+            ..LIMITS
+        };
+        let found = paste("/web/api", &limits, Semantics::Published);
+        let text = text_of(&found, "Plimsoll").0;
+        assert!(
+            text.contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("plimsoll set /sys/fs/cgroup/web/api burst_us=50000 headroom_percent=30"),
+            "{text}"
+        );
+        for system in ["cgroup v2", "cgroup v1", "systemd", "Docker", "Kubernetes"] {
+            let lacks = text_of(&found, system).1;
+            assert!(
+                lacks.contains("burst") && lacks.contains("headroom (30%)"),
+                "{system}: {lacks}"
+            );
+        }
+        assert!(text_of(&found, "Docker").0.contains("--cpu-shares 2048 api"));
     }
 
     #[test]

@@ -62,6 +62,26 @@ pub struct Limits {
     pub headroom_percent: u32,
 }
 
+/// What is not at its default, in one line.
+impl std::fmt::Display for Limits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.quota_us {
+            Some(quota) => write!(f, "{quota} us / {} us", self.period_us)?,
+            None => f.write_str("no limit")?,
+        }
+        if self.burst_us > 0 {
+            write!(f, ", burst {} us", self.burst_us)?;
+        }
+        if self.weight != 100 {
+            write!(f, ", weight {}", self.weight)?;
+        }
+        if self.headroom_percent > 0 {
+            write!(f, ", headroom {}%", self.headroom_percent)?;
+        }
+        Ok(())
+    }
+}
+
 impl From<GroupSettings> for Limits {
     fn from(s: GroupSettings) -> Limits {
         Limits {
@@ -132,11 +152,23 @@ struct Search<'a> {
 }
 
 /// Searches. `progress` is told how many replays are done, of how many that are planned so far.
+///
+/// Refuses to plan for the root group: no limit can be set there, so every setting would seem to do as well as none.
 pub fn plan(
     recordings: &Recordings,
     options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
+    let target = recordings.median().target_path();
+    if target == "/" {
+        return Err(SettingsError {
+            what: "group".into(),
+            value: target.into(),
+            allowed:
+                "a group below the root, which takes no limit; record the service in a cgroup of its own"
+                    .into(),
+        });
+    }
     for goal in &options.goals {
         recordings
             .sources

@@ -92,6 +92,16 @@ fn goal_that_no_setting_meets_is_said_with_the_nearest() {
     assert!(plan.recommended.margin < 0.0);
 }
 
+/// Where no limit can be set every setting looks as good as none, and the least would be recommended.
+#[test]
+fn there_is_no_plan_for_the_root_group() {
+    let (mut header, events) = example::open_loop(300);
+    header.groups.iter_mut().for_each(|group| group.path = "/".into());
+    let source = read(&[(header, events)]).unwrap();
+    let error = plan(&source, &options(&["p99(request) < 20ms"]), &|_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("/ is not allowed"), "{error}");
+}
+
 #[test]
 fn goals_about_throttling_count_as_well() {
     let source = source();

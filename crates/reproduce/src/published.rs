@@ -87,6 +87,8 @@ impl Row {
 
 /// Reads a file of published figures. Errors carry `name` and the line.
 pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
+    // The reader counts a line's end at \r, and would name the line before.
+    let text = text.replace("\r\n", "\n");
     let mut reader = csv::ReaderBuilder::new()
         .comment(Some(b'#'))
         .from_reader(text.as_bytes());

@@ -460,6 +460,11 @@ fn bad_series_of_cpu_stat_are_refused_with_their_line() {
         format!("{head}5,a,1\n"),
         expect![[r#"FILE:2: group: "a"; allowed: a path that starts with /"#]],
     );
+    // Lines of other systems end in two characters.
+    check_error(
+        format!("{head}5,a,1\n").replace('\n', "\r\n"),
+        expect![[r#"FILE:2: group: "a"; allowed: a path that starts with /"#]],
+    );
     check_error(format!("{head}5,/a\n"), expect!["FILE:2: row: CSV error: record 1 (line: 2, byte: 23): found record with 2 fields, but the previous record has 3 fields; allowed: CSV with as many fields in each row as in the heading"]);
     check_error(
         "ts_ms,group,usage_usec,color\n1,/a,1,red\n",

@@ -47,6 +47,8 @@ pub struct Measured {
 
 /// Reads a file's text. `name` is what errors call it. All that is wrong is reported at once.
 pub fn read(name: &str, text: &str, scheduler: Scheduler) -> Result<Vec<Row>, Problems> {
+    // The reader counts a line's end at \r, and would name the line before.
+    let text = text.replace("\r\n", "\n");
     let mut reader = csv::ReaderBuilder::new()
         .flexible(true)
         .trim(csv::Trim::All)
@@ -313,6 +315,13 @@ mod tests {
                 .count(),
             1
         );
+    }
+
+    #[test]
+    fn lines_are_counted_alike_however_they_end() {
+        let text = format!("{HEADER}\r\n6.1,0,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1\r\n");
+        let error = read("m.csv", &text, Scheduler::Kernel).unwrap_err();
+        assert!(error.to_string().starts_with("m.csv:2: vcpus"), "{error}");
     }
 
     #[test]

@@ -8,6 +8,10 @@ use std::path::PathBuf;
 pub struct Args {
     /// Directory of the cgroup, such as /sys/fs/cgroup/web
     cgroup: PathBuf,
+
+    /// Print JSON to standard output: `--json -`; null where a knob is not set
+    #[arg(long, value_name = "-", value_parser = ["-"])]
+    json: Option<String>,
 }
 
 pub fn run(args: &Args) -> Result {
@@ -16,11 +20,21 @@ pub fn run(args: &Args) -> Result {
         .canonicalize()
         .map_err(|error| Failure::file("find it", &args.cgroup, &error))?;
     cgroup_id(&cgroup)?;
-    for knob in Knob::ALL {
-        let value = knob
-            .read(&cgroup)?
-            .map_or_else(|| "-".into(), |value| value.to_string());
-        outln!("{:<16}  {value:>8}", knob.name());
+    let values = Knob::ALL
+        .iter()
+        .map(|knob| Ok((knob.name(), knob.read(&cgroup)?)))
+        .collect::<std::result::Result<Vec<_>, Failure>>()?;
+    if args.json.is_some() {
+        let map: serde_json::Map<_, _> = values
+            .iter()
+            .map(|(name, value)| (name.to_string(), serde_json::json!(value)))
+            .collect();
+        outln!("{}", serde_json::Value::from(map));
+        return Ok(Outcome::Done);
+    }
+    for (name, value) in values {
+        let value = value.map_or_else(|| "-".into(), |value| value.to_string());
+        outln!("{name:<16}  {value:>8}");
     }
     Ok(Outcome::Done)
 }

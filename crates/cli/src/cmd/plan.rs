@@ -41,8 +41,8 @@ const EXAMPLES: &str = "Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Traces of `plimsoll record`, perf sched or Perfetto: one or more recordings of the same service, with the same
-    /// limits, on the same machine
+    /// Traces of `plimsoll record`: one or more recordings of the same service, with the same limits, on the same machine.
+    /// perf's and Perfetto's know no groups, and the root group takes no limit
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
 
@@ -232,7 +232,7 @@ fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
     let mut row = |name: &str, c: &Candidate| {
         table.row(vec![
             name.into(),
-            limit(c),
+            c.limits.to_string(),
             figure(c.reserved_cpus),
             figure(c.cpus),
             figure(c.p50_ns / 1e6),
@@ -250,7 +250,7 @@ fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
     let mut table = Table::new(&["", "CPUs reserved", "p50 ms", "p99 ms", "throttled", "goals"]);
     for c in &found.frontier {
         table.row(vec![
-            limit(c),
+            c.limits.to_string(),
             figure(c.reserved_cpus),
             figure(c.p50_ns / 1e6),
             figure(c.p99_ns / 1e6),
@@ -267,19 +267,29 @@ fn range(range: Option<Range>) -> String {
     })
 }
 
-fn limit(c: &Candidate) -> String {
-    let mut text = match c.limits.quota_us {
-        Some(quota) => format!("{quota} us / {} us", c.limits.period_us),
-        None => "no limit".into(),
-    };
-    if c.limits.burst_us > 0 {
-        write!(text, ", burst {} us", c.limits.burst_us).expect("writing into memory");
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_plan::Limits;
+
+    #[test]
+    fn knobs_that_are_pasted_are_knobs_that_plimsoll_set_takes() {
+        let limits = Limits {
+            quota_us: Some(20_000),
+            period_us: 100_000,
+            burst_us: 50_000,
+            weight: 200,
+            headroom_percent: 30,
+        };
+        let found = paste("/web", &limits, Semantics::Published);
+        let text = &found.last().expect("Plimsoll is the last").text;
+        let knobs = text
+            .lines()
+            .find_map(|line| line.strip_prefix("plimsoll set /sys/fs/cgroup/web "));
+        let knobs: Vec<&str> = knobs.expect("a line for our own knobs").split(' ').collect();
+        assert_eq!(knobs.len(), 2, "{text}");
+        for knob in knobs {
+            plimsoll_live::Knob::parse(knob).expect(knob);
+        }
     }
-    if c.limits.weight != 100 {
-        write!(text, ", weight {}", c.limits.weight).expect("writing into memory");
-    }
-    if c.limits.headroom_percent > 0 {
-        write!(text, ", headroom {}%", c.limits.headroom_percent).expect("writing into memory");
-    }
-    text
 }

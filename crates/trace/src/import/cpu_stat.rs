@@ -26,11 +26,13 @@ pub fn is_heading(line: &str) -> bool {
 }
 
 pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    let text = std::fs::read_to_string(path).map_err(|e| TraceError::io(path, "read", e))?;
+    // The reader counts a line's end at \r, and would name the line before.
+    let text = text.replace("\r\n", "\n");
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
         .comment(Some(b'#'))
-        .from_path(path)
-        .map_err(|e| damaged(path, e))?;
+        .from_reader(text.as_bytes());
     let columns = Columns::of(path, reader.headers().map_err(|e| damaged(path, e))?)?;
     let mut trace = Trace::default();
     for record in reader.records() {
