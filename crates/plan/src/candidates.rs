@@ -30,8 +30,8 @@ const HEADROOMS_PERCENT: [u32; 3] = [10, 20, 30];
 const LOWEST_OPEN: f64 = 0.6;
 const LOWEST_CLOSED: f64 = 0.1;
 
-/// Limits for the first pass: from below what the group uses up to `max_cpus`; each with several periods and bursts. Where the machine has no more than that, no limit at all, too, with
-/// several weights and headrooms.
+/// Limits for the first pass: from below what the group uses up to `max_cpus`; each with several periods and bursts.
+/// Where the machine has no more than that, no limit at all, too, with several weights and headrooms.
 pub fn first_pass(
     program: &Program,
     today: GroupSettings,

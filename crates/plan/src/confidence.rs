@@ -79,8 +79,8 @@ impl Tail {
     }
 }
 
-/// Range of a percentile of the latencies of `class`, or of all, over replicates of one setting. `known_error`: what was recorded,
-/// over what the replay of the recorded settings shows. `None`: no requests.
+/// Range of a percentile of the latencies of `class`, or of all, over replicates of one setting. `known_error`: what was
+/// recorded, over what the replay of the recorded settings shows. `None`: no requests.
 pub fn percentile_range(
     replicates: &[Outcome],
     percent: f64,
@@ -146,7 +146,8 @@ pub fn resample(replicates: &[Outcome], count: usize, period_ns: u64, seed: u64)
         .collect()
 }
 
-/// Of each replicate, the latencies of `class`, or of all, in blocks of time that are long beside a period. No block is empty.
+/// Of each replicate, the latencies of `class`, or of all, in blocks of time that are long beside a period. No block is
+/// empty.
 fn all_blocks(replicates: &[Outcome], period_ns: u64, class: Option<u32>) -> Vec<Vec<Vec<u64>>> {
     let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
     replicates.iter().map(|o| blocks_of(o, block_ns, class)).collect()

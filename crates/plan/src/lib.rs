@@ -1,7 +1,7 @@
 //! From a recorded trace and a goal to the cheapest limits that meet it.
 //!
-//! Entry points: [`Recordings::read`] one trace or several of the same service, [`Goal`]s from text, [`plan`]. No clock, no environment: the same trace,
-//! goals and seed give the same plan on any number of threads.
+//! Entry points: [`Recordings::read`] one trace or several of the same service, [`Goal`]s from text, [`plan`]. No clock,
+//! no environment: the same trace, goals and seed give the same plan on any number of threads.
 mod candidates;
 mod confidence;
 mod goal;

@@ -239,7 +239,8 @@ fn fits(source: &Source, other: &Source) -> Result<(), SourceError> {
     Ok(())
 }
 
-/// A range that spans those of several cases; `as_recorded`: whether the case counts for the middle. `None`: no case has one.
+/// A range that spans those of several cases; `as_recorded`: whether the case counts for the middle. `None`: no case has
+/// one.
 pub fn span(ranges: impl Iterator<Item = (bool, Range)>) -> Option<Range> {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     let mut middles = Vec::new();

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 /// Hold the simulator against measured runs of a real kernel
 ///
-/// Each row of the file is rebuilt from its parameters alone, simulated with the rules of who scheduled it (the kernel: mainline burst,
-/// enforcement at ticks) and compared. Exit code 1 when a figure lies outside its tolerance: counts within 1, burst time
-/// 5%, CPU time 1.5%, latencies 3%, or 15% for runs on the edge of throttling.
+/// Each row of the file is rebuilt from its parameters alone, simulated with the rules of who scheduled it (the kernel:
+/// mainline burst, enforcement at ticks) and compared. Exit code 1 when a figure lies outside its tolerance: counts
+/// within 1, burst time 5%, CPU time 1.5%, latencies 3%, or 15% for runs on the edge of throttling.
 #[derive(clap::Args)]
 pub struct Args {
     /// Measured runs, in the form of ../shared/truth/kernel-bandwidth.csv
