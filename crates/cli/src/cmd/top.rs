@@ -203,7 +203,9 @@ impl Screen {
             Layout::vertical([Constraint::Length(2), Constraint::Min(1), Constraint::Length(1)])
                 .areas(frame.area());
         frame.render_widget(Paragraph::new(self.head()), head);
-        let titles = Row::new(COLUMNS.map(|(title, width, order)| {
+        let (columns, name_width) = columns_of(body.width, self.order);
+        let titles = columns.iter().map(|&column| {
+            let (title, width, order) = COLUMNS[column];
             let shown = if width == NAME {
                 title.to_string()
             } else {
@@ -215,24 +217,32 @@ impl Screen {
             } else {
                 cell
             }
-        }))
-        .style(Style::new().bold().reversed());
-        let widths = COLUMNS.map(|(_, width, _)| match width {
-            NAME => Constraint::Fill(1),
+        });
+        let titles = Row::new(titles).style(Style::new().bold().reversed());
+        let widths = columns.iter().map(|&column| match COLUMNS[column].1 {
+            NAME => Constraint::Length(name_width),
             width => Constraint::Length(width),
         });
-        let rows: Vec<Row> = self.rates.groups.iter().map(row).collect();
+        let rows = self.rates.groups.iter().map(|group| {
+            let cells = cells(group, name_width as usize);
+            Row::new(
+                columns
+                    .iter()
+                    .map(|&column| cells[column].clone())
+                    .collect::<Vec<_>>(),
+            )
+        });
         let table = Table::new(rows, widths).header(titles).column_spacing(1);
         frame.render_stateful_widget(table, body, &mut self.table);
         let state = match (self.ended, self.paused) {
-            (true, _) => "  the feed has ended",
-            (_, true) => "  paused",
+            (true, _) => " the feed has ended ",
+            (_, true) => " paused ",
             _ => "",
         };
         let keys = Line::from(vec![
+            Span::from(state).bold(),
             " q quit  n name  c CPU  t throttled  b burst  d delay  s steals  r reverse  space pause "
                 .reversed(),
-            Span::from(state).bold(),
         ]);
         frame.render_widget(keys, foot);
     }
@@ -265,8 +275,9 @@ impl Screen {
     }
 }
 
-/// Marks the column that takes what is left.
+/// Marks the column that takes what is left, but no less than NAME_MIN.
 const NAME: u16 = 0;
+const NAME_MIN: u16 = 20;
 
 const COLUMNS: [(&str, u16, Option<Order>); 10] = [
     ("cgroup", NAME, Some(Order::Name)),
@@ -281,7 +292,42 @@ const COLUMNS: [(&str, u16, Option<Order>); 10] = [
     ("headroom", 9, None),
 ];
 
-fn row(group: &crate::rates::GroupRates) -> Row<'static> {
+/// Columns that a narrow terminal does without, the first ones first.
+const DISPENSABLE: [usize; 8] = [9, 8, 6, 3, 5, 7, 2, 4];
+
+/// The columns that fit into a width, and what is left for the name: no figure is cut. What is sorted by stays.
+fn columns_of(width: u16, order: Order) -> (Vec<usize>, u16) {
+    let mut shown: Vec<usize> = (0..COLUMNS.len()).collect();
+    let left = |shown: &[usize]| {
+        let others: u16 = shown.iter().map(|&column| COLUMNS[column].1 + 1).sum();
+        // One space less than columns.
+        (width + 1).saturating_sub(others)
+    };
+    for column in DISPENSABLE {
+        if left(&shown) >= NAME_MIN {
+            break;
+        }
+        if COLUMNS[column].2 != Some(order) {
+            shown.retain(|&one| one != column);
+        }
+    }
+    let left = left(&shown);
+    (shown, left)
+}
+
+/// A cgroup's path below the root; of a long one the end, which tells it from its neighbours.
+fn short(cgroup: &str, width: usize) -> String {
+    let path = cgroup.strip_prefix(plimsoll_live::CGROUP_ROOT).unwrap_or(cgroup);
+    let path = if path.is_empty() { "/" } else { path };
+    let length = path.chars().count();
+    match length > width && width > 0 {
+        true => format!("…{}", path.chars().skip(length + 1 - width).collect::<String>()),
+        false => path.to_string(),
+    }
+}
+
+/// One for each column.
+fn cells(group: &crate::rates::GroupRates, name_width: usize) -> [Cell<'static>; COLUMNS.len()] {
     let number = |value: f64, width: u16, decimals: usize| {
         Cell::from(format!("{value:>width$.decimals$}", width = width as usize))
     };
@@ -295,8 +341,8 @@ fn row(group: &crate::rates::GroupRates) -> Row<'static> {
     let limit = group
         .limit_percent
         .map_or("max".to_string(), |limit| format!("{limit:.1}"));
-    Row::new([
-        Cell::from(group.cgroup.clone()),
+    [
+        Cell::from(short(&group.cgroup, name_width)),
         number(group.cpu_percent, 7, 1),
         Cell::from(format!("{limit:>8}")),
         Cell::from(part.map_or(String::new(), bar)).style(colour),
@@ -310,7 +356,7 @@ fn row(group: &crate::rates::GroupRates) -> Row<'static> {
         number(group.delay_ms_per_s, 10, 1),
         number(group.steals_per_s, 8, 0),
         Cell::from(format!("{:>9}", group.headroom)),
-    ])
+    ]
 }
 
 /// A part of a limit, as ten places and a percentage; burst may take it beyond the whole.
@@ -332,10 +378,14 @@ mod tests {
     use ratatui::Terminal;
 
     fn text(screen: &mut Screen) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(120, 8)).unwrap();
+        text_of_width(screen, 120)
+    }
+
+    fn text_of_width(screen: &mut Screen, width: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, 8)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         let buffer = terminal.backend().buffer();
-        let line = |y| (0..120).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..8).map(|y| line(y).trim_end().to_string()).collect()
     }
 
@@ -369,6 +419,41 @@ mod tests {
             lines[4]
         );
         assert!(lines[7].contains("q quit"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_fewer_columns_and_cuts_no_figure() {
+        let (before, after) = two();
+        for width in [40, 60, 80, 100] {
+            let lines = text_of_width(&mut Screen::new(Rates::between(&before, &after)), width);
+            assert!(
+                lines[2].starts_with("cgroup") && lines[2].contains(" CPU %"),
+                "{}",
+                lines[2]
+            );
+            assert!(
+                lines[3].starts_with("batch") && lines[3].contains(" 130.0"),
+                "{}",
+                lines[3]
+            );
+            for title in lines[2]
+                .split("  ")
+                .map(str::trim)
+                .filter(|title| !title.is_empty())
+            {
+                let whole = COLUMNS.iter().any(|(name, _, _)| title.ends_with(name));
+                assert!(whole, "{width}: {title:?} of {}", lines[2]);
+            }
+            let mut sorted = Screen::new(Rates::between(&before, &after));
+            sorted.key(KeyCode::Char('s'));
+            assert!(
+                text_of_width(&mut sorted, width)[2].contains("steals/s"),
+                "{width}"
+            );
+        }
+        assert_eq!(short("/sys/fs/cgroup", 20), "/");
+        assert_eq!(short("/sys/fs/cgroup/web/api", 20), "/web/api");
+        assert_eq!(short("/sys/fs/cgroup/kubepods/pod1/api", 9), "…pod1/api");
     }
 
     #[test]
