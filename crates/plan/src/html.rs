@@ -14,14 +14,17 @@ const TIMELINE_NS: u64 = 2_000_000_000;
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em;color:#222}\
 h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse}td,th{padding:.2em .9em .2em 0;\
 text-align:right}td:first-child,th:first-child{text-align:left}pre{background:#f3f3f3;padding:.7em;overflow-x:auto}\
-.note{color:#666;font-size:.9em}svg{width:100%;height:auto}";
+.note{color:#666;font-size:.9em}.warning{color:#b00020;font-weight:bold}.wide{overflow-x:auto}\
+td:nth-child(2),th:nth-child(2){text-align:left;white-space:nowrap}svg{width:100%;height:auto}";
 
-/// The page. Replays the settings it shows once more in the median recording, to have their distributions.
+/// The page. Replays the settings it shows once more in the median recording, to have their distributions. `warnings`:
+/// why the plan is not to be relied on.
 pub fn html(
     recordings: &Recordings,
     options: &Options,
     plan: &Plan,
     settings: &[Paste],
+    warnings: &[String],
 ) -> Result<String, PlanError> {
     let source = recordings.median();
     let program = &source.program;
@@ -66,6 +69,9 @@ pub fn html(
         escape(&recordings.describe()),
         group = escape(&plan.group),
     );
+    for warning in warnings {
+        let _ = write!(page, "<p class=warning>{}</p>", escape(warning));
+    }
     page += &table(&shown);
     page += "<h2>Frontier</h2><p class=note>What each amount of CPU buys at best. Filled: all goals met.</p>";
     page += &frontier(plan);
@@ -91,7 +97,7 @@ pub fn html(
 
 fn table(shown: &[(&str, &str, &Candidate)]) -> String {
     let mut text = String::from(
-        "<table><tr><th><th>limit<th>CPUs reserved<th>CPUs used<th>p50 ms<th>p99 ms<th>range<th>throttled</tr>",
+        "<div class=wide><table><tr><th><th>limit<th>CPUs reserved<th>CPUs used<th>p50 ms<th>p99 ms<th>range<th>throttled</tr>",
     );
     for (name, colour, c) in shown {
         let range = c.p99_range.map_or("-".into(), |r| {
@@ -108,7 +114,7 @@ fn table(shown: &[(&str, &str, &Candidate)]) -> String {
             c.throttled * 100.0
         );
     }
-    text + "</table>"
+    text + "</table></div>"
 }
 
 fn frontier(plan: &Plan) -> String {

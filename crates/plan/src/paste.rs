@@ -14,7 +14,19 @@ pub struct Paste {
 /// Settings for `group`, ready to be pasted.
 pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
     let name = group.trim_matches('/');
-    let unit = name.rsplit('/').next().unwrap_or(name);
+    let last = name.rsplit('/').next().unwrap_or(name);
+    // What systemd made is named after its unit; Docker's groups are then scopes of the container's number.
+    let unit = match [".service", ".slice", ".scope"]
+        .iter()
+        .any(|kind| last.ends_with(kind))
+    {
+        true => last.to_string(),
+        false => format!("{last}.service"),
+    };
+    let container = last
+        .strip_prefix("docker-")
+        .and_then(|rest| rest.strip_suffix(".scope"))
+        .unwrap_or(last);
     let Limits {
         quota_us,
         period_us,
@@ -56,24 +68,24 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
 
     let period = format!("CPUQuotaPeriodSec={}ms", period_us as f64 / 1000.0);
     let percent = cpus.map_or(String::new(), |c| format!("{}%", trim(c * 100.0, 2)));
-    let mut systemd = format!("systemctl set-property {unit}.service CPUQuota={percent} {period}");
+    let mut systemd = format!("systemctl set-property {unit} CPUQuota={percent} {period}");
     if weight != 100 {
         systemd += &format!(" CPUWeight={weight}");
     }
 
     let mut docker = match cpus {
-        None => format!("docker update --cpus 0 {unit}"),
-        Some(cpus) if period_us == 100_000 => format!("docker update --cpus {} {unit}", trim(cpus, 3)),
+        None => format!("docker update --cpus 0 {container}"),
+        Some(cpus) if period_us == 100_000 => format!("docker update --cpus {} {container}", trim(cpus, 3)),
         Some(_) => {
             format!(
-                "docker update --cpu-period {period_us} --cpu-quota {} {unit}",
+                "docker update --cpu-period {period_us} --cpu-quota {} {container}",
                 quota_us.unwrap_or(0)
             )
         }
     };
 
     if weight != 100 {
-        docker += &format!("\ndocker update --cpu-shares {} {unit}", shares(weight));
+        docker += &format!("\ndocker update --cpu-shares {} {container}", shares(weight));
     }
 
     let kubernetes = match cpus {
@@ -225,6 +237,17 @@ mod tests {
             );
         }
         assert!(text_of(&found, "Docker").0.contains("--cpu-shares 2048 api"));
+    }
+
+    #[test]
+    fn units_and_containers_are_called_by_their_own_names() {
+        let found = paste("/system.slice/nginx.service", &LIMITS, Semantics::Mainline);
+        assert!(text_of(&found, "systemd").0.contains(" nginx.service CPUQuota"));
+        let found = paste("/system.slice/docker-4f2a.scope", &LIMITS, Semantics::Mainline);
+        assert!(text_of(&found, "Docker").0.ends_with(" 4f2a"));
+        assert!(text_of(&paste("/web", &LIMITS, Semantics::Mainline), "systemd")
+            .0
+            .contains(" web.service CPUQuota"));
     }
 
     #[test]

@@ -131,7 +131,9 @@ fn page_holds_everything_and_loads_nothing() {
     let options = options(&["p99(request) < 20ms"]);
     let plan = plan(&source, &options, &|_, _| {}).unwrap();
     let settings = plimsoll_plan::paste(&plan.group, &plan.recommended.limits, options.semantics);
-    let page = plimsoll_plan::html(&source, &options, &plan, &settings).unwrap();
+    let warnings = ["not <quite>".to_string()];
+    let page = plimsoll_plan::html(&source, &options, &plan, &settings, &warnings).unwrap();
+    assert!(page.contains("not &lt;quite&gt;"));
     assert_eq!(page.matches("<svg").count(), 3);
     assert!(page.contains("cpu.max") && page.contains("recommended"));
     for outside in ["http:", "https:", "src=", "<script", "NaN"] {

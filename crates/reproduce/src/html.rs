@@ -131,8 +131,9 @@ fn label(one: &Outcome) -> String {
     if one.table == "000-schbench" {
         label = one.metric.clone();
     }
-    if label.chars().count() > 58 {
-        label = label.chars().take(57).collect::<String>() + "…";
+    // As much as fits beside the plot.
+    if label.chars().count() > 48 {
+        label = label.chars().take(47).collect::<String>() + "…";
     }
     label
 }

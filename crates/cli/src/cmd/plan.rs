@@ -135,7 +135,12 @@ pub fn run(args: &Args) -> Result {
     let settings = paste(&found.group, &found.recommended.limits, options.semantics);
 
     if let Some(path) = &args.html {
-        let page = plimsoll_plan::html(&recordings, &options, &found, &settings)?;
+        let failed = recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds());
+        let warnings: Vec<String> = failed
+            .map(|(source, _)| not_shown(source))
+            .chain(warning(&recordings, &found))
+            .collect();
+        let page = plimsoll_plan::html(&recordings, &options, &found, &settings, &warnings)?;
         output::write(path, &page)?;
     }
     let outcome = match found.verdict {
@@ -156,13 +161,7 @@ pub fn run(args: &Args) -> Result {
     let mut text: String = recordings.sources.iter().map(heading).collect();
     writeln!(text, "{}", recordings.describe()).expect("writing into memory");
     for (source, check) in recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds()) {
-        writeln!(
-            text,
-            "\n{}: the replay under the recorded settings does not show what was recorded. Do not rely on this plan.\n{}",
-            source.file,
-            check_table(check)
-        )
-        .expect("writing into memory");
+        writeln!(text, "\n{}\n{}", not_shown(source), check_table(check)).expect("writing into memory");
     }
     describe(&mut text, &found).expect("writing into memory");
     if let Some(warning) = warning(&recordings, &found) {
@@ -182,6 +181,13 @@ pub fn run(args: &Args) -> Result {
 fn check(source: &Source) -> std::result::Result<SelfCheck, plimsoll_replay::SettingsError> {
     let program = &source.program;
     Ok(self_check(program, &recorded(program), source.replayed()?))
+}
+
+/// What is said of a recording that fails its self-check.
+fn not_shown(source: &Source) -> String {
+    let reason =
+        "the replay under the recorded settings does not show what was recorded. Do not rely on this plan.";
+    format!("{}: {reason}", source.file)
 }
 
 /// Where the runs differ so much that no setting is safe.

@@ -238,7 +238,17 @@ pub fn heading(source: &Source) -> String {
             class.name, class.closed, class.open
         );
     }
-    let mut pacings: Vec<_> = program.pacings.iter().collect();
+    // Threads of one name that are woken alike are one line.
+    let mut pacings: Vec<(&str, &str, Pacing, u64)> = Vec::new();
+    for (name, kind, pacing, count) in &program.pacings {
+        match pacings
+            .iter_mut()
+            .find(|p| (p.0, p.1, p.2) == (name, *kind, *pacing))
+        {
+            Some(same) => same.3 += count,
+            None => pacings.push((name, kind, *pacing, *count)),
+        }
+    }
     pacings.sort_by_key(|p| std::cmp::Reverse(p.3));
     for (name, kind, pacing, count) in pacings.into_iter().take(4) {
         let how = match pacing {
