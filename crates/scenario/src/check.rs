@@ -379,7 +379,8 @@ fn bounds(schema: &Json) -> (Option<f64>, Option<f64>) {
     (low, bound("maximum").or(format_high))
 }
 
-fn shown_range((low, high): (Option<f64>, Option<f64>)) -> String {
+/// Bounds in words. Of neither there is nothing to say: "any".
+pub(crate) fn shown_range((low, high): (Option<f64>, Option<f64>)) -> String {
     // As an integer where it is one: the largest of TOML's is not among the floating-point numbers.
     let shown = |bound: f64| match bound.fract() {
         0.0 => (bound as i64).to_string(),

@@ -1,4 +1,5 @@
 //! The keys of a file as Markdown tables, made from the same schema that checks it.
+use crate::check::shown_range;
 use serde_json::Value as Json;
 use std::fmt::Write;
 
@@ -117,9 +118,7 @@ fn value(schema: &Json, one: &Json) -> String {
         one.get("minimum").and_then(Json::as_f64),
         one.get("maximum").and_then(Json::as_f64),
     ) {
-        (Some(low), Some(high)) => format!("{kind}, {low} .. {high}"),
-        (Some(low), None) => format!("{kind}, {low} or more"),
-        (None, Some(high)) => format!("{kind}, {high} or less"),
         (None, None) => kind.to_string(),
+        bounds => format!("{kind}, {}", shown_range(bounds)),
     }
 }
