@@ -32,18 +32,21 @@ pub struct Config {
     pub max_groups: u32,
 }
 
+/// Nanoseconds.
+const US: u64 = 1_000;
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             burst: true,
-            slice_us: 5_000,
+            slice_us: pl::BW_SLICE_NS / US,
             steal: true,
-            steal_node_limit: 2,
-            load_publish_us: 1_000,
+            steal_node_limit: pl::STEAL_NODE_LIMIT,
+            load_publish_us: pl::LOAD_PUBLISH_NS / US,
             task_slice_us: 3_000,
             wakeup_granularity_us: 4_000,
-            headroom_window_us: 100_000,
-            headroom_tolerance_us: 1_000,
+            headroom_window_us: pl::HEADROOM_WINDOW_NS / US,
+            headroom_tolerance_us: pl::HEADROOM_TOLERANCE_NS / US,
             max_groups: 16_384,
         }
     }
@@ -162,7 +165,6 @@ impl Config {
 
     /// As the BPF program takes it.
     pub(crate) fn settings(&self) -> Settings {
-        const US: u64 = 1_000;
         let bandwidth = pl::BwConfig {
             slice_ns: self.slice_us * US,
             expire: 0,
@@ -175,7 +177,7 @@ impl Config {
                 bandwidth,
                 // The side's budget comes in parts of a window: small slices, nothing carried over.
                 side: pl::BwConfig {
-                    slice_ns: 500 * US,
+                    slice_ns: pl::HEADROOM_SLICE_NS,
                     burst_off: 1,
                     ..bandwidth
                 },
@@ -196,12 +198,12 @@ impl Config {
             steal: pl::StealConfig {
                 enabled: self.steal.into(),
                 node_limit: self.steal_node_limit,
-                cost_ns: 10_000,
+                cost_ns: pl::STEAL_COST_NS,
             },
             headroom: pl::HeadroomConfig {
                 window_ns: self.headroom_window_us * US,
                 tolerance_ns: self.headroom_tolerance_us * US,
-                steps: 20,
+                steps: pl::HEADROOM_STEPS,
                 reserved: 0,
             },
             min_run_ns: 50 * US,
@@ -215,6 +217,19 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_document_has_every_key_with_its_range() {
+        let document = include_str!("../../../docs/live.md");
+        for (key, allowed) in KEYS {
+            let range = match allowed {
+                Allowed::Switch => "true, false".to_string(),
+                Allowed::Whole(least, most) => format!("{least}..{most}"),
+            };
+            let row = format!("| `{key}` | {range} | ");
+            assert!(document.contains(&row), "{row}");
+        }
+    }
 
     #[test]
     fn an_empty_file_is_the_defaults() {

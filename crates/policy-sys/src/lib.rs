@@ -35,6 +35,16 @@ pub const FAIR_WEIGHT_ONE: u64 = 1024 << 10;
 pub const FACTOR_SHIFT: u32 = 30;
 pub const GROUP_DEPTH_MAX: u32 = 32;
 
+// What an engine configures where nobody says otherwise.
+pub const BW_SLICE_NS: u64 = 5_000_000;
+pub const LOAD_PUBLISH_NS: u64 = 1_000_000;
+pub const STEAL_NODE_LIMIT: u32 = 2;
+pub const STEAL_COST_NS: u64 = 10_000;
+pub const HEADROOM_WINDOW_NS: u64 = 100_000_000;
+pub const HEADROOM_TOLERANCE_NS: u64 = 1_000_000;
+pub const HEADROOM_STEPS: u32 = 20;
+pub const HEADROOM_SLICE_NS: u64 = 500_000;
+
 extern "C" {
     fn pl_layout(index: u32) -> u64;
 }

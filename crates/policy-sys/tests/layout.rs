@@ -24,3 +24,45 @@ fn every_struct_has_the_size_and_offsets_that_c_gives_it() {
     assert_eq!(layout(index), u64::MAX, "C knows more fields than Rust does");
     assert!(structs > 10);
 }
+
+/// A number of a header, such as `(5 * PL_MS)`.
+fn defined(name: &str) -> u64 {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policy");
+    let headers = std::fs::read_dir(folder).unwrap();
+    let texts = headers.map(|header| std::fs::read_to_string(header.unwrap().path()).unwrap());
+    let prefix = format!("#define {name} ");
+    let value = texts
+        .flat_map(|text| text.lines().map(str::to_string).collect::<Vec<_>>())
+        .find_map(|line| line.strip_prefix(&prefix).map(str::to_string))
+        .unwrap_or_else(|| panic!("no header defines {name}"));
+    let value = value.split("/*").next().unwrap().trim();
+    let value = value.trim_start_matches('(').trim_end_matches(')');
+    value
+        .split(" * ")
+        .map(|factor| match factor {
+            "PL_US" | "PL_MS" => defined(factor),
+            number => number.trim_end_matches("ULL").parse().unwrap(),
+        })
+        .product()
+}
+
+#[test]
+fn every_constant_is_the_headers() {
+    let constants = [
+        ("PL_BW_SLACK_DELAY_NS", BW_SLACK_DELAY_NS),
+        ("PL_BALANCE_ONE", BALANCE_ONE.into()),
+        ("PL_FACTOR_SHIFT", FACTOR_SHIFT.into()),
+        ("PL_GROUP_DEPTH_MAX", GROUP_DEPTH_MAX.into()),
+        ("PL_BW_SLICE_NS", BW_SLICE_NS),
+        ("PL_LOAD_PUBLISH_NS", LOAD_PUBLISH_NS),
+        ("PL_STEAL_NODE_LIMIT", STEAL_NODE_LIMIT.into()),
+        ("PL_STEAL_COST_NS", STEAL_COST_NS),
+        ("PL_HEADROOM_WINDOW_NS", HEADROOM_WINDOW_NS),
+        ("PL_HEADROOM_TOLERANCE_NS", HEADROOM_TOLERANCE_NS),
+        ("PL_HEADROOM_STEPS", HEADROOM_STEPS.into()),
+        ("PL_HEADROOM_SLICE_NS", HEADROOM_SLICE_NS),
+    ];
+    for (name, value) in constants {
+        assert_eq!(defined(name), value, "{name}");
+    }
+}

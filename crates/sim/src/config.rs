@@ -388,21 +388,21 @@ impl Default for Policy {
         Self {
             core: pl::Config {
                 bandwidth: pl::BwConfig {
-                    slice_ns: 5_000_000,
+                    slice_ns: pl::BW_SLICE_NS,
                     expire: 0,
                     burst_off: 0,
                     mainline: 0,
                     reserved: 0,
                 },
                 side: pl::BwConfig {
-                    slice_ns: 500_000,
+                    slice_ns: pl::HEADROOM_SLICE_NS,
                     expire: 0,
                     burst_off: 1,
                     mainline: 0,
                     reserved: 0,
                 },
                 load: pl::LoadConfig {
-                    publish_ns: 1_000_000,
+                    publish_ns: pl::LOAD_PUBLISH_NS,
                 },
                 fair: pl::FairConfig {
                     slice_ns: 3_000_000,
@@ -417,13 +417,13 @@ impl Default for Policy {
             },
             steal: pl::StealConfig {
                 enabled: 1,
-                node_limit: 2,
-                cost_ns: 10_000,
+                node_limit: pl::STEAL_NODE_LIMIT,
+                cost_ns: pl::STEAL_COST_NS,
             },
             headroom: pl::HeadroomConfig {
-                window_ns: 100_000_000,
-                tolerance_ns: 1_000_000,
-                steps: 20,
+                window_ns: pl::HEADROOM_WINDOW_NS,
+                tolerance_ns: pl::HEADROOM_TOLERANCE_NS,
+                steps: pl::HEADROOM_STEPS,
                 reserved: 0,
             },
             enforce: Enforce::Timer,
