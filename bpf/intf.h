@@ -10,7 +10,6 @@
 
 #include "headroom.h"
 #include "steal.h"
-#include "pelt.h"
 
 #define LIVE_CPUS_MAX 1024
 #define LIVE_NODES_MAX 64

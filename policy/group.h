@@ -45,9 +45,8 @@ struct pl_config {
 /* One group on one CPU. Touched by that CPU only, and by those that take a task along from or to it. */
 struct pl_queue {
 	struct pl_load load;
-	u64 share;  /* weight that this queue has in its parent's; 0 while nothing is runnable */
-	u64 factor; /* PROD share / runnable weight, from here to the root, PL_FACTOR_SHIFT bits of fraction
-		     */
+	u64 share; /* weight that this queue has in its parent's; 0 while nothing is runnable */
+	u64 factor; /* PROD share / runnable weight, from here to the root; PL_FACTOR_SHIFT bits are fraction */
 	u64 refreshed_ns; /* when share and factor were computed */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 cpu;
@@ -209,10 +208,16 @@ PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 	bottom->factor = factor;
 }
 
+/* What a task weighs in its group. */
+PL_INLINE u64 pl_task_weight(const struct pl_task PL_MEM *task)
+{
+	return task->idle ? PL_WEIGHT_IDLE : task->weight;
+}
+
 /* A task's effective weight on a CPU, from the factor as last computed. >= PL_FAIR_WEIGHT_MIN */
 PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
 {
-	u64 weight = task->idle ? PL_WEIGHT_IDLE : task->weight;
+	u64 weight = pl_task_weight(task);
 	u64 factor = task->group->queues[cpu].factor;
 
 	/* weight < 2^17, factor <= 2^42 */
@@ -262,11 +267,6 @@ PL_SUB u32 pl_level_leave(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 n
 	if (balance->remaining_ns > (s64)PL_BW_KEPT_NS)
 		touch->pool_locks++;
 	return pl_bw_leave(&level->pool, balance, now_ns, pl_level_config(level, config));
-}
-
-PL_INLINE u64 pl_task_weight(const struct pl_task PL_MEM *task)
-{
-	return task->idle ? PL_WEIGHT_IDLE : task->weight;
 }
 
 /* Counts the time until now as one in which the task was runnable, or not. Call when that changes. */

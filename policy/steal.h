@@ -77,14 +77,10 @@ PL_FN bool pl_steal_count_changed(struct pl_sparsemask PL_MEM *mask, u32 element
 	return true;
 }
 
-/* What the engine knows of a candidate task. */
-enum pl_steal_refusal {
-	PL_STEAL_TAKE = 0,
-	PL_STEAL_RUNNING = 1,
-	PL_STEAL_NOT_ALLOWED = 2, /* affinity, cpuset, migration disabled */
-	PL_STEAL_THROTTLED = 4,
-};
-
+/*
+ * Whether a candidate task may be taken over. allowed_here: by its affinity and cpuset, and its migration is not
+ * disabled; throttled: on the CPU that would take it.
+ */
 PL_FN bool pl_steal_may_take(bool running, bool allowed_here, bool throttled)
 {
 #ifdef PL_MUTATE_STEAL /* deliberately broken, to see the fuzzer notice it */

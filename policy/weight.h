@@ -11,12 +11,9 @@
 #include "port.h"
 
 #define PL_WEIGHT_UNIT 1024 /* nice 0, cpu.weight 100 */
-#define PL_CPU_WEIGHT_MIN 1
-#define PL_CPU_WEIGHT_MAX 10000
 #define PL_CPU_WEIGHT_DEFAULT 100
 #define PL_WEIGHT_IDLE 3 /* SCHED_IDLE and cpu.idle */
 #define PL_NICE_MIN (-20)
-#define PL_NICE_MAX 19
 
 /* round(1024 * 1.25^-nice) for nice -20 .. 19 */
 static const u32 pl_nice_weight_table[40] = {
