@@ -3,6 +3,7 @@
 # reads. The runs are those of bench/kernel-bandwidth.cases, one boot for each kernel and number of CPUs.
 #   make static guest
 #   bench/kernel-bandwidth.sh 6.1 7.2 >bench/results/$(date -u +%F)-kernel-bandwidth.csv
+# A kernel is a series that Debian has: 6.1, 6.12, 6.19, 7.2. About two minutes for each.
 # usage: [CPUS="2 4"] [REP=1] [CASES=FILE] bench/kernel-bandwidth.sh KERNEL...
 set -euo pipefail
 cd "$(dirname "$0")/.."

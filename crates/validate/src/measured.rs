@@ -73,6 +73,17 @@ pub fn read(name: &str, text: &str, scheduler: Scheduler) -> Result<Vec<Row>, Pr
             });
         }
     }
+    for (place, column) in header.iter().enumerate() {
+        let known = REQUIRED.contains(&column) || OPTIONAL.contains(&column);
+        if known && header.iter().take(place).any(|one| one == column) {
+            problems.push(Problem {
+                place: format!("{name}:1"),
+                path: column.to_string(),
+                message: "given twice: allowed is one column of each name".to_string(),
+                at: 0,
+            });
+        }
+    }
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
@@ -116,6 +127,20 @@ pub fn read(name: &str, text: &str, scheduler: Scheduler) -> Result<Vec<Row>, Pr
 const REQUIRED: &[&str] = &[
     "kernel", "vcpus", "label", "quota", "period", "burst", "nth", "work", "interval", "spin", "slow", "pin",
     "dur_ms",
+];
+
+/// Those that may be missing.
+const OPTIONAL: &[&str] = &[
+    "rep",
+    "phase_us",
+    "cpu_us",
+    "nr_periods",
+    "nr_throttled",
+    "throttled_usec",
+    "nr_bursts",
+    "burst_usec",
+    "p50",
+    "p99",
 ];
 
 struct Fields<'a> {
@@ -188,21 +213,30 @@ impl Fields<'_> {
         text
     }
 
+    /// -1: no limit.
+    fn quota(&mut self) -> i64 {
+        let text = self.text("quota").unwrap_or("").to_string();
+        match text.parse::<i64>() {
+            Ok(-1) => -1,
+            Ok(quota) if (1000..1 << 44).contains(&quota) => quota,
+            _ => {
+                let most = (1u64 << 44) - 1;
+                self.wrong(
+                    "quota",
+                    format!("\"{text}\": allowed 1000 .. {most}, or -1 for no limit"),
+                );
+                // What else is wrong with the row does not depend on it.
+                most as i64
+            }
+        }
+    }
+
     fn row(&mut self) -> Row {
         let kernel = self.version();
         let label = self.text("label").unwrap_or("").to_string();
         let vcpus = self.integer("vcpus", 1, 1024, None) as u32;
         let rep = self.integer("rep", 0, 1_000_000, Some(1)) as u32;
-        let quota = self.integer("quota", -1, (1 << 44) - 1, None);
-        if (0..1000).contains(&quota) {
-            self.wrong(
-                "quota",
-                format!(
-                    "{quota} us: allowed 1000 .. {}, or -1 for no limit",
-                    (1u64 << 44) - 1
-                ),
-            );
-        }
+        let quota = self.quota();
         let period_us = self.integer("period", 1000, 1_000_000, None) as u64;
         let burst_most = match self.scheduler {
             // Mainline semantics: no more burst than quota.
@@ -322,6 +356,27 @@ mod tests {
         let text = format!("{HEADER}\r\n6.1,0,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1\r\n");
         let error = read("m.csv", &text, Scheduler::Kernel).unwrap_err();
         assert!(error.to_string().starts_with("m.csv:2: vcpus"), "{error}");
+    }
+
+    #[test]
+    fn a_quota_that_is_none_is_named_with_what_is_allowed() {
+        for quota in ["", "max", "-5", "0", "999", "50000.5", "17592186044416"] {
+            assert_eq!(
+                problems(&format!("6.1,4,1,a,{quota},100000,0,47,0,0,100000,1,0,0,2000,1")),
+                format!("m.csv:2: quota: \"{quota}\": allowed 1000 .. 17592186044415, or -1 for no limit")
+            );
+        }
+    }
+
+    #[test]
+    fn a_column_given_twice_is_refused() {
+        let text = read("m.csv", &format!("{HEADER},quota\n"), Scheduler::Kernel)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            text,
+            "m.csv:1: quota: given twice: allowed is one column of each name"
+        );
     }
 
     #[test]
