@@ -1,4 +1,4 @@
-//! How `plimsoll status`, `set` and `get` talk to the scheduler that runs: a socket, one line of JSON each way.
+//! How `plimsoll status`, `top` and `set` talk to the scheduler that runs: a socket, one line of JSON each way.
 use crate::{Error, Result, Scheduler, Status, Watch};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -38,7 +38,9 @@ pub fn ask(request: &Request) -> Result<Option<Status>> {
         ))
     };
     let mut stream = UnixStream::connect(SOCKET).map_err(absent)?;
-    let mut line = serde_json::to_string(request).map_err(|error| Error::Failed(error.to_string()))?;
+    // JSON has no words for a path that is no UTF-8.
+    let mut line =
+        serde_json::to_string(request).map_err(|error| Error::Input(format!("{request:?}: {error}")))?;
     line.push('\n');
     stream.write_all(line.as_bytes()).map_err(absent)?;
     let mut answer = String::new();

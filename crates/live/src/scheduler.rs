@@ -160,7 +160,7 @@ impl<'obj> Scheduler<'obj> {
         })
     }
 
-    /// Times that the kernel spent on checking the programs: name and instructions walked.
+    /// What the kernel's verifier walked for each program: its name, and instructions.
     pub fn verifier_costs(&self) -> Vec<(String, u32)> {
         self.skel
             .object()
