@@ -47,6 +47,8 @@ impl Seat {
 pub(crate) struct Placement {
     /// A thread goes to an idle CPU if at least so many are runnable on its own; `None`: never.
     pub seeks_idle_from: Option<u32>,
+    /// A thread that is woken on a CPU where one of its own group runs mostly waits for that one.
+    pub spares_own_group: bool,
     /// By thread.
     pub threads: Vec<ThreadPlace>,
     /// By burst, thread after thread: where it ran first.
@@ -128,6 +130,7 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
     let usual = follows.habit(true);
     Placement {
         seats: seats(timeline, by_cpu.len() as u32, busy),
+        spares_own_group: !preempts_own_group(timeline, &by_cpu).habit(true),
         seeks_idle_from: match (alone.habit(true), crowded.habit(true)) {
             (true, _) => Some(0),
             (false, true) if crowded.seen >= CHOICES_MIN => Some(2),
@@ -143,6 +146,34 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
             })
             .collect(),
     }
+}
+
+/// Within this after a wake-up the running thread either gave way or was spared; in it, too, the woken one gets the CPU.
+const GIVES_WAY_NS: i64 = 50_000;
+
+/// Of threads that were woken where another of their group ran, and went on running: how many took its CPU at once.
+/// Since 6.6 a running thread keeps its CPU for a slice unless it has had more than its due, of which no trace tells.
+fn preempts_own_group(timeline: &Timeline, by_cpu: &[Vec<CpuRun>]) -> Choice {
+    let mut own = Choice::default();
+    for (ix, thread) in (0..).zip(&timeline.threads) {
+        for burst in &thread.bursts {
+            let first = thread.runs[burst.runs.start as usize..burst.runs.end as usize].first();
+            let Some(first) = first.filter(|r| r.cpu != u32::MAX) else {
+                continue;
+            };
+            let Some(run) = at(&by_cpu[first.cpu as usize], burst.woken_ns) else {
+                continue;
+            };
+            let running = &timeline.threads[run.thread as usize].bursts[run.burst as usize];
+            let by_itself = matches!(burst.cause, Cause::Thread { .. } | Cause::Timer);
+            let soon = burst.woken_ns + GIVES_WAY_NS;
+            if !by_itself || run.thread == ix || running.group != burst.group || running.end_ns < soon {
+                continue;
+            }
+            own.note(run.end_ns < soon && first.start_ns < soon);
+        }
+    }
+    own
 }
 
 /// Where the thread ran that woke it.

@@ -113,6 +113,8 @@ pub struct Program {
     pub stretches: Vec<Stretch>,
     /// Runnable threads on a CPU from which a woken one seeks an idle CPU, as recorded.
     pub(crate) seeks_idle_from: u32,
+    /// Woken threads mostly wait for who runs of their group, as recorded.
+    pub(crate) spares_own_group: bool,
     job: bool,
     pub(crate) bursts: Vec<Burst>,
     /// Where each burst ran first.
@@ -189,6 +191,7 @@ impl Program {
             switches: timeline.quality.switches,
             stretches,
             seeks_idle_from: places.seeks_idle_from.unwrap_or(0),
+            spares_own_group: places.spares_own_group,
             job: matches!(request, Some(RequestSpec::Process { .. })),
             bursts,
             seats: places.seats,

@@ -78,7 +78,7 @@ pub fn replay(
     let mut config = Config::new(machine, horizon_ns.max(1));
     config.seed = settings.seed;
     config.stop_when_done = true;
-    mainline_or_published(&mut config, settings.semantics, program.seeks_idle_from);
+    mainline_or_published(&mut config, settings.semantics, program, nr_cpus);
     add_groups(&mut config, program, settings)?;
     let workload = config.add_workload("replay");
     let unset = |count: usize| (0..count).map(|_| AtomicU64::new(UNSET)).collect();
@@ -118,19 +118,29 @@ fn from_config(error: ConfigError) -> SettingsError {
     }
 }
 
-fn mainline_or_published(config: &mut Config, semantics: Semantics, seeks_idle_from: u32) {
+/// The slice of the kernel's fair class since 6.6: sysctl_sched_base_slice, scaled by the logarithm of the CPUs, of 8
+/// at most. Threads that mostly sleep are owed more than that, and preempt all the same.
+fn base_slice_ns(nr_cpus: u32) -> u64 {
+    700_000 * u64::from(1 + nr_cpus.clamp(1, 8).ilog2())
+}
+
+fn mainline_or_published(config: &mut Config, semantics: Semantics, program: &Program, nr_cpus: u32) {
     // Stealing and headroom are Plimsoll's own; the kernel's class has neither.
     match semantics {
         Semantics::Mainline => {
             config.policy.core.bandwidth.mainline = 1;
             config.policy.enforce = Enforce::Tick;
             config.policy.steal.enabled = 0;
-            // Since 6.6 a woken task that is owed time runs at once, however little it is.
-            config.policy.core.fair.wakeup_gran_ns = 0;
+            // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if who runs is not past
+            // its due, when its slice is over. Which it mostly is shows in the recording.
+            config.policy.core.fair.wakeup_gran_ns = match program.spares_own_group {
+                true => base_slice_ns(nr_cpus),
+                false => 0,
+            };
             // Pulling on lag is Plimsoll's own, too.
             config.policy.core.fair.pull_ns = 0;
             config.policy.wake_affine_far = true;
-            config.policy.wake_crowd = seeks_idle_from;
+            config.policy.wake_crowd = program.seeks_idle_from;
         }
         Semantics::Published => config.policy.enforce = Enforce::Timer,
     }

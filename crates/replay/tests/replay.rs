@@ -262,6 +262,49 @@ fn client_that_ran_beside_its_server_does_not_take_the_servers_cpu() {
 }
 
 #[test]
+fn server_that_is_woken_beside_its_twin_waits_for_it_if_the_recorded_one_did() {
+    // Every 10 ms 20 is woken by a timer and works for 400 us; 200 us later 21 is woken on the same CPU for as long. In
+    // one recording it waits, in the other it takes the CPU at once. The other CPU is never idle.
+    let us = MS / 1000;
+    let threads = [(20, "server", 1), (21, "server", 1), (30, "other", 0)];
+    let header = header(400 * MS, &threads);
+    for waits in [true, false] {
+        let mut events = vec![switch(us, 1, 0, State::Runnable, 30)];
+        for round in 0..40 {
+            let at = round * 10 * MS + 100 * us;
+            events.extend([
+                waking(at, 0, 20, 0, Context::Timer),
+                switch(at + us, 0, 0, State::Runnable, 20),
+                waking(at + 200 * us, 0, 21, 20, Context::Timer),
+            ]);
+            events.extend(match waits {
+                true => vec![
+                    switch(at + 400 * us, 0, 20, State::Sleeping, 21),
+                    switch(at + 800 * us, 0, 21, State::Sleeping, 0),
+                ],
+                false => vec![
+                    switch(at + 201 * us, 0, 20, State::Runnable, 21),
+                    switch(at + 601 * us, 0, 21, State::Sleeping, 20),
+                    switch(at + 800 * us, 0, 20, State::Sleeping, 0),
+                ],
+            });
+        }
+        let timeline = Timeline::build(&header, &events);
+        let request = "comm:server".parse().unwrap();
+        let program = Program::build(&header, &timeline, None, Some(&request), 60).unwrap();
+        let (program, machine) = (Arc::new(program), machine(&header, &timeline));
+        let (before, after) = (recorded(&program), run(&program, &machine, &[]));
+        for percent in [25.0, 75.0] {
+            let (a, b) = (p(&before, percent), p(&after, percent));
+            assert!(
+                (a - b).abs() < 0.1 * a,
+                "waits: {waits}, p{percent}: recorded {a} ms, replayed {b} ms"
+            );
+        }
+    }
+}
+
+#[test]
 fn work_of_a_slower_machine_takes_as_much_longer_and_arrivals_keep_their_times() {
     let (program, machine) = open_loop(300);
     let (same, slower) = (
