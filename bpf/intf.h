@@ -85,6 +85,8 @@ struct live_cpu {
 	u32 scan;      /* something queued here may be throttled by now */
 	u32 pull_from; /* CPU looked at last */
 	u32 online;
+	u32 next_online; /* the next CPU on line, round; itself where it is the only one */
+	u32 reserved;
 	u32 offer;	 /* who is stopped next is offered to an idle CPU */
 	s32 passes_to;	 /* whom its running task woke last saying that it is about to sleep */
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */

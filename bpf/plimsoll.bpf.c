@@ -135,12 +135,10 @@ static __always_inline bool look_at_head(u32 queue, u32 looker)
 __noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
-	u32 other = c->pull_from + 1;
+	u32 other = cpu_of(c->pull_from)->next_online;
 
-	if (other >= nr_cpus)
-		other = 0;
-	if (other == cpu && ++other >= nr_cpus)
-		other = 0;
+	if (other == cpu)
+		other = c->next_online;
 	c->pull_from = other;
 	/* A lone task there is about to run there. */
 	if (other == cpu || cpu_of(other)->fair.nr_queued < PL_STEAL_OVERLOADED ||
@@ -385,11 +383,33 @@ void BPF_OPS(plimsoll_exit_task, struct task_struct *p, struct scx_exit_task_arg
 	free_push(&S->free_tasks, (u64)task, TASK_NEXT);
 }
 
+/*
+ * Links the CPUs that are on line, for pull(): of 1,024 possible CPUs a few may be, and one at a time is looked at. An
+ * off-line CPU, too, knows the next one on line: somebody may have looked at it last.
+ */
+__noinline int link_online(void)
+{
+	u32 next = zero, round, cpu;
+
+	/* Twice: the first round finds the lowest one, which follows the highest. */
+	for (round = zero; round < 2 && can_loop; round++) {
+		for (cpu = nr_cpus; cpu > 0 && can_loop; cpu--) {
+			struct live_cpu PL_MEM *c = cpu_of(cpu - 1);
+
+			pl_write(&c->next_online, next);
+			if (c->online)
+				next = cpu - 1;
+		}
+	}
+	return 0;
+}
+
 void BPF_OPS_SLEEPABLE(plimsoll_cpu_online, s32 cpu)
 {
 	USE_ARENA;
 	cpu_of(cpu)->online = 1;
 	cpu_of(cpu)->idle_since_ns = 0;
+	link_online();
 }
 
 /* Whoever waits for a CPU that goes away waits for another one from now on. Nothing new is enqueued here. */
@@ -400,6 +420,7 @@ void BPF_OPS_SLEEPABLE(plimsoll_cpu_offline, s32 cpu)
 
 	cpu_of(cpu)->online = 0;
 	cpu_of(cpu)->idle_since_ns = 0;
+	link_online();
 	evacuate(cpu, cpu);
 	for (slot = zero; slot < S->nr_slots && can_loop; slot++)
 		if (S->groups[slot] && S->groups[slot]->nr_parked)
@@ -502,6 +523,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init)
 		if (error)
 			return error;
 	}
+	link_online();
 	error = init_window();
 	if (error)
 		return error;

@@ -38,6 +38,13 @@ done
 read -r uptime _ </proc/uptime
 echo "ready $uptime" >/run/port.control
 
+# CPUs that were left off line at boot (src/madt.rs).
+if [ -e /plimsoll/online ]; then
+	while read -r cpu; do
+		echo 1 >"/sys/devices/system/cpu/cpu$cpu/online" || echo "CPU $cpu does not come on line"
+	done </plimsoll/online
+fi
+
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 echo "+cpu +cpuset" >/sys/fs/cgroup/cgroup.subtree_control
 mount -t bpf bpf /sys/fs/bpf

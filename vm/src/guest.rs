@@ -24,6 +24,9 @@ pub struct Guest<'a> {
     pub kernel: &'a Kernel,
     /// For QEMU's `-smp`: a number, or with a topology `8,sockets=2,cores=2,threads=2`.
     pub cpus: &'a str,
+    /// The kernel believes in this many CPUs; those that there are are 0 and the last ones (`madt`). `cpus` is then a number
+    /// alone, and `timing` is not to be had: QEMU's IOMMU, which such a machine needs, does not work with counted instructions.
+    pub possible_cpus: Option<u32>,
     /// For QEMU's `-m`: `2G`.
     pub memory: &'a str,
     /// Virtual time that counts instructions, so that figures repeat.
@@ -57,6 +60,8 @@ pub fn run(guest: &Guest, qemu: &Qemu, out: &mut dyn Write, err: &mut dyn Write)
         programs: guest.programs,
         command: guest.command,
         scheduler: guest.scheduler,
+        possible_cpus: guest.possible_cpus,
+        cpus: guest.cpus.parse().unwrap_or(1),
     };
     let archive = initramfs::build(guest.kernel, &content)?;
     let folder = tempfile::Builder::new()
@@ -235,7 +240,7 @@ fn command(guest: &Guest, qemu: &Qemu, folder: &Path) -> Command {
     if guest.timing {
         // Virtual time counts instructions. sleep=off: an idle guest jumps to its next timer instead of waiting.
         // shift: an instruction takes 2^shift ns. 1 with QEMU 10, as for the measured truth; 7.2 repeats better with 0.
-        let shift = if qemu.fit_for_timing() { 1 } else { 0 };
+        let shift = if qemu.is_recent() { 1 } else { 0 };
         command.args([
             "-accel",
             "tcg,thread=single",
@@ -247,7 +252,23 @@ fn command(guest: &Guest, qemu: &Qemu, folder: &Path) -> Command {
     } else {
         command.args(["-accel", "tcg,thread=multi", "-cpu", "max"]);
     }
-    command.args(["-smp", guest.cpus, "-m", guest.memory]);
+    command.args(["-m", guest.memory]);
+    match guest.possible_cpus {
+        None => command.args(["-smp", guest.cpus]),
+        // Identifiers above 254 take x2APIC mode, which the kernel uses only with an IOMMU that remaps interrupts; the firmware
+        // turns it on when there may be as many CPUs.
+        Some(possible) => command.args([
+            "-machine",
+            "q35",
+            "-device",
+            "intel-iommu,intremap=on,eim=on",
+            "-smp",
+            &format!(
+                "{},maxcpus={possible},sockets=1,cores={possible},threads=1",
+                guest.cpus
+            ),
+        ]),
+    };
     command
         .arg("-kernel")
         .arg(&guest.kernel.image)
@@ -257,8 +278,13 @@ fn command(guest: &Guest, qemu: &Qemu, folder: &Path) -> Command {
         // tsc=reliable: with a host that is busy the kernel would find its clock unsteady and rewrite code that other CPUs
         // run, which this emulation does not bear (an oops, int3 in sched_clock_cpu).
         &format!(
-            "console=ttyS0 quiet panic=-1 nokaslr norandmaps random.trust_cpu=off cryptomgr.notests{}",
-            if guest.timing { "" } else { " tsc=reliable" }
+            "console=ttyS0 quiet panic=-1 nokaslr norandmaps random.trust_cpu=off cryptomgr.notests{}{}",
+            if guest.timing { "" } else { " tsc=reliable" },
+            if guest.possible_cpus.is_some() {
+                " maxcpus=1"
+            } else {
+                ""
+            }
         ),
     ]);
     command.args([

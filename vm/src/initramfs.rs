@@ -3,6 +3,7 @@ use crate::cpio::Archive;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::libraries::{needs, search_folders, DEFAULT_FOLDERS};
+use crate::madt;
 use crate::modules;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,11 +39,23 @@ pub struct Content<'a> {
     pub command: &'a [String],
     /// Whether `plimsoll run` is started before the command.
     pub scheduler: bool,
+    /// The kernel is told of this many CPUs; `None`: of those that there are.
+    pub possible_cpus: Option<u32>,
+    /// CPUs that there are, where `possible_cpus` says more.
+    pub cpus: u32,
 }
 
 /// The archive that the kernel unpacks. Not compressed: unpacking would cost the guest more than reading it.
 pub fn build(kernel: &Kernel, content: &Content) -> Result<Vec<u8>> {
     let mut archive = Archive::new();
+    if let Some(possible) = content.possible_cpus {
+        // First in the archive: the kernel looks for it before it unpacks anything.
+        archive.file(madt::PATH, 0o644, &madt::table(content.cpus, possible));
+        let last: String = (possible - content.cpus + 1..possible)
+            .map(|cpu| format!("{cpu}\n"))
+            .collect();
+        archive.file("plimsoll/online", 0o644, last.as_bytes());
+    }
     for folder in ["dev", "proc", "sys", "run", "root", "sbin", "usr/bin", "var"] {
         archive.folder(folder, 0o755);
     }

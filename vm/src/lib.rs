@@ -12,6 +12,7 @@ mod image;
 mod initramfs;
 mod kernel;
 mod libraries;
+mod madt;
 mod modules;
 mod qemu;
 mod sources;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROGRAM: &str = "qemu-system-x86_64";
-/// The first version whose icount mode is good enough for figures.
-const TIMING_MAJOR: u32 = 10;
+/// The first version whose icount mode is good enough for figures, and whose q35 takes more than 288 CPUs.
+const RECENT_MAJOR: u32 = 10;
 const BIOS: &str = "/usr/share/seabios/bios-256k.bin";
 /// Libraries that must be the system's own, as the dynamic linker is.
 const SYSTEM_LIBRARIES: [&str; 3] = ["libc6", "libgcc-s1", "libstdc++6"];
@@ -35,8 +35,9 @@ impl Qemu {
         command
     }
 
-    pub fn fit_for_timing(&self) -> bool {
-        self.version.0 >= TIMING_MAJOR
+    /// Whether virtual time is shared evenly, and a machine may have more than 288 CPUs.
+    pub fn is_recent(&self) -> bool {
+        self.version.0 >= RECENT_MAJOR
     }
 
     /// Runs it for its version; an error says why it does not start.
@@ -77,12 +78,12 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The installed QEMU; for figures, or when none is installed, version 10 of Debian's backports, kept in the cache.
+/// The installed QEMU; where a `recent` one is needed, or none is installed, version 10 of Debian's backports, kept in the cache.
 /// When only an older one is to be had, that is returned, and `say` is told why.
-pub fn find(cache: &Cache, timing: bool, say: &dyn Fn(&str)) -> Result<Qemu> {
+pub fn find(cache: &Cache, recent: bool, say: &dyn Fn(&str)) -> Result<Qemu> {
     let installed = Qemu::start(PROGRAM.into(), Vec::new(), Vec::new());
     if let Ok(qemu) = installed {
-        if !timing || qemu.fit_for_timing() {
+        if !recent || qemu.is_recent() {
             return Ok(qemu);
         }
         return Ok(from_backports(cache, say).unwrap_or_else(|error| {

@@ -30,6 +30,7 @@ fn boot(options: &Options, command: &[&str]) -> Outcome {
     let guest = Guest {
         kernel: &kernel,
         cpus: "2",
+        possible_cpus: None,
         memory: "512M",
         timing: options.timing,
         programs: options.programs,

@@ -1,6 +1,6 @@
 //! The live scheduler under churn, storms, hotplug and starving limits, on every kernel it is for: `make test-live`.
 //!
-//! Virtual time (`--timing`): a run repeats, and does not depend on how busy the host is. A case is a program of
+//! Virtual time (`--timing`) but where a case says otherwise: a run repeats, and does not depend on how busy the host is. A case is a program of
 //! vm/guest/ or a script of tests/live/, which accounts for what it started and ends with a message and 1 where something
 //! is lost. Here it is asked, too, that the scheduler is still loaded and that the kernel has not warned.
 use plimsoll_vm::{find_qemu, obtain, run, Cache, Guest, Program};
@@ -10,6 +10,8 @@ use std::time::Duration;
 struct Case {
     command: &'static [&'static str],
     cpus: &'static str,
+    /// The kernel believes in this many, and the guest runs on the host's clock.
+    possible_cpus: Option<u32>,
     /// The scheduler is loaded before the command; otherwise the command loads it itself.
     loaded: bool,
     /// Programs that the command needs besides.
@@ -21,6 +23,7 @@ impl Case {
         Self {
             command,
             cpus: "4",
+            possible_cpus: None,
             loaded: true,
             also: &[],
         }
@@ -74,8 +77,10 @@ fn holds(series: &str, case: &Case) {
     let guest = Guest {
         kernel: &kernel,
         cpus: case.cpus,
-        memory: "2G",
-        timing: true,
+        possible_cpus: case.possible_cpus,
+        // The kernel's own arrays of 1,024 take 1 GiB.
+        memory: if case.possible_cpus.is_some() { "3G" } else { "2G" },
+        timing: case.possible_cpus.is_none(),
         programs: &programs,
         command: &command,
         scheduler: case.loaded,
@@ -127,6 +132,7 @@ cases! {
         cpus: "8,sockets=2,cores=2,threads=2",
         ..Case::of(&["placement", "4", "2"])
     };
+    of_1024_cpus_the_last_hold_limits_and_weights: Case { possible_cpus: Some(1024), ..Case::of(&["wide.sh"]) };
     what_cannot_be_represented_is_refused_by_name: Case { loaded: false, ..Case::of(&["refuse.sh"]) };
     probes_refusals_knobs_and_the_way_back_hold: Case {
         loaded: false,

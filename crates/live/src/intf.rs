@@ -79,6 +79,8 @@ pub struct Cpu {
     pub scan: u32,
     pub pull_from: u32,
     pub online: u32,
+    pub next_online: u32,
+    pub reserved: u32,
     pub offer: u32,
     pub passes_to: i32,
     pub watch_at_ns: u64,

@@ -40,7 +40,7 @@ impl Machine {
         let mut sibling = Vec::with_capacity(nr_cpus);
         for cpu in 0..nr_cpus {
             let folder = cpus.join(format!("cpu{cpu}"));
-            // A CPU that is offline has no cache folder: it is taken to share the cache of its package's others.
+            // A CPU that is off line has no cache folder: it is taken to share the first cache.
             let shared = last_level_cache(&folder)
                 .unwrap_or_else(|| by_cache.keys().next().cloned().unwrap_or(vec![cpu]));
             let next = by_cache.len();

@@ -58,7 +58,11 @@ impl<'obj> Scheduler<'obj> {
             .set_max_entries(machine.nr_cpus as u32)
             .and_then(|()| open.maps.period_timers.set_max_entries(max_groups))
             .and_then(|()| open.maps.slack_timers.set_max_entries(max_groups))
-            .and_then(|()| open.maps.arena.set_max_entries(arena_pages(machine, max_groups)))
+            .and_then(|()| {
+                open.maps
+                    .arena
+                    .set_max_entries(arena_pages(machine.nr_cpus as u64, max_groups))
+            })
             .map_err(|error| refused("cannot size the scheduler's maps", error))?;
 
         let data = open.maps.data_data.as_mut().expect("the program has variables");
@@ -242,10 +246,12 @@ impl<'obj> Scheduler<'obj> {
     }
 }
 
+/// An arena is at most 4 GiB.
+const ARENA_PAGES_MAX: u64 = 1 << 20;
+
 /// Memory that the arena may grow to. Only what is used is allocated.
-fn arena_pages(machine: &Machine, max_groups: u32) -> u32 {
-    let cpus = machine.nr_cpus as u64;
-    let ring = machine.nr_cpus.next_power_of_two() as u64 * 4;
+fn arena_pages(cpus: u64, max_groups: u32) -> u32 {
+    let ring = cpus.next_power_of_two() * 4;
     let group = size_of::<Group>() as u64
         + cpus
             * (size_of::<plimsoll_policy_sys::Queue>()
@@ -260,8 +266,7 @@ fn arena_pages(machine: &Machine, max_groups: u32) -> u32 {
     let tasks = threads.div_ceil(PAGE / size_of::<intf::Task>() as u64);
     let pages =
         u64::from(max_groups) * group.div_ceil(PAGE) + tasks + cpus + u64::from(max_groups) / 512 + 64;
-    // An arena is at most 4 GiB.
-    pages.min(1 << 20) as u32
+    pages.min(ARENA_PAGES_MAX) as u32
 }
 
 fn verified_insns(fd: i32) -> Option<u32> {
@@ -281,4 +286,15 @@ fn text(bytes: &[i8]) -> String {
         .map(|&byte| byte as u8)
         .collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_groups_on_1024_cpus_fit_into_an_arena() {
+        let pages = u64::from(arena_pages(crate::machine::CPUS_MAX as u64, 10_000));
+        assert!(pages < ARENA_PAGES_MAX, "{pages} pages");
+    }
 }

@@ -50,6 +50,7 @@ pub struct GroupStatus {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CpuStatus {
     pub cpu: u32,
+    pub online: bool,
     pub nr_switches: u64,
     pub nr_wakeups: u64,
     pub nr_preempts: u64,
@@ -83,6 +84,7 @@ impl Status {
         let cpus = (0..nr_cpus).map(|cpu| unsafe { &*state.cpus.add(cpu) });
         let cpus = cpus.enumerate().map(|(cpu, line)| CpuStatus {
             cpu: cpu as u32,
+            online: line.online != 0,
             nr_switches: line.nr_switches,
             nr_wakeups: line.nr_wakeups,
             nr_preempts: line.nr_preempts,

@@ -123,7 +123,8 @@ fn tables(status: &Status) -> String {
         "pulls",
         "idle_usec",
     ]);
-    for cpu in &status.cpus {
+    // A machine may be able to take many more CPUs than it has.
+    for cpu in status.cpus.iter().filter(|cpu| cpu.online) {
         let numbers = [
             cpu.cpu.into(),
             cpu.nr_switches,

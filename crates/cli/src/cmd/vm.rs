@@ -32,6 +32,10 @@ pub struct Args {
     #[arg(long, default_value = "4", value_name = "N", value_parser = parse_cpus)]
     cpus: String,
 
+    /// CPUs that the kernel is to believe in, the last of which are those of --cpus: for programs that must bear big machines
+    #[arg(long, value_name = "N", conflicts_with = "timing", value_parser = clap::value_parser!(u32).range(256..=4096))]
+    possible_cpus: Option<u32>,
+
     /// Memory, with a unit: 512M, 2G
     #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = parse_memory)]
     memory: String,
@@ -90,6 +94,12 @@ pub fn run(args: &Args) -> Result {
 
 fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
     let scheduler = args.scheduler == Scheduler::Plimsoll;
+    if args.possible_cpus.is_some() && args.cpus.contains(',') {
+        return Err(Error::Input(format!(
+            "--cpus {}: with --possible-cpus allowed: a number alone, 1..255",
+            args.cpus
+        )));
+    }
     let mut programs = args
         .files
         .iter()
@@ -122,7 +132,7 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
             kernel.release
         )));
     }
-    let qemu = find_qemu(&cache, args.timing, &note)?;
+    let qemu = find_qemu(&cache, args.timing || args.possible_cpus.is_some(), &note)?;
     progress.finish_and_clear();
     if args.verbose {
         let (major, minor) = qemu.version;
@@ -140,6 +150,7 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
     let guest = Guest {
         kernel: &kernel,
         cpus: &args.cpus,
+        possible_cpus: args.possible_cpus,
         memory: &args.memory,
         timing: args.timing,
         programs: &programs,
