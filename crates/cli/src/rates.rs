@@ -203,6 +203,7 @@ pub mod tests {
             nr_steals: 0,
         };
         let cpu = |cpu| plimsoll_live::CpuStatus {
+            online: true,
             cpu,
             nr_switches: 0,
             nr_wakeups: 0,
