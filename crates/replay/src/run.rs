@@ -198,9 +198,11 @@ fn outcome(
             done,
         });
     }
-    if busy_ns == 0 {
-        busy_ns = end_ns;
-    }
+    // Threads go on after the last request: for as long as they did in the recording.
+    busy_ns = match busy_ns {
+        0 => end_ns,
+        last_ns => last_ns + program.duration_ns.saturating_sub(last_request_ns(program)),
+    };
     let groups = program
         .groups
         .iter()
@@ -236,6 +238,12 @@ fn outcome(
     }
 }
 
+/// When the last recorded request ended; the end of the recording where there is none.
+fn last_request_ns(program: &Program) -> u64 {
+    let ends = program.requests.iter().map(|r| r.begin_ns + r.latency_ns);
+    ends.max().unwrap_or(program.duration_ns)
+}
+
 /// What the trace itself measured.
 pub fn recorded(program: &Program) -> Outcome {
     let requests = program.requests.iter().map(|r| Request {
@@ -244,8 +252,7 @@ pub fn recorded(program: &Program) -> Outcome {
         class: r.class,
         done: true,
     });
-    let last = program.requests.iter().map(|r| r.begin_ns + r.latency_ns).max();
-    let busy_ns = last.unwrap_or(program.duration_ns).max(1);
+    let busy_ns = program.duration_ns.max(1);
     let groups = program.groups.iter().map(|g| GroupOutcome {
         path: g.path.clone(),
         usage_ns: g.work_ns,

@@ -55,6 +55,19 @@ fn replay_under_recorded_settings_shows_what_was_recorded() {
 }
 
 #[test]
+fn cpu_use_counts_the_time_after_the_last_request() {
+    let (mut header, events) = example::closed_loop(400);
+    header.duration_ns *= 2;
+    let (program, machine) = compile(&header, &events);
+    let target = program.target as usize;
+    let wanted = program.groups[target].work_ns as f64 / program.duration_ns as f64;
+    for outcome in [recorded(&program), run(&program, &machine, &[])] {
+        let cpus = outcome.groups[target].cpus;
+        assert!((cpus - wanted).abs() < 0.02 * wanted, "{cpus} CPUs for {wanted}");
+    }
+}
+
+#[test]
 fn closed_loop_slows_down_under_a_limit_and_never_uses_more() {
     let (program, machine) = closed_loop(400);
     assert!(program.is_closed_loop());
