@@ -57,7 +57,7 @@ fn replay_under_recorded_settings_shows_what_was_recorded() {
 #[test]
 fn cpu_use_counts_the_time_after_the_last_request() {
     let (mut header, events) = example::closed_loop(400);
-    header.duration_ns *= 2;
+    header.clock.end_ns *= 2;
     let (program, machine) = compile(&header, &events);
     let target = program.target as usize;
     let wanted = program.groups[target].work_ns as f64 / program.duration_ns as f64;
