@@ -22,7 +22,7 @@ pub struct CpuStat {
 pub struct GroupOutcome {
     pub path: String,
     pub usage_ns: u64,
-    /// CPUs used on average, up to `busy_ns`.
+    /// CPUs used on average while there were requests: up to `busy_ns`.
     pub cpus: f64,
     pub stat: Option<CpuStat>,
     /// Share of periods at whose end somebody was throttled; `None`: no limit.
@@ -36,7 +36,7 @@ pub struct Outcome {
     /// As in the program.
     pub groups: Vec<GroupOutcome>,
     pub end_ns: u64,
-    /// When the last request was done, and as long after it as the recording goes on after its last one; rates are up to here.
+    /// When the last request that was done was done; rates are up to here.
     pub busy_ns: u64,
     /// Share of the recorded work that was done.
     pub work_done: f64,

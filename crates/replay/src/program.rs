@@ -88,6 +88,8 @@ pub struct Group {
     pub weight: u32,
     /// CPU time of its threads and those below, as the trace shows it.
     pub work_ns: u64,
+    /// Of it, what they used after the last request had ended.
+    pub late_work_ns: u64,
     /// CPU time by the kernel's own count, if the trace has it.
     pub usage_ns: Option<u64>,
     /// Share of periods with throttling in the recording, if the trace has it.
@@ -179,6 +181,27 @@ impl Program {
             bursts[burst as usize].request = request;
         }
         let actions = marks.into_actions(&mut bursts, &speeds);
+        let last = found
+            .requests
+            .iter()
+            .map(|r| r.info.begin_ns + r.info.latency_ns)
+            .max();
+        if let Some(last_ns) = last {
+            let from_ns = timeline.start_ns + last_ns as i64;
+            for (thread, own) in timeline.threads.iter().zip(&threads) {
+                let late = thread.runs.iter().map(|r| r.end_ns - r.start_ns.max(from_ns));
+                let late_ns: i64 = late.filter(|ns| *ns > 0).sum();
+                let mut above = Some(own.group);
+                while let Some(at) = above {
+                    groups[at as usize].late_work_ns += late_ns as u64;
+                    above = groups[at as usize].parent;
+                }
+            }
+        }
+        // Runs are switch to switch, work is what the kernel charged: never more late than at all.
+        groups
+            .iter_mut()
+            .for_each(|g| g.late_work_ns = g.late_work_ns.min(g.work_ns));
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
         Ok(Program {
             threads,
@@ -318,6 +341,7 @@ fn groups(header: &Header) -> Vec<Group> {
                 burst_us: known.and_then(|g| g.burst_us).unwrap_or(0),
                 weight: known.and_then(|g| g.weight).unwrap_or(100),
                 work_ns: 0,
+                late_work_ns: 0,
                 usage_ns: known.and_then(usage),
                 throttled: known.and_then(throttled),
             }

@@ -198,11 +198,11 @@ fn outcome(
             done,
         });
     }
-    // Threads go on after the last request: for as long as they did in the recording.
-    busy_ns = match busy_ns {
-        0 => end_ns,
-        last_ns => last_ns + program.duration_ns.saturating_sub(last_request_ns(program)),
-    };
+    if busy_ns == 0 {
+        busy_ns = end_ns;
+    }
+    // What ran after the last request is no use of the time up to it. Where requests are left, it has not run.
+    let all_done = requests.len() == program.requests.len() && requests.iter().all(|r| r.done);
     let groups = program
         .groups
         .iter()
@@ -221,7 +221,11 @@ fn outcome(
             GroupOutcome {
                 path: group.path.clone(),
                 usage_ns: result.usage_ns,
-                cpus: result.usage_ns as f64 / busy_ns.max(1) as f64,
+                cpus: result
+                    .usage_ns
+                    .saturating_sub(if all_done { group.late_work_ns } else { 0 })
+                    as f64
+                    / busy_ns.max(1) as f64,
                 stat,
                 throttled,
             }
@@ -238,12 +242,6 @@ fn outcome(
     }
 }
 
-/// When the last recorded request ended; the end of the recording where there is none.
-fn last_request_ns(program: &Program) -> u64 {
-    let ends = program.requests.iter().map(|r| r.begin_ns + r.latency_ns);
-    ends.max().unwrap_or(program.duration_ns)
-}
-
 /// What the trace itself measured.
 pub fn recorded(program: &Program) -> Outcome {
     let requests = program.requests.iter().map(|r| Request {
@@ -252,11 +250,12 @@ pub fn recorded(program: &Program) -> Outcome {
         class: r.class,
         done: true,
     });
-    let busy_ns = program.duration_ns.max(1);
+    let last = program.requests.iter().map(|r| r.begin_ns + r.latency_ns).max();
+    let busy_ns = last.unwrap_or(program.duration_ns).max(1);
     let groups = program.groups.iter().map(|g| GroupOutcome {
         path: g.path.clone(),
         usage_ns: g.work_ns,
-        cpus: g.work_ns as f64 / busy_ns as f64,
+        cpus: (g.work_ns - g.late_work_ns) as f64 / busy_ns as f64,
         stat: None,
         throttled: g.throttled,
     });

@@ -55,14 +55,23 @@ fn replay_under_recorded_settings_shows_what_was_recorded() {
 }
 
 #[test]
-fn cpu_use_counts_the_time_after_the_last_request() {
-    let (mut header, events) = example::closed_loop(400);
-    header.clock.end_ns *= 2;
-    let (program, machine) = compile(&header, &events);
-    let target = program.target as usize;
-    let wanted = program.groups[target].work_ns as f64 / program.duration_ns as f64;
-    for outcome in [recorded(&program), run(&program, &machine, &[])] {
-        let cpus = outcome.groups[target].cpus;
+fn cpu_use_is_that_of_the_time_with_requests() {
+    let (before, machine_before) = closed_loop(400);
+    let (mut header, mut events) = example::closed_loop(400);
+    // The server goes on by itself for as long again, after a time of nothing.
+    let last_ns = header.clock.end_ns;
+    header.clock.end_ns = 3 * last_ns;
+    events.push(waking(2 * last_ns, 1, 20, 0, Context::Timer));
+    events.push(switch(2 * last_ns + 10, 1, 0, State::Runnable, 20));
+    events.push(switch(3 * last_ns - MS, 1, 20, State::Sleeping, 0));
+    let (after, machine_after) = compile(&header, &events);
+    let use_of = |outcome: Outcome| outcome.groups[before.target as usize].cpus;
+    let wanted = use_of(recorded(&before));
+    for cpus in [
+        use_of(recorded(&after)),
+        use_of(run(&before, &machine_before, &[])),
+        use_of(run(&after, &machine_after, &[])),
+    ] {
         assert!((cpus - wanted).abs() < 0.02 * wanted, "{cpus} CPUs for {wanted}");
     }
 }
