@@ -43,6 +43,17 @@
 #define PL_FAIR_WEIGHT_MIN 2		   /* 2^-19 of nice 0: keeps the division and the wait bound finite */
 #define PL_FAIR_DELTA_MAX_NS (16 * PL_SEC) /* longer stretches are charged as this much: no overflow */
 
+/* What an engine configures where nobody says otherwise. */
+#define PL_FAIR_SLICE_NS (3 * PL_MS)
+/*
+ * With 1 ms hackbench takes 1.2 times as long as under the kernel's scheduler (live, virtual time), with 4 ms 0.8: whoever is
+ * woken often waits for its waker to finish.
+ */
+#define PL_FAIR_WAKEUP_GRAN_NS (4 * PL_MS)
+#define PL_FAIR_WAIT_MAX_NS (1000 * PL_MS)
+#define PL_FAIR_PULL_NS (10 * PL_MS)
+#define PL_FAIR_LAG_MAX_NS (100 * PL_MS)
+
 struct pl_fair_config {
 	u64 slice_ns;	/* how long a task runs before the next is considered */
 	u64 latency_ns; /* 0: slices are constant; else a queue's tasks share this, not below slice_ns */

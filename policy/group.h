@@ -34,6 +34,8 @@
 #define PL_FACTOR_SHIFT 30
 #define PL_FACTOR_ONE (1ULL << PL_FACTOR_SHIFT)
 
+#define PL_REFRESH_NS (1 * PL_MS) /* where nobody says otherwise */
+
 struct pl_config {
 	struct pl_bw_config bandwidth;
 	struct pl_bw_config side; /* of headroom's side group: small slices, nothing carried over */

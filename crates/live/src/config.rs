@@ -43,8 +43,8 @@ impl Default for Config {
             steal: true,
             steal_node_limit: pl::STEAL_NODE_LIMIT,
             load_publish_us: pl::LOAD_PUBLISH_NS / US,
-            task_slice_us: 3_000,
-            wakeup_granularity_us: 4_000,
+            task_slice_us: pl::FAIR_SLICE_NS / US,
+            wakeup_granularity_us: pl::FAIR_WAKEUP_GRAN_NS / US,
             headroom_window_us: pl::HEADROOM_WINDOW_NS / US,
             headroom_tolerance_us: pl::HEADROOM_TOLERANCE_NS / US,
             max_groups: 16_384,
@@ -186,14 +186,11 @@ impl Config {
                 },
                 fair: pl::FairConfig {
                     slice_ns: self.task_slice_us * US,
-                    latency_ns: 0,
                     sleeper_credit_ns: self.task_slice_us * US,
                     wakeup_gran_ns: self.wakeup_granularity_us * US,
-                    wait_max_ns: 1_000_000_000,
-                    pull_ns: 10_000_000,
-                    lag_max_ns: 100_000_000,
+                    ..Default::default()
                 },
-                refresh_ns: 1_000_000,
+                refresh_ns: pl::REFRESH_NS,
             },
             steal: pl::StealConfig {
                 enabled: self.steal.into(),

@@ -38,12 +38,32 @@ pub const GROUP_DEPTH_MAX: u32 = 32;
 // What an engine configures where nobody says otherwise.
 pub const BW_SLICE_NS: u64 = 5_000_000;
 pub const LOAD_PUBLISH_NS: u64 = 1_000_000;
+pub const FAIR_SLICE_NS: u64 = 3_000_000;
+pub const FAIR_WAKEUP_GRAN_NS: u64 = 4_000_000;
+pub const FAIR_WAIT_MAX_NS: u64 = 1_000_000_000;
+pub const FAIR_PULL_NS: u64 = 10_000_000;
+pub const FAIR_LAG_MAX_NS: u64 = 100_000_000;
+pub const REFRESH_NS: u64 = 1_000_000;
 pub const STEAL_NODE_LIMIT: u32 = 2;
 pub const STEAL_COST_NS: u64 = 10_000;
 pub const HEADROOM_WINDOW_NS: u64 = 100_000_000;
 pub const HEADROOM_TOLERANCE_NS: u64 = 1_000_000;
 pub const HEADROOM_STEPS: u32 = 20;
 pub const HEADROOM_SLICE_NS: u64 = 500_000;
+
+impl Default for FairConfig {
+    fn default() -> Self {
+        Self {
+            slice_ns: FAIR_SLICE_NS,
+            latency_ns: 0,
+            sleeper_credit_ns: FAIR_SLICE_NS,
+            wakeup_gran_ns: FAIR_WAKEUP_GRAN_NS,
+            wait_max_ns: FAIR_WAIT_MAX_NS,
+            pull_ns: FAIR_PULL_NS,
+            lag_max_ns: FAIR_LAG_MAX_NS,
+        }
+    }
+}
 
 extern "C" {
     fn pl_layout(index: u32) -> u64;

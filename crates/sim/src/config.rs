@@ -404,16 +404,8 @@ impl Default for Policy {
                 load: pl::LoadConfig {
                     publish_ns: pl::LOAD_PUBLISH_NS,
                 },
-                fair: pl::FairConfig {
-                    slice_ns: 3_000_000,
-                    latency_ns: 0,
-                    sleeper_credit_ns: 3_000_000,
-                    wakeup_gran_ns: 1_000_000,
-                    wait_max_ns: 1_000_000_000,
-                    pull_ns: 10_000_000,
-                    lag_max_ns: 100_000_000,
-                },
-                refresh_ns: 1_000_000,
+                fair: pl::FairConfig::default(),
+                refresh_ns: pl::REFRESH_NS,
             },
             steal: pl::StealConfig {
                 enabled: 1,
