@@ -192,6 +192,7 @@ fn run_case(case: &Case, kernel: &Kernel, qemu: &Qemu, programs: &[Program]) -> 
     let guest = Guest {
         kernel,
         cpus: &CPUS.to_string(),
+        possible_cpus: None,
         memory: "1G",
         timing: true,
         programs,
