@@ -446,6 +446,12 @@ fn steal(ours: bool) -> Row {
                     let bound = on.map_or(Bound::Printed, |on| Bound::AtLeast(on.value));
                     figures.push(Figure::new(format!("{name}, {label}"), unit, value, bound));
                 }
+                // Virtual time is instructions, whichever CPU executes them: hackbench's own time does not show idle CPUs.
+                let name = "idle in hackbench";
+                let on = figures.iter().find(|figure| figure.name == format!("{name}, on"));
+                let bound = on.map_or(Bound::Printed, |on| Bound::AtLeast(on.value));
+                let idle = idle_percent(line(1), line(6));
+                figures.push(Figure::new(format!("{name}, {label}"), "%", idle, bound));
                 let (work, all) = (steals(line(1)), steals(line(6)));
                 figures.push(Figure::new(
                     format!("steals in work, {label}"),
@@ -463,6 +469,16 @@ fn steal(ours: bool) -> Row {
             figures
         },
     }
+}
+
+/// Share of the CPUs' time that was idle between two outputs of `plimsoll status --json`.
+fn idle_percent(before: &Value, after: &Value) -> f64 {
+    let idle_us = |status: &Value| -> f64 {
+        let cpus = status["cpus"].as_array().into_iter().flatten();
+        cpus.map(|cpu| number(cpu, "idle_usec")).sum()
+    };
+    let passed_us = number(after, "uptime_usec") - number(before, "uptime_usec");
+    100. * (idle_us(after) - idle_us(before)) / (passed_us * f64::from(CPUS))
 }
 
 /// What `duty` printed about a group.
