@@ -45,19 +45,6 @@ struct thread {
 	int64_t *latency_ns;
 };
 
-static void turns(int count)
-{
-	uint64_t one = 1, other = 1;
-
-	for (int i = 0; i < count; i++) {
-		uint64_t sum = one + other;
-
-		one = other;
-		other = sum;
-		__asm__ volatile("" ::"r"(one), "r"(other));
-	}
-}
-
 static void duty(struct thread *thread)
 {
 	const struct run *run = thread->run;
@@ -123,13 +110,6 @@ static void limit(const struct run *run, long quota_us, long burst_us)
 	cgroup_set(run->group, knob);
 }
 
-static int compare(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /*
  * Where the group's periods begin, modulo their length: the median of the times at which a spinner goes on. The timer
  * keeps its place when the limit is taken off and set again.
@@ -168,7 +148,7 @@ static long phase_us(const struct run *run)
 		if (on_ns[i] > period_ns / 2)
 			on_ns[i] -= period_ns;
 	}
-	qsort(on_ns, GAPS, sizeof(*on_ns), compare);
+	qsort(on_ns, GAPS, sizeof(*on_ns), by_value);
 	phase_ns += on_ns[GAPS / 2];
 	munmap(on_ns, GAPS * sizeof(*on_ns));
 	limit(run, -1, 0);
@@ -220,7 +200,7 @@ static void print_latencies(const struct run *run)
 	for (int i = 0; i < run->nr_threads; i++)
 		for (int k = 0; k < run->threads[i].nr_latencies; k++)
 			sum += *next++ = run->threads[i].latency_ns[k];
-	qsort(all, count, sizeof(*all), compare);
+	qsort(all, count, sizeof(*all), by_value);
 	printf(",%.0f", sum / count / NSEC_PER_USEC);
 	for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
 		printf(",%lld", (long long)(all[(int)((count - 1) * ranks[i] + .5)] / NSEC_PER_USEC));

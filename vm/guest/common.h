@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the guest programs share: clocks, files of cgroups, numbers from the command line, errors. */
+/* What the guest programs share: clocks, work, files of cgroups, numbers from the command line, errors. */
 #ifndef PLIMSOLL_GUEST_COMMON_H
 #define PLIMSOLL_GUEST_COMMON_H
 
@@ -59,6 +59,28 @@ static inline void sleep_until(int64_t at_ns)
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
 		;
+}
+
+/* Work without memory or system calls: steps of the Fibonacci sequence. */
+static inline void turns(int count)
+{
+	uint64_t one = 1, other = 1;
+
+	for (int i = 0; i < count; i++) {
+		uint64_t sum = one + other;
+
+		one = other;
+		other = sum;
+		__asm__ volatile("" ::"r"(one), "r"(other));
+	}
+}
+
+/* For qsort: numbers of 64 bits. */
+static inline int by_value(const void *left, const void *right)
+{
+	int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+
+	return (a > b) - (a < b);
 }
 
 /* A whole number within [min, max], or the end of the program. */

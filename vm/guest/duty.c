@@ -81,19 +81,6 @@ static int64_t machine_idle_us(void)
 	return (int64_t)(idle * 1e6);
 }
 
-static void turns(int count)
-{
-	uint64_t one = 1, other = 1;
-
-	for (int i = 0; i < count; i++) {
-		uint64_t sum = one + other;
-
-		one = other;
-		other = sum;
-		__asm__ volatile("" ::"r"(one), "r"(other));
-	}
-}
-
 /* Writes down the CPU time for every point that has passed. */
 static int64_t look(struct thread *thread)
 {
@@ -234,13 +221,6 @@ static int64_t cpu_second_max(const struct group *group)
 	return most;
 }
 
-static int compare(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void print_latencies(const struct group *group)
 {
 	static const struct {
@@ -261,7 +241,7 @@ static void print_latencies(const struct group *group)
 	for (int i = 0; i < group->nr_threads; i++)
 		for (int k = 0; k < group->threads[i].nr_latencies; k++)
 			sum += *next++ = group->threads[i].latency_ns[k];
-	qsort(all, count, sizeof(*all), compare);
+	qsort(all, count, sizeof(*all), by_value);
 	printf(",\"latency_us\":{\"count\":%d,\"mean\":%.1f", count, sum / count / NSEC_PER_USEC);
 	for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
 		printf(",\"%s\":%.1f", ranks[i].name,

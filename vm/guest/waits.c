@@ -113,13 +113,6 @@ static void kthreads_ask(int64_t until_ns, struct starved *starved, struct asked
 		fail("the kernel's own threads did nothing");
 }
 
-static int by_length(const void *left, const void *right)
-{
-	int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-
-	return (a > b) - (a < b);
-}
-
 /* At least `part` of 100 took no longer. */
 static int64_t percentile_ns(const struct asked *asked, int part)
 {
@@ -177,7 +170,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < STARVED; i++)
 		looked[i] = (struct starved){starved[i].pid, runs(starved[i].pid), now_ns(), 0};
 	kthreads_ask(now_ns() + seconds * NSEC_PER_SEC, looked, asked);
-	qsort(asked->took_ns, asked->count, sizeof(*asked->took_ns), by_length);
+	qsort(asked->took_ns, asked->count, sizeof(*asked->took_ns), by_value);
 
 	/* A wait that has not ended yet does not show: everybody must look at the clock once more. */
 	doing = "looking for progress";
