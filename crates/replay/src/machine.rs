@@ -102,7 +102,7 @@ pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
     let mut by_cpu: Vec<Vec<CpuRun>> = Vec::new();
     for (t, thread) in timeline.threads.iter().enumerate() {
         for (b, burst) in thread.bursts.iter().enumerate() {
-            for run in &thread.runs[burst.runs.start as usize..burst.runs.end as usize] {
+            for run in thread.runs_of(burst) {
                 if run.cpu == u32::MAX {
                     continue;
                 }

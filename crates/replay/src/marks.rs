@@ -30,8 +30,7 @@ impl Mark {
             }
             Mark::Works(t, b, work_ns) => {
                 let burst = of(t, b);
-                let runs =
-                    &timeline.threads[t as usize].runs[burst.runs.start as usize..burst.runs.end as usize];
+                let runs = timeline.threads[t as usize].runs_of(burst);
                 let mut left = work_ns;
                 for run in runs {
                     if left <= run.end_ns - run.start_ns {

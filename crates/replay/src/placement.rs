@@ -94,7 +94,7 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
     for (ix, thread) in timeline.threads.iter().enumerate() {
         for pair in thread.bursts.windows(2) {
             let before = thread.runs[..pair[1].runs.start as usize].last();
-            let first = thread.runs[pair[1].runs.start as usize..pair[1].runs.end as usize].first();
+            let first = thread.runs_of(&pair[1]).first();
             let (Some(before), Some(first)) = (before, first) else {
                 continue;
             };
@@ -157,7 +157,7 @@ fn preempts_own_group(timeline: &Timeline, by_cpu: &[Vec<CpuRun>]) -> Choice {
     let mut own = Choice::default();
     for (ix, thread) in (0..).zip(&timeline.threads) {
         for burst in &thread.bursts {
-            let first = thread.runs[burst.runs.start as usize..burst.runs.end as usize].first();
+            let first = thread.runs_of(burst).first();
             let Some(first) = first.filter(|r| r.cpu != u32::MAX) else {
                 continue;
             };
@@ -199,7 +199,7 @@ fn seats(timeline: &Timeline, nr_cpus: u32, busy: impl Fn(u32, i64) -> bool) -> 
         if slept_ns > balanced_ns {
             return Seat::NONE;
         }
-        let first = thread.runs[burst.runs.start as usize..burst.runs.end as usize].first();
+        let first = thread.runs_of(burst).first();
         let Some(cpu) = first.map(|r| r.cpu).filter(|&cpu| cpu != u32::MAX) else {
             return Seat::NONE;
         };
@@ -228,7 +228,7 @@ impl Crowds {
         let mut by_cpu = vec![(Vec::new(), Vec::new()); nr_cpus];
         for thread in &timeline.threads {
             for burst in &thread.bursts {
-                let first = thread.runs[burst.runs.start as usize..burst.runs.end as usize].first();
+                let first = thread.runs_of(burst).first();
                 if let Some((begins, ends)) = first.and_then(|r| by_cpu.get_mut(r.cpu as usize)) {
                     begins.push(burst.woken_ns);
                     ends.push(burst.end_ns);

@@ -155,11 +155,7 @@ impl Program {
         for (ix, thread) in timeline.threads.iter().enumerate() {
             let group = main_group(thread, &group_of);
             let work_ns: u64 = thread.bursts.iter().map(|b| b.work_ns.max(0) as u64).sum();
-            let mut above = Some(group);
-            while let Some(at) = above {
-                groups[at as usize].work_ns += work_ns;
-                above = groups[at as usize].parent;
-            }
+            upwards(&mut groups, group, |above| above.work_ns += work_ns);
             threads.push(Thread {
                 name: format!("{}/{}", thread.comm, thread.tid),
                 group,
@@ -181,21 +177,14 @@ impl Program {
             bursts[burst as usize].request = request;
         }
         let actions = marks.into_actions(&mut bursts, &speeds);
-        let last = found
-            .requests
-            .iter()
-            .map(|r| r.info.begin_ns + r.info.latency_ns)
-            .max();
-        if let Some(last_ns) = last {
+        if let Some(last_ns) = last_end_ns(found.requests.iter().map(|r| &r.info)) {
             let from_ns = timeline.start_ns + last_ns as i64;
             for (thread, own) in timeline.threads.iter().zip(&threads) {
                 let late = thread.runs.iter().map(|r| r.end_ns - r.start_ns.max(from_ns));
                 let late_ns: i64 = late.filter(|ns| *ns > 0).sum();
-                let mut above = Some(own.group);
-                while let Some(at) = above {
-                    groups[at as usize].late_work_ns += late_ns as u64;
-                    above = groups[at as usize].parent;
-                }
+                upwards(&mut groups, own.group, |above| {
+                    above.late_work_ns += late_ns as u64
+                });
             }
         }
         // Runs are switch to switch, work is what the kernel charged: never more late than at all.
@@ -347,6 +336,20 @@ fn groups(header: &Header) -> Vec<Group> {
             }
         })
         .collect()
+}
+
+/// When the last of the recorded requests ended.
+pub(crate) fn last_end_ns<'a>(requests: impl Iterator<Item = &'a RequestInfo>) -> Option<u64> {
+    requests.map(|r| r.begin_ns + r.latency_ns).max()
+}
+
+/// Does it to a group and all above it.
+fn upwards(groups: &mut [Group], group: u32, mut each: impl FnMut(&mut Group)) {
+    let mut above = Some(group);
+    while let Some(at) = above {
+        each(&mut groups[at as usize]);
+        above = groups[at as usize].parent;
+    }
 }
 
 /// Whether `group` is `target`, or somewhere below it.

@@ -316,7 +316,7 @@ impl Finder<'_> {
                 let Some(within) = thread.bursts.get(burst) else {
                     break;
                 };
-                let runs = &thread.runs[within.runs.start as usize..within.runs.end as usize];
+                let runs = thread.runs_of(within);
                 let work_ns = runs
                     .iter()
                     .map(|r| (ts_ns.min(r.end_ns) - r.start_ns).max(0))

@@ -1,7 +1,7 @@
 //! One replay: the program under settings, on the recorded machine.
 use crate::machine::resize;
 use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};
-use crate::program::{Program, Start};
+use crate::program::{last_end_ns, Program, Start};
 use crate::settings::{Semantics, Settings, SettingsError};
 use crate::task::ThreadTask;
 use plimsoll_sim::{
@@ -218,14 +218,11 @@ fn outcome(
                 0 => 0.0,
                 periods => s.nr_throttled as f64 / periods as f64,
             });
+            let late_ns = if all_done { group.late_work_ns } else { 0 };
             GroupOutcome {
                 path: group.path.clone(),
                 usage_ns: result.usage_ns,
-                cpus: result
-                    .usage_ns
-                    .saturating_sub(if all_done { group.late_work_ns } else { 0 })
-                    as f64
-                    / busy_ns.max(1) as f64,
+                cpus: result.usage_ns.saturating_sub(late_ns) as f64 / busy_ns.max(1) as f64,
                 stat,
                 throttled,
             }
@@ -250,8 +247,8 @@ pub fn recorded(program: &Program) -> Outcome {
         class: r.class,
         done: true,
     });
-    let last = program.requests.iter().map(|r| r.begin_ns + r.latency_ns).max();
-    let busy_ns = last.unwrap_or(program.duration_ns).max(1);
+    let last_ns = last_end_ns(program.requests.iter());
+    let busy_ns = last_ns.unwrap_or(program.duration_ns).max(1);
     let groups = program.groups.iter().map(|g| GroupOutcome {
         path: g.path.clone(),
         usage_ns: g.work_ns,

@@ -131,6 +131,11 @@ pub enum Phase {
 }
 
 impl ThreadTimeline {
+    /// The stretches on a CPU of one of its bursts.
+    pub fn runs_of(&self, burst: &Burst) -> &[Run] {
+        &self.runs[burst.runs.start as usize..burst.runs.end as usize]
+    }
+
     /// The thread's life as a sequence without holes, from its first to its last burst.
     pub fn phases(&self) -> Vec<(Range<i64>, Phase)> {
         let mut phases = Vec::new();
@@ -145,7 +150,7 @@ impl ThreadTimeline {
                 push(since..burst.woken_ns, Phase::Blocked);
             }
             let mut now = burst.woken_ns;
-            for run in &self.runs[burst.runs.start as usize..burst.runs.end as usize] {
+            for run in self.runs_of(burst) {
                 push(now..run.start_ns, Phase::Wait);
                 push(run.start_ns..run.end_ns, Phase::Run { cpu: run.cpu });
                 now = run.end_ns;

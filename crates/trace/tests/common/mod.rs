@@ -128,7 +128,8 @@ pub fn render(timeline: &Timeline) -> String {
     for (ix, thread) in timeline.threads.iter().enumerate() {
         out += &format!("#{ix} {} {}\n", thread.tid, thread.comm);
         for (i, b) in thread.bursts.iter().enumerate() {
-            let runs: Vec<String> = thread.runs[b.runs.start as usize..b.runs.end as usize]
+            let runs: Vec<String> = thread
+                .runs_of(b)
                 .iter()
                 .map(|r| format!("{}..{}@{}", r.start_ns, r.end_ns, r.cpu as i32))
                 .collect();
