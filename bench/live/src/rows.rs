@@ -414,10 +414,6 @@ fn steal(ours: bool) -> Row {
         script,
         starts_scheduler: true,
         figures: |lines| {
-            let steals = |line: &Value| -> f64 {
-                let cpus = line["cpus"].as_array().into_iter().flatten();
-                cpus.map(|cpu| number(cpu, "nr_steals")).sum()
-            };
             let measured = |duty: &Value, runs: &[Value]| {
                 let idle = number(duty, "idle_us") / number(duty, "duration_us") / f64::from(CPUS) * 100.;
                 let latency = &find(duty, "a")["latency_us"];
@@ -439,32 +435,20 @@ fn steal(ours: bool) -> Row {
             for (index, label) in ["on", "off"].into_iter().enumerate() {
                 let line = |at: usize| lines.get(index * 7 + at).unwrap_or(&Value::Null);
                 let runs: Vec<Value> = (2..6).map(|at| line(at).clone()).collect();
-                for (name, unit, value, compared) in measured(line(0), &runs) {
+                let steals = |at: usize| over_cpus(line(at), "nr_steals");
+                let rest = [
+                    // Virtual time is instructions, whichever CPU executes them: hackbench's own time does not show idle CPUs.
+                    ("idle in hackbench", "%", idle_percent(line(1), line(6)), true),
+                    ("steals in work", "", steals(1), false),
+                    ("steals in hackbench", "", steals(6) - steals(1), false),
+                ];
+                for (name, unit, value, compared) in measured(line(0), &runs).into_iter().chain(rest) {
                     // Said at the figure of "off", which is the later one.
                     let on = figures.iter().find(|figure| figure.name == format!("{name}, on"));
                     let on = on.filter(|_| compared);
                     let bound = on.map_or(Bound::Printed, |on| Bound::AtLeast(on.value));
                     figures.push(Figure::new(format!("{name}, {label}"), unit, value, bound));
                 }
-                // Virtual time is instructions, whichever CPU executes them: hackbench's own time does not show idle CPUs.
-                let name = "idle in hackbench";
-                let on = figures.iter().find(|figure| figure.name == format!("{name}, on"));
-                let bound = on.map_or(Bound::Printed, |on| Bound::AtLeast(on.value));
-                let idle = idle_percent(line(1), line(6));
-                figures.push(Figure::new(format!("{name}, {label}"), "%", idle, bound));
-                let (work, all) = (steals(line(1)), steals(line(6)));
-                figures.push(Figure::new(
-                    format!("steals in work, {label}"),
-                    "",
-                    work,
-                    Bound::Printed,
-                ));
-                figures.push(Figure::new(
-                    format!("steals in hackbench, {label}"),
-                    "",
-                    all - work,
-                    Bound::Printed,
-                ));
             }
             figures
         },
@@ -473,12 +457,15 @@ fn steal(ours: bool) -> Row {
 
 /// Share of the CPUs' time that was idle between two outputs of `plimsoll status --json`.
 fn idle_percent(before: &Value, after: &Value) -> f64 {
-    let idle_us = |status: &Value| -> f64 {
-        let cpus = status["cpus"].as_array().into_iter().flatten();
-        cpus.map(|cpu| number(cpu, "idle_usec")).sum()
-    };
+    let idle_us = over_cpus(after, "idle_usec") - over_cpus(before, "idle_usec");
     let passed_us = number(after, "uptime_usec") - number(before, "uptime_usec");
-    100. * (idle_us(after) - idle_us(before)) / (passed_us * f64::from(CPUS))
+    100. * idle_us / (passed_us * f64::from(CPUS))
+}
+
+/// Sum of a field of every CPU in an output of `plimsoll status --json`.
+fn over_cpus(status: &Value, field: &str) -> f64 {
+    let cpus = status["cpus"].as_array().into_iter().flatten();
+    cpus.map(|cpu| number(cpu, field)).sum()
 }
 
 /// What `duty` printed about a group.
