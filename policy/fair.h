@@ -46,8 +46,8 @@
 /* What an engine configures where nobody says otherwise. */
 #define PL_FAIR_SLICE_NS (3 * PL_MS)
 /*
- * With 1 ms hackbench takes 1.2 times as long as under the kernel's scheduler (live, virtual time), with 4 ms 0.8: whoever is
- * woken often waits for its waker to finish.
+ * With 1 ms hackbench takes 1.2 times as long as under the kernel's scheduler (live, virtual time), with 4 ms 0.8:
+ * whoever is woken often waits for its waker to finish.
  */
 #define PL_FAIR_WAKEUP_GRAN_NS (4 * PL_MS)
 #define PL_FAIR_WAIT_MAX_NS (1000 * PL_MS)

@@ -24,8 +24,9 @@ pub struct Guest<'a> {
     pub kernel: &'a Kernel,
     /// For QEMU's `-smp`: a number, or with a topology `8,sockets=2,cores=2,threads=2`.
     pub cpus: &'a str,
-    /// The kernel believes in this many CPUs; those that there are are 0 and the last ones (`madt`). `cpus` is then a number
-    /// alone, and `timing` is not to be had: QEMU's IOMMU, which such a machine needs, does not work with counted instructions.
+    /// The kernel believes in this many CPUs; those that there are are 0 and the last ones (`madt`). `cpus` is then a
+    /// number alone, and `timing` is not to be had: QEMU's IOMMU, which such a machine needs, does not work with counted
+    /// instructions.
     pub possible_cpus: Option<u32>,
     /// For QEMU's `-m`: `2G`.
     pub memory: &'a str,
@@ -255,8 +256,8 @@ fn command(guest: &Guest, qemu: &Qemu, folder: &Path) -> Command {
     command.args(["-m", guest.memory]);
     match guest.possible_cpus {
         None => command.args(["-smp", guest.cpus]),
-        // Identifiers above 254 take x2APIC mode, which the kernel uses only with an IOMMU that remaps interrupts; the firmware
-        // turns it on when there may be as many CPUs.
+        // Identifiers above 254 take x2APIC mode, which the kernel uses only with an IOMMU that remaps interrupts; the
+        // firmware turns it on when there may be as many CPUs.
         Some(possible) => command.args([
             "-machine",
             "q35",

@@ -1,14 +1,16 @@
 //! The ACPI table of processors (MADT) of a machine in which most CPUs are only said to be there.
 //!
-//! A kernel with 1,024 emulated CPUs takes more than nine minutes to boot here, nearly all of it in the emulator. What a
-//! scheduler must bear on such a machine is its numbers: arrays, masks and loops of 1,024, and CPUs at their end. So the
-//! kernel gets a table that lists as many CPUs as wanted, and takes it in place of the emulator's (CONFIG_ACPI_TABLE_UPGRADE:
-//! a file of the initial file system). Only CPU 0 is started at boot (`maxcpus=1`); the other CPUs that exist stand last in the
-//! table, so they have the highest numbers, and the guest's first process brings them on line.
+//! A kernel with 1,024 emulated CPUs takes more than nine minutes to boot here, nearly all of it in the emulator.
+//! What a scheduler must bear on such a machine is its numbers: arrays, masks and loops of 1,024, and CPUs at their
+//! end. So the kernel gets a table that lists as many CPUs as wanted, and takes it in place of the emulator's
+//! (CONFIG_ACPI_TABLE_UPGRADE: a file of the initial file system). Only CPU 0 is started at boot (`maxcpus=1`); the
+//! other CPUs that exist stand last in the table, so they have the highest numbers, and the guest's first process
+//! brings them on line.
 //!
 //! Structures are those of the ACPI specification 6.5, section 5.2.12; addresses and interrupts those of QEMU's `q35`.
 
-/// Where the kernel looks for tables in its initial file system (Documentation/admin-guide/acpi/initrd_table_override.rst).
+/// Where the kernel looks for tables in its initial file system
+/// (Documentation/admin-guide/acpi/initrd_table_override.rst).
 pub const PATH: &str = "kernel/firmware/acpi/madt.aml";
 
 const HEADER_BYTES: usize = 36;
@@ -23,7 +25,7 @@ const ENABLED: u32 = 1;
 const LEVEL: [u8; 4] = [5, 9, 10, 11];
 const LEVEL_HIGH: u16 = 0xd;
 
-/// The table of `possible` CPUs, of which 0 and the last `cpus` - 1 exist; they have the APIC identifiers 0 to `cpus` - 1.
+/// The table of `possible` CPUs, of which 0 and the last `cpus` - 1 exist; their APIC identifiers are the first ones.
 pub fn table(cpus: u32, possible: u32) -> Vec<u8> {
     assert!(0 < cpus && cpus <= possible, "{cpus} of {possible} CPUs");
     let mut body = Vec::new();

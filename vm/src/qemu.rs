@@ -78,8 +78,8 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The installed QEMU; where a `recent` one is needed, or none is installed, version 10 of Debian's backports, kept in the cache.
-/// When only an older one is to be had, that is returned, and `say` is told why.
+/// The installed QEMU; where a `recent` one is needed, or none is installed, version 10 of Debian's backports, kept
+/// in the cache. When only an older one is to be had, that is returned, and `say` is told why.
 pub fn find(cache: &Cache, recent: bool, say: &dyn Fn(&str)) -> Result<Qemu> {
     let installed = Qemu::start(PROGRAM.into(), Vec::new(), Vec::new());
     if let Ok(qemu) = installed {

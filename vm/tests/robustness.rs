@@ -1,8 +1,9 @@
 //! The live scheduler under churn, storms, hotplug and starving limits, on every kernel it is for: `make test-live`.
 //!
-//! Virtual time (`--timing`) but where a case says otherwise: a run repeats, and does not depend on how busy the host is. A case is a program of
-//! vm/guest/ or a script of tests/live/, which accounts for what it started and ends with a message and 1 where something
-//! is lost. Here it is asked, too, that the scheduler is still loaded and that the kernel has not warned.
+//! Virtual time (`--timing`) but where a case says otherwise: a run repeats, and does not depend on how busy the host
+//! is. A case is a program of vm/guest/ or a script of tests/live/, which accounts for what it started and ends with
+//! a message and 1 where something is lost. Here it is asked, too, that the scheduler is still loaded and that the
+//! kernel has not warned.
 use plimsoll_vm::{find_qemu, obtain, run, Cache, Guest, Program};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -437,7 +437,8 @@ fn steal(ours: bool) -> Row {
                 let runs: Vec<Value> = (2..6).map(|at| line(at).clone()).collect();
                 let steals = |at: usize| over_cpus(line(at), "nr_steals");
                 let rest = [
-                    // Virtual time is instructions, whichever CPU executes them: hackbench's own time does not show idle CPUs.
+                    // Virtual time is instructions, whichever CPU executes them: hackbench's own time does not show
+                    // idle CPUs.
                     ("idle in hackbench", "%", idle_percent(line(1), line(6)), true),
                     ("steals in work", "", steals(1), false),
                     ("steals in hackbench", "", steals(6) - steals(1), false),

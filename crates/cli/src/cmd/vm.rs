@@ -32,7 +32,8 @@ pub struct Args {
     #[arg(long, default_value = "4", value_name = "N", value_parser = parse_cpus)]
     cpus: String,
 
-    /// CPUs that the kernel is to believe in, the last of which are those of --cpus: for programs that must bear big machines
+    /// CPUs that the kernel is to believe in, the last of which are those of --cpus: for programs that must bear big
+    /// machines
     #[arg(long, value_name = "N", conflicts_with = "timing", value_parser = clap::value_parser!(u32).range(256..=4096))]
     possible_cpus: Option<u32>,
 
