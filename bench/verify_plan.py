@@ -2,13 +2,15 @@
 """Predict, then verify: real services under real CPU limits against what their trace foretold.
 
 For each workload: start the service in a group of its own, record it several times without a limit, each time after a run
-that is not recorded, predict from all recordings what several limits would do (written to disk before any run under
-them), run it under each limit several times, compare. Each round of limited runs begins with one without a limit, and
-the last one ends with one: what these differ by from the recordings is what the machine or the service did differently
-meanwhile.
+that is not recorded, and plan from these recordings. Then rounds: record it once more, predict from the newest recordings
+what each limit would do (written to disk before any run under it), run it under each limit. Compare the median of the
+rounds' predictions with the median of their runs, and each run with the range that its round foretold. A machine that
+others use, too, moves within minutes, so a prediction of the round before would be one of another machine. The last run
+is one without a limit: what it differs by from the recordings is the machine or the service, not the prediction.
 
 Both sides measure the same thing, the latency that the client sees:
-  postgres  pgbench, sums over 3000 rows, open loop (--rate); per transaction, from when it was due     trace: client:pgbench
+  postgres  pgbench, sums over 3000 rows, one connection, closed loop; per transaction             trace: client:pgbench
+  postgres-rate  the same with four clients, open loop (--rate); from when a transaction was due  trace: client:pgbench
   redis     redis-benchmark SORT of 600 numbers, one connection for each of 4 threads, closed loop
             trace: client:redis-benchmark
   nginx     wrk, a page that is compressed each time, one connection for each of 2 threads, one worker, closed loop
@@ -20,6 +22,10 @@ One worker and data that fit the caches, because what two runs do has to be the 
 prediction can be held to that: with two workers, both connections fell to one of them in every other run.
 What a client spends outside of what the trace can see (its own system calls) is had from the recorded runs, as the
 difference of the two medians (of several runs the median difference), and added to every prediction.
+
+Idle CPUs poll while this runs (/dev/cpu_dma_latency held at 0), as in the latency profiles of tuned: a virtual CPU that halts
+between two requests comes back to whatever its host has made of caches and clocks meanwhile, and the same request then
+costs up to 20% more or less CPU time from one run to the next. --halt leaves idle CPUs as they are.
 
 Loopback only. Groups are made below /plimsoll-verify and removed again. Exit: 0 all within tolerance, 1 not, 3 this
 machine cannot do it.
@@ -111,6 +117,22 @@ class Groups:
         return []
 
 
+def poll_when_idle():
+    """Holds the kernel's idle states at polling for as long as this process lives; a line on what came of it."""
+    try:
+        driver = pathlib.Path("/sys/devices/system/cpu/cpuidle/current_driver").read_text().strip()
+    except OSError:
+        driver = "none"
+    if driver == "none":
+        return "idle CPUs halt (no cpuidle driver)"
+    try:
+        held = os.open("/dev/cpu_dma_latency", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(held, (0).to_bytes(4, sys.byteorder))
+    except OSError as e:
+        return f"idle CPUs halt (cpu_dma_latency: {e.strerror})"
+    return f"idle CPUs poll (cpu_dma_latency 0, cpuidle driver {driver})"
+
+
 groups = None
 children = []
 
@@ -160,10 +182,10 @@ def pipe():
 
 
 class Postgres:
-    name, request, goal_factor = "postgres", "client:pgbench", 4
-    # Open loop: below 1 its queue would grow until the run ends.
-    shares, skip_s = (1.3, 1.6, 1.15), 1.0
+    name, request, goal_factor = "postgres", "client:pgbench", 6
+    shares, skip_s = (0.6, 1.1, 0.85), 1.0
     port = 17432
+    load = ["-c", "1"]
 
     def start(self, work):
         self.dir = work / "postgres"
@@ -190,8 +212,8 @@ class Postgres:
 
     def client(self, seconds, work, rate=None):
         self.log = pathlib.Path(tempfile.mkdtemp(dir=work))
-        return start("client", self.base + ["-f", str(self.script), "-M", "prepared", "-n", "-c", "4", "-j", "4", "-T", str(seconds),
-                     "--rate", "1200", "-l", "--log-prefix", str(self.log / "log"), "postgres"], **pipe())
+        return start("client", self.base + ["-f", str(self.script), "-M", "prepared", "-n", *self.load, "-T", str(seconds), "-l",
+                     "--log-prefix", str(self.log / "log"), "postgres"], **pipe())
 
     def result(self, out):
         # client, transaction, latency, script, second, microsecond. Making connections takes CPU time that the
@@ -202,6 +224,13 @@ class Postgres:
 
     def stop(self):
         stop(self.server)
+
+
+class PostgresRate(Postgres):
+    name, goal_factor = "postgres-rate", 4
+    # Open loop: below 1 its queue would grow until the run ends.
+    shares = (1.3, 1.6, 1.15)
+    load = ["-c", "4", "-j", "4", "--rate", "1200"]
 
 
 class Redis:
@@ -323,7 +352,7 @@ class Compiler:
         pass
 
 
-WORKLOADS = [Postgres, Redis, Nginx, Compiler]
+WORKLOADS = [Postgres, PostgresRate, Redis, Nginx, Compiler]
 PACKAGES = ["postgresql", "postgresql-contrib", "redis-server", "redis-tools", "nginx-light", "wrk", "gcc", "make"]
 
 
@@ -450,71 +479,87 @@ def verify(args, kind, out):
             workload.stop()
 
 
+class Recordings:
+    """The recordings of one workload, oldest first; what is predicted at any time comes from the newest of them."""
+
+    def __init__(self, args, workload, work, out):
+        self.args, self.workload, self.work, self.out = args, workload, work, out
+        self.traces, self.reports = [], []
+
+    def add(self):
+        trace = self.out / f"{self.workload.name}-{len(self.traces) + 1}.trace"
+        report, found = believed(self.args, self.workload, self.work, trace)
+        report |= {"trace": found["recorded"], "self_check": found["self_check"]}
+        report["offset_ms"] = report["tool"]["p50"] - found["recorded"]["p50_ns"] / 1e6
+        self.traces.append(trace)
+        self.reports.append(report)
+        print(f"  {now()[11:19]} recorded: client p50 {report['tool']['p50']:.3f} p99 {report['tool']['p99']:.3f} ms, trace p50 "
+              f"{found['recorded']['p50_ns'] / 1e6:.3f} p99 {found['recorded']['p99_ns'] / 1e6:.3f} ms, "
+              f"{found['recorded']['cpus']:.3f} CPUs, lost {report['lost']}", flush=True)
+
+    def newest(self):
+        return self.traces[-self.args.recordings:]
+
+    def middle(self, of):
+        return statistics.median(of(report) for report in self.reports[-self.args.recordings:])
+
+    def rate(self):
+        """Requests in a second without a limit."""
+        return self.middle(lambda r: r["trace"]["requests"]) / self.args.record_seconds
+
+    def predict(self, settings):
+        offset = self.middle(lambda r: r["offset_ms"])
+        return [dict(predict(self.args, self.newest(), {k: v for k, v in setting.items() if k != "why"}, offset, self.workload),
+                     why=setting["why"]) for setting in settings]
+
+
 def verified(args, workload, work, out):
     free = [measure(workload, max(4, args.seconds // 2), work)]  # warms up; a closed loop's rate is known from here
-    recordings, traces = [], []
+    recordings = Recordings(args, workload, work, out)
     for i in range(args.recordings):
         if i:
-            free.append(measure(workload, args.seconds, work, rate_of(recordings, args)))
-        traces.append(out / f"{workload.name}-{i + 1}.trace")
-        report, found = believed(args, workload, work, traces[-1])
-        recordings.append(report)
-        recordings[-1] |= {"trace": found["recorded"], "self_check": found["self_check"]}
-        recordings[-1]["offset_ms"] = recordings[-1]["tool"]["p50"] - found["recorded"]["p50_ns"] / 1e6
-    middle = lambda of: statistics.median(of(r) for r in recordings)
-    offset = middle(lambda r: r["offset_ms"])
-    goal_ms = workload.goal_factor * middle(lambda r: r["tool"]["p99"])
-    planned = plimsoll(args, "plan", *map(str, traces), *of_target(workload),
+            free.append(measure(workload, args.seconds, work, recordings.rate()))
+        recordings.add()
+    goal_ms = workload.goal_factor * recordings.middle(lambda r: r["tool"]["p99"])
+    offset = recordings.middle(lambda r: r["offset_ms"])
+    planned = plimsoll(args, "plan", *map(str, recordings.traces), *of_target(workload),
                        "--goal", f"p99(request) < {goal_ms - offset:.6f}ms")["plan"]
-    cpus = middle(lambda r: r["trace"]["cpus"])
-    settings = [dict(s, why=f"setting {i + 1}") for i, s in enumerate(choose(cpus, workload.shares))]
+    settings = [dict(s, why=f"setting {i + 1}")
+                for i, s in enumerate(choose(recordings.middle(lambda r: r["trace"]["cpus"]), workload.shares))]
     for why in ("recommended", "next_cheaper"):
         found = planned[why]
         if found:
             limits = {k: found[k] for k in ("quota_us", "period_us", "burst_us")}
             limits["quota_us"] = limits["quota_us"] or "max"
             settings.append(dict(limits, why=why))
-    predictions = []
-    for setting in settings:
-        own = {k: v for k, v in setting.items() if k != "why"}
-        predictions.append(dict(predict(args, traces, own, offset, workload), why=setting["why"]))
-    foretold = {"workload": workload.name, "request": workload.request, "written": now(), "unlimited": free,
-                "recordings": recordings, "offset_ms": offset, "variation": planned["variation"],
-                "goal_ms": goal_ms, "verdict": planned["verdict"], "predictions": predictions}
-    (out / f"{workload.name}.prediction.json").write_text(json.dumps(foretold, indent=1))
-    os.sync()
-    for r in recordings:
-        print(f"  recorded: client p50 {r['tool']['p50']:.3f} p99 {r['tool']['p99']:.3f} ms, trace p50 "
-              f"{r['trace']['p50_ns'] / 1e6:.3f} p99 {r['trace']['p99_ns'] / 1e6:.3f} ms, {r['trace']['cpus']:.3f} CPUs, "
-              f"lost {r['lost']}", flush=True)
     variation = planned["variation"]
     print(f"  CPU per request, ms: {', '.join(f'{ns / 1e6:.4f}' for ns in variation['cost_ns'])}; another run: "
           f"{variation['low']:.3f} to {variation['high']:.3f} of the median; goal p99 < {goal_ms:.3f} ms: "
-          f"{planned['verdict']}; predictions written", flush=True)
-    runs = [{"why": p["why"], "setting": dict(p["setting"]), "measured": []} for p in predictions]
-    unlimited = []
-    free_rate = rate_of(recordings, args)
+          f"{planned['verdict']}", flush=True)
+    foretold = {"workload": workload.name, "request": workload.request, "unlimited": free, "goal_ms": goal_ms,
+                "variation": variation, "verdict": planned["verdict"], "rounds": []}
+    runs = [{"why": s["why"], "setting": {k: v for k, v in s.items() if k != "why"}, "measured": []} for s in settings]
     for _ in range(args.repetitions):
-        unlimited.append(measure(workload, args.seconds, work, free_rate))
+        recordings.add()
+        predictions = recordings.predict(settings)
+        foretold["rounds"].append({"written": now(), "predictions": predictions})
+        foretold["recordings"] = recordings.reports
+        (out / f"{workload.name}.prediction.json").write_text(json.dumps(foretold, indent=1))
+        os.sync()
         for prediction, run in zip(predictions, runs):
-            setting = prediction["setting"]
+            setting = run["setting"]
             quota = setting["quota_us"] if setting["quota_us"] != "max" else None
             groups.limit(quota, setting.get("period_us", 100000), setting.get("burst_us", 0))
             run["measured"].append(measure(workload, args.seconds, work, prediction["requests_per_s"]))
             groups.limit(None)
-    unlimited.append(measure(workload, args.seconds, work, free_rate))
-    for prediction, run in zip(predictions, runs):
-        compare_one(prediction, run["measured"], goal_ms)
-    measured = {"finished": now(), "unlimited": unlimited, "runs": runs}
+    free.append(measure(workload, args.seconds, work, recordings.rate()))
+    for at, run in enumerate(runs):
+        compare_one([r["predictions"][at] for r in foretold["rounds"]], run)
+    measured = {"finished": now(), "unlimited": free, "runs": runs}
     (out / f"{workload.name}.measured.json").write_text(json.dumps(measured, indent=1))
-    for trace in traces if not args.keep_traces else []:
+    for trace in recordings.traces if not args.keep_traces else []:
         trace.unlink()
     return foretold, measured
-
-
-def rate_of(recordings, args):
-    """Requests in a second without a limit."""
-    return statistics.median(r["trace"]["requests"] for r in recordings) / args.record_seconds
 
 
 def spread(runs, key):
@@ -522,12 +567,13 @@ def spread(runs, key):
     return min(values), statistics.median(values), max(values)
 
 
-def compare_one(prediction, runs, goal_ms):
-    setting = prediction["setting"]
+def compare_one(predictions, run):
+    setting = run["setting"]
     name = f"{setting['quota_us']}/{setting.get('period_us', 100000)}" + (f"+{setting['burst_us']}" if setting.get("burst_us") else "")
-    cells = [f"{key} {prediction[key]['middle']:.3f} | {spread(runs, key)[0]:.3f} {spread(runs, key)[1]:.3f} {spread(runs, key)[2]:.3f}"
+    three = lambda values: " ".join(f"{value:.3f}" for value in values)
+    cells = [f"{key} {three(p[key]['middle'] for p in predictions)} | {three(r[key] for r in run['measured'])}"
              for key in ("p50", "p99", "cpus", "throttled")]
-    print(f"  {prediction['why']:13} {name:22} " + "  ".join(cells), flush=True)
+    print(f"  {run['why']:13} {name:22} " + "  ".join(cells), flush=True)
 
 
 def judge(results):
@@ -539,14 +585,15 @@ def judge(results):
         diffs = {"throttled": [], "cpus": [], "p50": [], "p99": []}
         inside = total = 0
         p99_near = []
-        for prediction, own in zip(foretold["predictions"], runs):
+        for at, own in enumerate(runs):
+            predictions = [r["predictions"][at] for r in foretold["rounds"]]
             for key in diffs:
                 low, middle, high = spread(own["measured"], key)
-                predicted = prediction[key]["middle"]
+                predicted = statistics.median(p[key]["middle"] for p in predictions)
                 diffs[key].append(abs(predicted - middle) if key == "throttled" else 100 * abs(predicted - middle) / middle)
                 if key == "p99":
                     p99_near.append(low <= predicted <= high or diffs[key][-1] <= TOLERANCE["p99"])
-            for run in own["measured"]:
+            for prediction, run in zip(predictions, own["measured"]):
                 total += 1
                 # A tool that counts in steps says no more than that.
                 low, high = (prediction["p99"][end] for end in ("low", "high"))
@@ -572,8 +619,8 @@ def judge(results):
 def report(rows, out, args):
     lines = [f"# make verify-plan, {now()}", "",
              f"{os.uname().release}, {os.cpu_count()} CPUs, cgroup v{2 if groups.v2 else 1}; {args.plimsoll}; {args.recordings} "
-             f"recordings of {args.record_seconds} s, {args.repetitions} runs of {args.seconds} s for each setting (the compiler: as long "
-             f"as {FILES} files take); load average at the end {os.getloadavg()[0]:.1f}", "",
+             f"recordings of {args.record_seconds} s, then {args.repetitions} rounds of another and a run of {args.seconds} s "
+             f"for each setting (the compiler: as long as {FILES} files take); {args.idle}; load average at the end {os.getloadavg()[0]:.1f}", "",
              "Differences predicted - measured, median (largest) over the settings; allowed: throttled 5 points, CPU 3%, "
              "p50 10%, p99 15% or inside the runs' own spread.", "",
              "| workload | throttled, points | CPU use, % | p50, % | p99, % | p99 of real runs inside the predicted range | "
@@ -593,8 +640,8 @@ def report(rows, out, args):
                      f"{cell('p50', oks['p50'])} | {cell('p99', oks['p99'])} | {row['inside']} | "
                      f"{met}/{len(row['recommended'])}{'' if oks['goal'] else ' **missed**'} | "
                      f"{misses}/{len(row['next_cheaper'])} |")
-    lines += ["", "The machine meanwhile: the recordings, and the runs without a limit between the others, smallest, median, "
-              "largest. CPU per request: by how much the recordings differ, and what another run is expected to take.", "",
+    lines += ["", "The machine meanwhile: the recordings, and the runs without a limit (before each of the first recordings, and at "
+              "the end), smallest, median, largest. CPU per request: by how much the recordings differ, and what another run is expected to take.", "",
               "| workload | CPUs recorded | unlimited | p50 recorded, ms | unlimited | p99 recorded, ms | unlimited | CPU per request |",
               "|---|---|---|---|---|---|---|---|"]
     for row in rows:
@@ -620,11 +667,12 @@ def main():
     parser.add_argument("--plimsoll", default="target/release/plimsoll")
     parser.add_argument("--seconds", type=int, default=10, help="of each run")
     parser.add_argument("--record-seconds", type=int, default=15, help="of each recording")
-    parser.add_argument("--recordings", type=int, default=3, help="how many")
-    parser.add_argument("--repetitions", type=int, default=3, help="runs for each setting")
+    parser.add_argument("--recordings", type=int, default=3, help="before the first round; as many of the newest make a prediction")
+    parser.add_argument("--repetitions", type=int, default=3, help="rounds: a recording and a run for each setting")
     parser.add_argument("--only", help="names of workloads, with commas between")
     parser.add_argument("--out", help="where raw results go [bench/results/DATE-verify-plan]")
     parser.add_argument("--keep-traces", action="store_true")
+    parser.add_argument("--halt", action="store_true", help="let idle CPUs halt, as they do without this program")
     parser.add_argument("--packages", action="store_true", help="print the Debian packages that are needed")
     args = parser.parse_args()
     if args.packages:
@@ -637,6 +685,8 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     groups = Groups()
     groups.make()
+    args.idle = "idle CPUs halt (--halt)" if args.halt else poll_when_idle()
+    print(args.idle, flush=True)
     wanted = args.only.split(",") if args.only else [w.name for w in WORKLOADS]
     results, broken = [], []
     try:
