@@ -82,6 +82,9 @@ is "and is said once" "$(grep -c "$root/k: burst_us=lots: allowed are whole numb
 plimsoll set $root/k burst_us=9000
 is "plimsoll set takes its place" "$(field k burst_us)" 9000
 wait $load
+kill -STOP $scheduler
+refuses "a scheduler that hangs is waited for 10 s" 3 "has not answered" plimsoll status
+kill -CONT $scheduler
 stop
 is "after Ctrl-C the kernel's own scheduler is back" "$(cat /sys/kernel/sched_ext/state)" disabled
 start

@@ -9,6 +9,8 @@ use std::time::Duration;
 const SOCKET: &str = "/run/plimsoll.sock";
 /// A client that says nothing for this long is dropped: there is one thread.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Whoever asks waits no longer: a scheduler that answers later than this hangs (10,000 groups take it well below 1 s).
+const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,13 +40,22 @@ pub fn ask(request: &Request) -> Result<Option<Status>> {
         ))
     };
     let mut stream = UnixStream::connect(SOCKET).map_err(absent)?;
+    stream.set_read_timeout(Some(LONGEST_ANSWER)).map_err(absent)?;
     // JSON has no words for a path that is no UTF-8.
     let mut line =
         serde_json::to_string(request).map_err(|error| Error::Input(format!("{request:?}: {error}")))?;
     line.push('\n');
     stream.write_all(line.as_bytes()).map_err(absent)?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(absent)?;
+    BufReader::new(stream)
+        .read_line(&mut answer)
+        .map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => Error::Machine(format!(
+                "`plimsoll run` is there but has not answered at {SOCKET} within {} s",
+                LONGEST_ANSWER.as_secs()
+            )),
+            _ => absent(error),
+        })?;
     match serde_json::from_str(&answer) {
         Ok(Answer::Status(status)) => Ok(Some(status)),
         Ok(Answer::Done) => Ok(None),

@@ -6,8 +6,11 @@ use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBufferBuilder, UsdtOpts};
 use plimsoll_trace::RequestSpec;
+use std::fs::File;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 #[allow(clippy::all)]
 mod skeleton {
@@ -52,6 +55,21 @@ fn unsupported(missing: impl std::fmt::Display) -> RecordError {
         what: "recording with BPF",
         missing: format!("{missing} (`plimsoll record --sample 10ms` needs no BPF)"),
     }
+}
+
+/// libbpf says "Unknown error 4001" of a script, which many a command is (Debian's pgbench).
+fn must_be_elf(path: &Path) -> Result<(), RecordError> {
+    let mut magic = [0; 4];
+    let wrong = match File::open(path).and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) if magic == *b"\x7fELF" => return Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => error.to_string(),
+        _ => "no ELF file".into(),
+    };
+    Err(RecordError::Input {
+        field: "request",
+        value: format!("{}: {wrong}", path.display()),
+        allowed: "a readable ELF file, program or library".into(),
+    })
 }
 
 impl<'obj> Probes<'obj> {
@@ -136,6 +154,7 @@ impl<'obj> Probes<'obj> {
             | RequestSpec::Client { .. }
             | RequestSpec::Process { .. } => {}
             RequestSpec::Uprobe { path, begin, end } => {
+                must_be_elf(path)?;
                 for (prog, function) in [
                     (&mut progs.on_uprobe_begin, begin),
                     (&mut progs.on_uprobe_end, end),
@@ -156,6 +175,7 @@ impl<'obj> Probes<'obj> {
                 begin,
                 end,
             } => {
+                must_be_elf(path)?;
                 for (prog, name) in [(&mut progs.on_usdt_begin, begin), (&mut progs.on_usdt_end, end)] {
                     let link = prog
                         .attach_usdt_with_opts(-1, path, provider, name, UsdtOpts::default())

@@ -293,7 +293,7 @@ impl Sink {
 fn spool_failed(dir: &Path, source: io::Error) -> TraceError {
     TraceError::Io {
         place: Place::whole(dir),
-        action: "keep recorded events in",
+        action: "keep the recorded events here",
         source,
     }
 }

@@ -468,3 +468,32 @@ fn a_group_that_does_not_exist_is_refused_by_name() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_script_cannot_be_probed_and_is_said_to_be_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("wrapper");
+    std::fs::write(&script, "#!/bin/sh\n").unwrap();
+    let options = Options {
+        cgroup: None,
+        duration: Duration::from_secs(1),
+        output: dir.path().join("t"),
+        request: Some(format!("uprobe:{}:a:b", script.display()).parse().unwrap()),
+        ring_bytes: 1 << 20,
+    };
+    match record(&options, || true, |_| ()) {
+        Err(RecordError::Input {
+            field: "request",
+            value,
+            ..
+        }) => {
+            assert_eq!(value, format!("{}: no ELF file", script.display()));
+        }
+        Err(RecordError::Unsupported { missing, .. }) => eprintln!("skipped: {missing}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(
+        !options.output.exists(),
+        "nothing is left of a recording that did not begin"
+    );
+}
