@@ -100,9 +100,14 @@ PL_FN u32 pl_wake_scan_utilisation(u32 cpus, u64 utilisation)
 	return (u32)((PL_WAKE_UTIL_ONE - pl_min(used, PL_WAKE_UTIL_ONE)) * cpus / PL_WAKE_UTIL_ONE);
 }
 
-/* A search took cost_ns: the average that the next ones are measured by. */
-PL_FN u64 pl_wake_scan_cost(u64 average_ns, u64 cost_ns)
+/*
+ * A search took cost_ns: the average that the next ones are measured by. given_up: it came to its limit with CPUs left
+ * to look at, and is not counted: the kernel then returns without a second look at the clock.
+ */
+PL_FN u64 pl_wake_scan_cost(u64 average_ns, u64 cost_ns, bool given_up)
 {
+	if (given_up)
+		return average_ns;
 	return average_ns + cost_ns / 8 - average_ns / 8;
 }
 

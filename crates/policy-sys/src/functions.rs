@@ -217,7 +217,7 @@ extern "C" {
     pub fn pl_wake_affine(here: u64, there: u64, task: u64, waker: u64, sync: bool) -> bool;
     pub fn pl_wake_scan_proportional(cpus: u32, avg_idle_ns: u64, scan_cost_ns: u64) -> u32;
     pub fn pl_wake_scan_utilisation(cpus: u32, utilisation: u64) -> u32;
-    pub fn pl_wake_scan_cost(average_ns: u64, cost_ns: u64) -> u64;
+    pub fn pl_wake_scan_cost(average_ns: u64, cost_ns: u64, given_up: bool) -> u64;
 
     // headroom.h
     pub fn pl_headroom_clear(group: *mut Group);

@@ -334,8 +334,12 @@ impl Engine<'_> {
         }
     }
 
-    /// What writing the mask of overloaded CPUs costs a CPU: its chunk's line is shared with seven others.
+    /// What writing the mask of overloaded CPUs costs a CPU: its chunk's line is shared with seven others. Without
+    /// stealing there is no such mask to write: the baseline's balance looks at the queues themselves.
     pub(super) fn mask_written(&mut self, cpu: u32) -> u64 {
+        if self.policy.steal.enabled == 0 {
+            return 0;
+        }
         self.touches.mask_writes += 1;
         let cost_ns = self.costs.line.llc_ns;
         self.touches.mask_ns += cost_ns;

@@ -147,8 +147,9 @@ impl Engine<'_> {
         let scanned = found.map_or(most.min(size), |cpu| passed(self.topo.in_llc[cpu as usize]));
         let cost_ns = u64::from(scanned) * self.costs.search_cpu_ns;
         let average_ns = &mut self.cpus[here as usize].scan_cost_ns;
+        let given_up = found.is_none() && most < size;
         // SAFETY: plain values.
-        *average_ns = unsafe { pl::pl_wake_scan_cost(*average_ns, cost_ns) };
+        *average_ns = unsafe { pl::pl_wake_scan_cost(*average_ns, cost_ns, given_up) };
         looked += scanned;
         let found = found.or_else(|| {
             if newer {
