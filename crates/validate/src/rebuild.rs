@@ -47,8 +47,13 @@ pub struct Model {
 struct Own {
     /// CPU time from a thread's birth to its first sleep.
     birth_us: f64,
+    /// CPU time that one thread takes to create another.
+    create_us: f64,
     /// CPU time between two looks at the thread's clock, on an otherwise idle machine.
     check_us: f64,
+    /// What waiting for one's turn adds to it when all virtual CPUs are busy: a round of turns fits into the time to the
+    /// machine's next timer, however many CPUs there are.
+    turn_us: f64,
     /// CPU time of a slow thread between two sleeps.
     slow_us: f64,
     /// CPU time that a thread is charged for coming back from a sleep (timer interrupt, wake-up of itself and others,
@@ -59,15 +64,18 @@ struct Own {
 }
 
 /// bwtest.c on the machine's 2 ns for one instruction: a chunk of 2,000 turns of 6 instructions and a system call;
-/// 100 turns, the clock, and the way into a sleep and back; clone, exit and the page faults of a new stack. Waking
-/// is a fit: CPU time above work for each burst, 0.1 to 0.9 ms, over all rows with duty threads of
-/// ../shared/truth/kernel-bandwidth.csv, which all have four threads or more; one value for both kernels and every case.
+/// 100 turns, the clock, and the way into a sleep and back; clone, exit and the page faults of a new stack. Creating is
+/// pthread_create, 16 times on 8 CPUs of 6.1 and of 7.2: 180 to 340 us. Turns and
+/// waking are fits, to CPU time above work for each burst and to latencies: of ../shared/truth/kernel-bandwidth.csv, and of
+/// the two files of bench/results that docs/validation.md says were looked at; one value for all kernels, CPUs and cases.
 /// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/live.md).
 const OWN: Own = Own {
     birth_us: 60.0,
+    create_us: 200.0,
     check_us: 25.0,
+    turn_us: 400.0,
     slow_us: 12.0,
-    wake_us: 290.0,
+    wake_us: 120.0,
     wake_alone_us: 32.0,
 };
 
@@ -127,7 +135,7 @@ impl Model {
         };
         Simulated {
             // The probe's threads first look at their clocks when they have been born.
-            cpu_us: us(group.usage_ns) - self.own.birth_us * f64::from(row.nth + row.spin + row.slow),
+            cpu_us: us(group.usage_ns) - (self.own.birth_us + self.create_us(row)) * f64::from(threads(row)),
             nr_periods: stat.nr_periods as f64,
             nr_throttled: stat.nr_throttled as f64,
             throttled_us: us(stat.throttled_ns),
@@ -148,6 +156,16 @@ impl Model {
                 .step_by(1000)
                 .map(|start_us| self.run(row, 0, start_us, seed))
                 .collect(),
+        }
+    }
+
+    /// Threads that may run anywhere are born at once: one after the other they would all be born on the CPU that has
+    /// just become idle again, and the slices that births leave behind on every CPU would stay on that one.
+    fn create_us(&self, row: &Row) -> f64 {
+        if row.pin {
+            self.own.create_us
+        } else {
+            0.0
         }
     }
 
@@ -182,9 +200,10 @@ impl Model {
         };
         group.phase_ns = phase_us * 1000;
         let group = config.add_group(group);
-        let threads = row.nth + row.spin + row.slow;
-        let busy = f64::from(threads.min(row.vcpus));
-        let wake_us = if threads == 1 {
+        let busy = f64::from(threads(row).min(row.vcpus));
+        // Of the CPUs other than a thread's own, the part that is busy.
+        let others = (busy - 1.0) / f64::from((row.vcpus - 1).max(1));
+        let wake_us = if threads(row) == 1 {
             self.own.wake_alone_us
         } else {
             self.own.wake_us
@@ -200,11 +219,17 @@ impl Model {
             pin: row.pin,
             start_ms: self.scheduler.start_ms(),
             birth_work_us: self.own.birth_us,
-            // One stream of instructions serves all CPUs: a chunk takes as much longer as there are busy ones.
-            check_us: self.own.check_us * busy,
+            create_us: self.create_us(row),
+            // One stream of instructions serves all CPUs: a chunk takes as much longer as there are busy ones, and its end
+            // is noticed in a turn of its own CPU.
+            check_us: self.own.check_us * busy + self.own.turn_us * others,
             window_ms: Some(row.dur_ms as f64),
         };
         duty.build(&Place::new("probe", group), &mut config);
         config
     }
+}
+
+fn threads(row: &Row) -> u32 {
+    row.nth + row.spin + row.slow
 }

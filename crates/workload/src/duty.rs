@@ -44,6 +44,10 @@ pub struct Duty {
     /// CPU time that a thread uses between its birth and that sleep, in microseconds. Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub birth_work_us: f64,
+    /// Threads are born one after the other, by one more that uses this much CPU time for each, in microseconds. 0: all
+    /// at once. Default 0.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub create_us: f64,
     /// A duty thread looks at its own CPU clock every so often, in microseconds of CPU time; it does up to that much more
     /// than its work, and the kernel charges its group at every look. 0: it knows. Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]
@@ -66,6 +70,7 @@ impl Default for Duty {
             pin: false,
             start_ms: 0.0,
             birth_work_us: 0.0,
+            create_us: 0.0,
             check_us: 0.0,
             window_ms: None,
         }
@@ -86,7 +91,14 @@ impl Duty {
         let start_ns = place.start_ns + (self.start_ms * 1e6) as u64;
         let end_ns = self.window_ms.map_or(u64::MAX, |ms| start_ns + (ms * 1e6) as u64);
         let birth_ns = (self.birth_work_us * 1e3) as u64;
-        for number in 0..self.spinners + self.slow_threads + self.threads {
+        let create_ns = (self.create_us * 1e3) as u64;
+        let threads = self.spinners + self.slow_threads + self.threads;
+        if create_ns > 0 {
+            let mut left_ns = Some(create_ns * u64::from(threads));
+            let create = move |_: &mut Context| left_ns.take().map_or(Step::Exit, |ns| Step::Compute { ns });
+            config.add_task(place.task(workload, "create", 0, create));
+        }
+        for number in 0..threads {
             let slow_number = number.checked_sub(self.spinners);
             let mut task = if number < self.spinners {
                 let spin = move |ctx: &mut Context| match end_ns.saturating_sub(ctx.now_ns()) {
@@ -115,6 +127,7 @@ impl Duty {
                 };
                 place.task(workload, "duty", number, Born::new(birth_ns, start_ns, duty))
             };
+            task.start_ns += create_ns * u64::from(number + 1);
             if self.pin {
                 task = place.pinned(task, number, config);
             }
