@@ -1,4 +1,5 @@
 //! When requests arrive: open loop (at a rate, whatever the server does) or closed loop (think, then ask again).
+use plimsoll_sim::Machine;
 use rand::Rng;
 use rand_distr::{Distribution, Exp1};
 use schemars::JsonSchema;
@@ -13,6 +14,13 @@ pub enum Arrivals {
         /// Requests per second, over all clients of the workload.
         #[schemars(range(min = 0.001, max = 1e8))]
         rate_per_s: f64,
+    },
+    /// Open loop, independent arrivals at a share of what the machine can do.
+    Load {
+        /// Share of the machine that the requests' work takes, in percent: of all its CPUs with every one of them busy, so
+        /// that hardware threads run at the machine's `smt_percent`.
+        #[schemars(range(min = 0.001, max = 1e4))]
+        load_percent: f64,
     },
     /// Open loop, equal gaps.
     Fixed {
@@ -46,13 +54,37 @@ impl Arrivals {
         matches!(self, Arrivals::Closed { .. })
     }
 
+    /// On a machine, with requests of `work_us`: a load has become a rate.
+    pub(crate) fn on(&self, machine: &Machine, work_us: f64) -> Arrivals {
+        let Arrivals::Load { load_percent } = *self else {
+            return self.clone();
+        };
+        let cpus = &machine.topology.cpus;
+        let shared = |core: u32| cpus.iter().filter(|place| place.core == core).count() > 1;
+        let percent = |core: u32| {
+            if shared(core) {
+                machine.costs.smt_percent
+            } else {
+                100
+            }
+        };
+        let capacity: f64 = cpus
+            .iter()
+            .map(|place| f64::from(percent(place.core)) / 100.0)
+            .sum();
+        Arrivals::Poisson {
+            rate_per_s: load_percent / 100.0 * capacity * 1e6 / work_us,
+        }
+    }
+
     /// Time from one arrival (or answer, in a closed loop) of one of `clients` equal streams to its next, and how many
-    /// requests arrive then.
+    /// requests arrive then. Not for a load, which becomes a rate first.
     pub fn next<R: Rng + ?Sized>(&self, clients: u32, rng: &mut R) -> (u64, u32) {
         let exponential = |rng: &mut R| -> f64 { Exp1.sample(rng) };
         let gap_ns = |rate_per_s: f64, size: u32| 1e9 * f64::from(clients) * f64::from(size) / rate_per_s;
         match *self {
             Arrivals::Poisson { rate_per_s } => ((gap_ns(rate_per_s, 1) * exponential(rng)) as u64, 1),
+            Arrivals::Load { .. } => unreachable!("a load is made a rate when its workload is built"),
             Arrivals::Fixed { rate_per_s } => (gap_ns(rate_per_s, 1) as u64, 1),
             Arrivals::Bursts {
                 rate_per_s,
@@ -105,6 +137,7 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_sim::{Numbering, Topology};
     use rand_pcg::Pcg64;
 
     fn rate(arrivals: &Arrivals, clients: u32) -> f64 {
@@ -142,6 +175,23 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Two cores of two threads each at 45%, asked for half of 1.8 CPUs: 0.9 / 0.002 s.
+    #[test]
+    fn a_load_is_a_share_of_what_the_machine_can_do() {
+        let mut machine = Machine::new(Topology::regular(1, 1, 1, 2, 2, Numbering::SiblingsLast));
+        machine.costs.smt_percent = 45;
+        let load = Arrivals::Load { load_percent: 50.0 };
+        let rate_of = |machine: &Machine| match load.on(machine, 2000.0) {
+            Arrivals::Poisson { rate_per_s } => rate_per_s,
+            other => panic!("{other:?}"),
+        };
+        assert!((rate_of(&machine) - 450.0).abs() < 1e-6);
+        machine.topology = Topology::flat(4);
+        assert!((rate_of(&machine) - 1000.0).abs() < 1e-6, "nobody has a sibling");
+        let fixed = Arrivals::Fixed { rate_per_s: 7.0 };
+        assert_eq!(fixed.on(&machine, 2000.0), fixed);
     }
 
     #[test]

@@ -55,6 +55,10 @@ impl Server {
     /// Histogram "latency": from arrival to answer, the wait for a worker included. Counters "requests" (answered) and
     /// "refused".
     pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
+        let server = Server {
+            arrivals: self.arrivals.on(&config.machine, self.work_us),
+            ..self.clone()
+        };
         let workload = config.add_workload(&place.name);
         let latency = config.add_latency(workload, "latency");
         let requests = config.add_counter(workload, "requests");
@@ -67,7 +71,7 @@ impl Server {
                 let answer = config.add_channel(1);
                 answers.push(answer);
                 Client::Closed {
-                    server: self.clone(),
+                    server: server.clone(),
                     queue,
                     answer,
                     number,
@@ -76,7 +80,7 @@ impl Server {
             } else {
                 let limit = self.queue_requests;
                 Client::Open {
-                    server: self.clone(),
+                    server: server.clone(),
                     queue,
                     waiting: waiting.clone(),
                     limit,
@@ -91,7 +95,7 @@ impl Server {
         }
         for number in 0..self.workers {
             let worker = Worker {
-                server: self.clone(),
+                server: server.clone(),
                 queue,
                 waiting: waiting.clone(),
                 answers: answers.clone(),

@@ -102,8 +102,7 @@ impl MachineFiles<'_> {
         for path in self.paths(fit) {
             let mut text = read(&path)?;
             for value in fitted {
-                let source = format!("plimsoll calibrate, {}: {}", fit.machine, fit.source);
-                text = put(&path, &text, &value.key, value.after, &source)?;
+                text = put(&path, &text, &value.key, value.after, &fit.says())?;
             }
             output::write(&path, &text)?;
         }
