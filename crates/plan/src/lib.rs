@@ -25,4 +25,4 @@ pub use recordings::{Case, Recordings};
 pub use replicates::Replicates;
 pub use search::{plan, Candidate, Limits, Options, Plan, PlanError, Verdict};
 pub use source::{Source, SourceError};
-pub use variation::{SeenIn, Variation};
+pub use variation::{SeenIn, Variation, DRIFT};

@@ -62,14 +62,17 @@ impl Recordings {
         let mut order: Vec<usize> = (0..costs.len()).collect();
         order.sort_by(|&a, &b| costs[a].total_cmp(&costs[b]));
         let median = order[order.len() / 2];
-        let variation = match &sources[..] {
-            [one] => Variation::within(&one.program),
+        let programs: Vec<_> = sources.iter().map(|s| &*s.program).collect();
+        let variation = match programs[..] {
+            [one] => Variation::within(one),
             _ => {
-                let programs: Vec<_> = sources.iter().map(|s| &*s.program).collect();
                 let median_ns = costs[median];
                 Variation::between(costs, median).and_blocks(&programs, median_ns)
             }
         };
+        let starts = || programs.iter().map(|p| p.clock_start_ns);
+        let apart_ns = starts().max().unwrap_or(0) - starts().min().unwrap_or(0);
+        let variation = variation.and_drift(apart_ns);
         Recordings {
             sources,
             median,
@@ -120,21 +123,22 @@ impl Recordings {
         let median = &self.median().file;
         match (v.seen_in, v.block_ns) {
             (SeenIn::Recordings, _) => format!(
-                "CPU per request differs by {:.1}% between the recordings ({} ms); by this and their blocks \
-                 nine of ten other runs are expected to take {another} of that of the median one ({median})",
+                "CPU per request differs by {:.1}% between the recordings ({} ms); by this, their blocks and the \
+                 machine's drift nine of ten other runs are expected to take {another} of that of the median one ({median})",
                 v.difference() * 100.0,
                 figures.join(", "),
             ),
             (SeenIn::Blocks, block) => format!(
-                "CPU per request differs by {:.1}% between the {} blocks of {:.1} s of this recording; another run is \
-                 taken to need {another}. What differs only between runs is not covered: give several recordings",
+                "CPU per request differs by {:.1}% between the {} blocks of {:.1} s of this recording; by this and the \
+                 machine's drift another run is taken to need {another}. What differs only between runs is not covered: give several recordings",
                 v.difference() * 100.0,
                 v.cost_ns.len(),
                 block.unwrap_or(0) as f64 / 1e9,
             ),
-            (SeenIn::Nothing, _) => "how CPU per request varies cannot be seen in this recording (too short, or too few \
-                                     requests), and is not covered: give several recordings"
-                .into(),
+            (SeenIn::Nothing, _) => format!(
+                "how CPU per request varies cannot be seen in this recording (too short, or too few requests), and is \
+                 not covered but for the machine's drift ({another}): give several recordings"
+            ),
         }
     }
 }

@@ -8,6 +8,8 @@
 //!   of them. What differs between runs only is not in that.
 //! - Recordings taken one after the other are no independent draws of a machine that drifts, and then too much alike. So
 //!   the blocks of several recordings count as well as those of one: whichever of both reaches further.
+//! - Recordings of less than an hour show nothing of what an hour changes: neighbours on the same hardware, clocks, caches.
+//!   Whatever they show, another run is taken to differ by [`DRIFT`] at least.
 //!
 //! Whoever asks for ranges gets replays with all work scaled to both ends of this ([`crate::Recordings`]).
 use plimsoll_replay::{Program, Stretch, STRETCH_NS};
@@ -43,6 +45,12 @@ const BLOCK_REQUESTS: f64 = 10.0;
 /// Fewer blocks say nothing about a distribution.
 const BLOCKS_MIN: usize = 4;
 
+/// What the CPU time of a request is taken to change by where recordings cannot show it: the least that it did within
+/// minutes between runs of one and the same open loop (docs/plan.md, "Several recordings").
+pub const DRIFT: f64 = 0.1;
+/// Recordings that lie so far apart show the drift themselves.
+pub const DRIFT_SEEN_AFTER_NS: u64 = 3_600_000_000_000;
+
 impl Variation {
     /// `costs`: of the recordings, at least one. `median`: which of them is in the middle.
     pub fn between(costs: Vec<f64>, median: usize) -> Variation {
@@ -66,6 +74,15 @@ impl Variation {
         if let Some((low, high)) = nine_of_ten(costs.collect()) {
             self.low = self.low.min(low / median_ns);
             self.high = self.high.max(high / median_ns);
+        }
+        self
+    }
+
+    /// Reaches at least as far as a machine drifts, unless the recordings begin far enough apart to show that.
+    pub fn and_drift(mut self, apart_ns: u64) -> Variation {
+        if apart_ns < DRIFT_SEEN_AFTER_NS {
+            self.low = self.low.min(1.0 / (1.0 + DRIFT));
+            self.high = self.high.max(1.0 + DRIFT);
         }
         self
     }
@@ -174,6 +191,20 @@ mod tests {
         assert!(
             three > nine && nine > thirty && thirty > 1.05,
             "{three} {nine} {thirty}"
+        );
+    }
+
+    #[test]
+    fn a_machine_drifts_unless_recordings_of_different_hours_show_that_it_does_not() {
+        let same = || Variation::between(vec![2e5, 2e5, 2e5], 1);
+        let near = same().and_drift(DRIFT_SEEN_AFTER_NS - 1);
+        assert_eq!((near.low, near.high), (1.0 / 1.1, 1.1));
+        assert_eq!(same().and_drift(DRIFT_SEEN_AFTER_NS), same());
+        let wide = Variation::between(vec![2.0e5, 2.2e5, 2.1e5], 2);
+        assert_eq!(
+            wide.clone().and_drift(0),
+            wide,
+            "what was seen counts if it is more"
         );
     }
 

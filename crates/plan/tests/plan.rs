@@ -1,5 +1,5 @@
 //! Plans for a synthetic service whose needs are known: 3 ms of work every 10 ms.
-use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict};
+use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict, DRIFT};
 use plimsoll_replay::Semantics;
 use plimsoll_trace::example;
 use plimsoll_trace::{Event, Header, Loss};
@@ -200,7 +200,7 @@ fn recommendation_from_several_recordings_holds_in_the_costliest_and_beyond() {
 fn recordings_that_agree_need_no_more_than_one_of_them() {
     let goal = &["p99(request) < 20ms"];
     let (same, one) = (of_costs(&[3000, 3000, 3000]), of_costs(&[3000]));
-    assert!(same.variation.difference() < 0.01 && same.variation.high < 1.01);
+    assert!(same.variation.difference() < 0.01 && same.variation.high == 1.0 + DRIFT);
     let [same, one] = [same, one].map(|r| found(&r, goal).recommended.reserved_cpus);
     assert!((same / one - 1.0).abs() < 0.1, "{same} against {one}");
 }
@@ -208,21 +208,21 @@ fn recordings_that_agree_need_no_more_than_one_of_them() {
 #[test]
 fn one_recording_varies_as_its_blocks_do() {
     let uneven = read(&[example::open_loop_of(1000, |round| match round / 100 % 2 {
-        0 => 2_700_000,
-        _ => 3_300_000,
+        0 => 2_400_000,
+        _ => 3_600_000,
     })])
     .unwrap();
     let variation = &uneven.variation;
     assert_eq!(variation.seen_in, SeenIn::Blocks);
     // The first tenth of a second is left out: a block holds nine tenths of one second and one of the next.
     assert!(
-        (variation.high - 1.08).abs() < 0.005 && (variation.low - 0.92).abs() < 0.005,
+        (variation.high - 1.16).abs() < 0.01 && (variation.low - 0.84).abs() < 0.01,
         "{variation:?}"
     );
     assert!(uneven.describe().contains("not covered"));
     // As much work on average.
     let even = read(&[example::open_loop(1000)]).unwrap();
-    assert!(even.variation.high < 1.01);
+    assert_eq!(even.variation.high, 1.0 + DRIFT);
     let goal = &["p99(request) < 20ms"];
     let [uneven, even] = [uneven, even].map(|r| found(&r, goal).recommended.reserved_cpus);
     assert!(uneven > even, "{uneven} against {even}");
@@ -232,15 +232,15 @@ fn one_recording_varies_as_its_blocks_do() {
 fn recordings_that_agree_on_the_whole_vary_as_their_blocks_do() {
     let uneven = |rounds| {
         example::open_loop_of(rounds, |round| match round / 100 % 2 {
-            0 => 2_700_000,
-            _ => 3_300_000,
+            0 => 2_400_000,
+            _ => 3_600_000,
         })
     };
     let three = read(&[uneven(1000), uneven(1001), uneven(1002)]).unwrap();
     assert!(three.variation.difference() < 0.01);
     let (low, high) = (three.variation.low, three.variation.high);
     assert!(
-        (high - 1.08).abs() < 0.005 && (low - 0.92).abs() < 0.005,
+        (high - 1.16).abs() < 0.01 && (low - 0.84).abs() < 0.01,
         "{low} {high}"
     );
 }
@@ -249,7 +249,7 @@ fn recordings_that_agree_on_the_whole_vary_as_their_blocks_do() {
 fn too_short_a_recording_says_that_it_does_not_know_its_variation() {
     let short = read(&[example::open_loop(200)]).unwrap();
     assert_eq!(short.variation.seen_in, SeenIn::Nothing);
-    assert_eq!((short.variation.high, short.cases().len()), (1.0, 1));
+    assert_eq!((short.variation.high, short.cases().len()), (1.0 + DRIFT, 3));
     assert!(short.describe().contains("not covered"), "{}", short.describe());
 }
 
