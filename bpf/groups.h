@@ -343,7 +343,10 @@ __noinline int relink_side(void)
 	return 0;
 }
 
-/* What the side has used and the machine has been idle so far, into S->sum_*. */
+/*
+ * What the side has used and the machine has been idle so far, into S->sum_*: of CPUs off line, too, until they went. A
+ * window's figures are differences of these sums, which must not leap as a CPU comes or goes.
+ */
 __noinline int measure(u64 now_ns)
 {
 	u64 idle_ns = zero, used_ns = zero;
@@ -353,11 +356,11 @@ __noinline int measure(u64 now_ns)
 		struct live_cpu PL_MEM *c = cpu_of(cpu);
 		u64 since_ns = pl_read(&c->idle_since_ns);
 
+		idle_ns += c->idle_ns;
+		used_ns += c->side_used_ns;
 		if (!c->online)
 			continue;
 		online++;
-		idle_ns += c->idle_ns;
-		used_ns += c->side_used_ns;
 		if (since_ns && since_ns < now_ns)
 			idle_ns += now_ns - since_ns;
 	}

@@ -217,6 +217,18 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	c->idle_since_ns = now_ns;
 }
 
+static __always_inline void idle_ended(struct live_cpu PL_MEM *c, u64 now_ns)
+{
+	u64 idle_ns;
+
+	if (!c->idle_since_ns)
+		return;
+	idle_ns = now_ns - pl_min(c->idle_since_ns, now_ns);
+	c->idle_since_ns = 0;
+	c->idle_ns += idle_ns;
+	pl_steal_idle_ended(&c->steal, idle_ns);
+}
+
 void BPF_OPS(plimsoll_running, struct task_struct *p)
 {
 	USE_ARENA;
@@ -237,13 +249,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	}
 	park_end(task);
 	count_again(task, c, cpu);
-	if (c->idle_since_ns) {
-		u64 idle_ns = now_ns - pl_min(c->idle_since_ns, now_ns);
-
-		c->idle_since_ns = 0;
-		c->idle_ns += idle_ns;
-		pl_steal_idle_ended(&c->steal, idle_ns);
-	}
+	idle_ended(c, now_ns);
 	queue = &task->group->queues[cpu];
 	queue->nr_runs++;
 	if (task->waiting_since_ns && now_ns > task->waiting_since_ns)
@@ -419,7 +425,7 @@ void BPF_OPS_SLEEPABLE(plimsoll_cpu_offline, s32 cpu)
 	u32 slot;
 
 	cpu_of(cpu)->online = 0;
-	cpu_of(cpu)->idle_since_ns = 0;
+	idle_ended(cpu_of(cpu), scx_bpf_now());
 	link_online();
 	evacuate(cpu, cpu);
 	for (slot = zero; slot < S->nr_slots && can_loop; slot++)

@@ -52,15 +52,15 @@
 #define PL_BW_SLACK_GUARD_NS (2 * PL_MS) /* too near the refill to be worth handing out */
 #define PL_BW_OVERRUNS_MAX 3		 /* in one timer callback, before the period is doubled */
 
-/* What pl_bw_check and pl_bw_set say; the engine's message names the group, the value and the range. */
+/* What pl_bw_check says; the engine's message names the group, the value and the range. */
 enum pl_bw_error {
 	PL_BW_OK = 0,
 	PL_BW_ERR_ROOT = 1,   /* the root group takes no limit */
 	PL_BW_ERR_QUOTA = 2,  /* below 1 ms, or above 2^44 - 1 us */
 	PL_BW_ERR_PERIOD = 3, /* outside 1 ms .. 1 s */
-	PL_BW_ERR_BURST = 4,  /* quota + burst above max; mainline: burst above quota, or without a quota */
+	PL_BW_ERR_BURST = 4,  /* above max; mainline: above quota, with it above max, or without one */
 	PL_BW_ERR_ONSET = 5,  /* above 100 % */
-	PL_BW_ERR_SLICE = 6,  /* below 1 us */
+	PL_BW_ERR_SLICE = 6,  /* below 1 us: a switch of the machine, which its engine checks */
 };
 
 /* Flags returned by what may change a pool's state. */

@@ -49,9 +49,9 @@ struct pl_queue {
 	struct pl_load load;
 	u64 share; /* weight that this queue has in its parent's; 0 while nothing is runnable */
 	u64 factor; /* PROD share / runnable weight, from here to the root; PL_FACTOR_SHIFT bits are fraction */
-	u64 refreshed_ns; /* when share and factor were computed */
+	u64 refreshed_ns; /* when factor was computed */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
-	u32 cpu;
+	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
 };
 
 struct pl_group {
@@ -143,7 +143,7 @@ PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *
 	for (cpu = PL_START(nr_cpus); cpu < nr_cpus && PL_LOOP; cpu++) {
 		struct pl_queue PL_MEM *queue = PL_ELEMENT(queues, cpu);
 
-		queue->cpu = cpu;
+		queue->look_at = cpu;
 		queue->factor = PL_FACTOR_ONE;
 	}
 	pl_bw_init(&group->pool, balances, nr_cpus, ring, slots);
@@ -165,7 +165,6 @@ PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64
 	struct pl_load PL_MEM *above = &level->parent->queues[cpu].load;
 	u64 share;
 
-	queue->refreshed_ns = now_ns;
 	pl_load_update(&queue->load, now_ns);
 	if (pl_load_publish(&level->load, &queue->load, now_ns, &config->load))
 		touch->load_writes++;
@@ -203,6 +202,8 @@ PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 
 	if (!force && config->refresh_ns && now_ns - bottom->refreshed_ns < config->refresh_ns)
 		return;
+	/* Of this queue only: the levels above have tasks of their own, whose factor is computed when they ask. */
+	bottom->refreshed_ns = now_ns;
 	for (level = group; level->parent && PL_LOOP; level = level->parent) {
 		pl_level_refresh(level, cpu, now_ns, touch, config);
 		factor = pl_queue_factor(&level->queues[cpu], factor);
@@ -464,12 +465,30 @@ PL_FN void pl_task_place(struct pl_task PL_MEM *task, const struct pl_fair_cpu P
 	task->vruntime = pl_fair_place(cpu, vruntime, task->effective, woken, config);
 }
 
-/* Takes the present factor as the task's weight, while it is counted in `cpu`. */
+/*
+ * Looks at the next queue of the group for load that nobody else will take out of its sum. Returns whether the shared
+ * line was written. One queue at a time, and only where a running task is weighed anew: more costs the verifier.
+ */
+PL_FN bool pl_level_forget(struct pl_group PL_MEM *level, struct pl_queue PL_MEM *queue, u64 now_ns)
+{
+	queue->look_at = queue->look_at + 1 < level->pool.nr_cpus ? queue->look_at + 1 : 0;
+	return pl_load_forget(&level->load, &PL_ELEMENT(level->queues, queue->look_at)->load, now_ns);
+}
+
+/*
+ * Takes the present factor as the task's weight, while it is counted in `cpu`. At ticks and as its slice ends.
+ */
 PL_FN void pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
 			   struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
+	struct pl_group PL_MEM *level = task->group;
 	u64 effective;
 
+	if (now_ns - level->queues[task->cpu].refreshed_ns >= config->refresh_ns) {
+		for (; level->parent && PL_LOOP; level = level->parent)
+			if (pl_level_forget(level, &level->queues[task->cpu], now_ns))
+				touch->load_writes++;
+	}
 	pl_group_refresh(task->group, task->cpu, now_ns, false, touch, config);
 	effective = pl_task_effective(task, task->cpu);
 	if (task->counted)

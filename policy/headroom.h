@@ -122,6 +122,20 @@ PL_FN u64 pl_headroom_budget(u64 used_ns, u64 idle_ns, u64 capacity_ns, u32 perc
 }
 
 /*
+ * What a budget for window_ns is in config->window_ns, cut into steps. Multiplied as a whole it would not fit from 19
+ * CPUs and a window of 1 s on; the rest fits for windows up to 18 s.
+ */
+PL_INLINE u64 pl_headroom_part(u64 budget_ns, u64 window_ns, u64 steps,
+			       const struct pl_headroom_config PL_MEM *config)
+{
+	u64 whole = pl_div(budget_ns, window_ns);
+	u64 rest_ns = budget_ns - whole * window_ns;
+
+	return pl_max(
+	    pl_div(whole * config->window_ns + pl_div(rest_ns * config->window_ns, window_ns), steps), 1);
+}
+
+/*
  * A window ended: used_ns and idle_ns are what the side used and the machine was idle in it, window_ns how
  * long it really was. Sets the side pool's quota from now on. Returns PL_BW_ARM_PERIOD if the pool's timer
  * has to be started. Everything throttled there waits for the next step's refill, unless nobody wants
@@ -135,6 +149,7 @@ PL_FN u32 pl_headroom_window(struct pl_headroom PL_MEM *headroom, struct pl_grou
 	struct pl_pool PL_MEM *pool = &side->pool;
 	struct pl_bw_limits limits = {};
 	u64 steps = pl_max(config->steps, 1);
+	u64 period_ns = pl_max(pl_div(config->window_ns, steps), PL_US);
 	u64 part_ns;
 
 	headroom->used_ns = used_ns;
@@ -148,12 +163,14 @@ PL_FN u32 pl_headroom_window(struct pl_headroom PL_MEM *headroom, struct pl_grou
 	headroom->budget_ns =
 	    pl_headroom_budget(used_ns, idle_ns, window_ns * nr_cpus_online, headroom->percent,
 			       headroom->tolerance_ns ? headroom->tolerance_ns : config->tolerance_ns);
-	part_ns = pl_max(pl_div(headroom->budget_ns * config->window_ns, pl_max(window_ns, 1) * steps), 1);
+	part_ns = pl_headroom_part(headroom->budget_ns, pl_max(window_ns, 1), steps, config);
 	if (!pl_bw_limited(pool)) {
 		limits.quota_ns = part_ns;
-		limits.period_ns = pl_max(pl_div(config->window_ns, steps), PL_US);
+		limits.period_ns = period_ns;
 		return pl_bw_set(pool, &limits, now_ns, now_ns, bandwidth);
 	}
+	/* Overruns of its timer may have doubled the period, but the budget is in parts of this one. */
+	pl_write(&pool->period_ns, period_ns);
 	pool->buffer_ns = part_ns;
 	pl_write(&pool->quota_ns, part_ns);
 	return 0;

@@ -7,13 +7,16 @@
  *            machine's time.
  *
  * Mechanism  Each queue adds to the group's sum only how much it changed since it last did so, only when
- *            that is more than 1/64, and at most once per publish_ns (1 ms).
+ *            that is more than 1/64, and at most once per publish_ns (1 ms). What a queue published in which
+ *            nothing has been runnable for long is taken out of the sum by who runs elsewhere: its own CPU may
+ *            sleep, or may not run this group again.
  *
  * Formula    share = weight * load / (group_load - own_contribution + load),  clamped to [2, weight]
  *            load  = max(runnable weight now, its average)
  *
- * Trade-offs The group's sum may be 1/64 and 1 ms behind. The own part is replaced by the present one, so
- *            that a queue that has just woken up does not divide by a sum without itself.
+ * Trade-offs The group's sum may be 1/64 and 1 ms behind, and PL_LOAD_FORGET_NS where nothing is runnable.
+ *            The own part is replaced by the present one, so that a queue that has just woken up does not
+ *            divide by a sum without itself.
  *
  * Limits     The root group is not published: it has no share to compute.
  *
@@ -27,6 +30,8 @@
 #define PL_LOAD_PUBLISH_NS (1 * PL_MS)
 #define PL_LOAD_CHANGE_SHIFT 6 /* 1/64 */
 #define PL_SHARE_MIN 2
+/* Ten half-lives: a thousandth of the load is left. */
+#define PL_LOAD_FORGET_NS (10ULL * PL_PELT_HALF_LIFE * PL_PELT_SEGMENT * 1024)
 
 struct pl_load_config {
 	u64 publish_ns; /* least time between two writes of one queue; 0: unlimited rate */
@@ -37,7 +42,7 @@ struct pl_group_load {
 	s64 load_avg;
 };
 
-/* One queue's load: touched by its CPU only. */
+/* One queue's load: touched by its CPU only, but for what pl_load_forget does. */
 struct pl_load {
 	struct pl_pelt pelt;
 	u64 weight;	  /* of what is runnable now */
@@ -55,16 +60,35 @@ PL_FN void pl_load_update(struct pl_load PL_MEM *load, u64 now_ns)
 PL_SUB bool pl_load_publish(struct pl_group_load PL_MEM *group PL_ARENA, struct pl_load PL_MEM *load PL_ARENA,
 			    u64 now_ns, const struct pl_load_config PL_MEM *config PL_ARENA)
 {
-	s64 change = (s64)load->pelt.avg - load->contribution;
+	s64 published = pl_read(&load->contribution);
+	s64 change = (s64)load->pelt.avg - published;
 	s64 size = change < 0 ? -change : change;
 
-	if (size <= load->contribution >> PL_LOAD_CHANGE_SHIFT)
+	if (size <= published >> PL_LOAD_CHANGE_SHIFT)
 		return false;
 	if (now_ns - load->published_at_ns < config->publish_ns)
 		return false;
+	/* It may just have been forgotten: the next update publishes. */
+	if (!pl_cas(&load->contribution, published, (s64)load->pelt.avg))
+		return false;
 	pl_add(&group->load_avg, change);
-	load->contribution = (s64)load->pelt.avg;
 	load->published_at_ns = now_ns;
+	return true;
+}
+
+/*
+ * Takes out of the group's sum what a queue published in which nothing has been runnable for PL_LOAD_FORGET_NS. By
+ * any CPU. Returns whether the shared line was written.
+ */
+PL_FN bool pl_load_forget(struct pl_group_load PL_MEM *group, struct pl_load PL_MEM *load, u64 now_ns)
+{
+	s64 published = pl_read(&load->contribution);
+
+	if (!published || pl_read(&load->weight) || now_ns < pl_read(&load->pelt.last_ns) + PL_LOAD_FORGET_NS)
+		return false;
+	if (!pl_cas(&load->contribution, published, 0))
+		return false;
+	pl_add(&group->load_avg, -published);
 	return true;
 }
 
@@ -88,10 +112,10 @@ PL_FN u64 pl_load_moved(struct pl_load PL_MEM *from, struct pl_load PL_MEM *to, 
 	from->pelt.sum -= pl_min(sum, from->pelt.sum);
 	to->pelt.avg += moved;
 	to->pelt.sum += moved * pl_pelt_divider(&to->pelt);
-	unbacked = from->contribution - (s64)from->pelt.avg;
+	unbacked = pl_read(&from->contribution) - (s64)from->pelt.avg;
 	if (config->publish_ns && unbacked > 0) {
-		from->contribution -= unbacked;
-		to->contribution += unbacked;
+		pl_add(&from->contribution, -unbacked);
+		pl_add(&to->contribution, unbacked);
 	}
 	return moved;
 }

@@ -128,6 +128,8 @@ cases! {
     a_tree_32_deep_and_10000_groups_hold: Case::of(&["hierarchy", "32", "10000"]);
     loaded_and_unloaded_50_times: Case { loaded: false, ..Case::of(&["reload.sh", "50"]) };
     nobody_waits_past_its_bound_whatever_the_limits: Case::of(&["waits", "40"]);
+    a_group_does_not_weigh_less_for_what_has_ended_elsewhere: Case::of(&["left-load.sh"]);
+    headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };
     nice_affinity_cpusets_and_idle_groups_are_respected: Case::of(&["rules"]);
     wake_ups_go_to_idle_cores_and_stay_in_their_cache: Case {
         cpus: "8,sockets=2,cores=2,threads=2",

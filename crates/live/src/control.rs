@@ -9,7 +9,7 @@ use std::time::Duration;
 const SOCKET: &str = "/run/plimsoll.sock";
 /// A client that says nothing for this long is dropped: there is one thread.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Whoever asks waits no longer: a scheduler that answers later than this hangs (10,000 groups take it well below 1 s).
+/// Whoever asks waits no longer: a scheduler that answers later than this hangs.
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

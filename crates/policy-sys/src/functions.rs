@@ -58,6 +58,7 @@ extern "C" {
         now_ns: u64,
         config: *const LoadConfig,
     ) -> bool;
+    pub fn pl_load_forget(group: *mut GroupLoad, load: *mut Load, now_ns: u64) -> bool;
     pub fn pl_load_moved(
         from: *mut Load,
         to: *mut Load,
@@ -133,6 +134,7 @@ extern "C" {
         ring: *mut u32,
         slots: u32,
     );
+    pub fn pl_level_forget(level: *mut Group, queue: *mut Queue, now_ns: u64) -> bool;
     pub fn pl_level_refresh(
         level: *mut Group,
         cpu: u32,

@@ -107,7 +107,7 @@ static const u64 pl_layout_values[] = {
     PL_LAYOUT_OF(pl_queue, factor),
     PL_LAYOUT_OF(pl_queue, refreshed_ns),
     PL_LAYOUT_OF(pl_queue, nr_runnable),
-    PL_LAYOUT_OF(pl_queue, cpu),
+    PL_LAYOUT_OF(pl_queue, look_at),
     sizeof(struct pl_group),
     PL_LAYOUT_OF(pl_group, pool),
     PL_LAYOUT_OF(pl_group, load),

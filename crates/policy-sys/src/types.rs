@@ -186,7 +186,7 @@ pub struct Queue {
     pub factor: u64,
     pub refreshed_ns: u64,
     pub nr_runnable: u32,
-    pub cpu: u32,
+    pub look_at: u32,
 }
 
 #[repr(C)]
@@ -386,7 +386,7 @@ macro_rules! for_each_struct {
             factor,
             refreshed_ns,
             nr_runnable,
-            cpu
+            look_at
         );
         $m!(
             pl_group,

@@ -289,3 +289,97 @@ fn headroom_makes_side_of_everything_but_main_its_ancestors_and_descendants() {
     tree.blocked(&mut other, MS);
     assert_eq!(tree.queue(side, 0).nr_runnable, 0);
 }
+
+#[test]
+fn a_group_does_not_weigh_less_for_cpus_where_nothing_of_it_has_run_for_long() {
+    for cpus in [2, 4, 224] {
+        let mut tree = Tree::new(cpus);
+        let group = tree.add(Some(0), 100);
+        let mut tasks: Vec<Task> = (0..cpus).map(|_| tree.task(group)).collect();
+        let refresh = |tree: &mut Tree, cpu: u32, now_ns: u64| unsafe {
+            pl_group_refresh(
+                tree.groups[group],
+                cpu,
+                now_ns,
+                false,
+                &mut tree.touch,
+                &tree.config,
+            )
+        };
+        let mut fair: FairCpu = zeroed();
+        let mut reweigh = |tree: &mut Tree, task: &mut Task, now_ns: u64| unsafe {
+            pl_task_reweigh(task, &mut fair, now_ns, &mut tree.touch, &tree.config)
+        };
+        for (cpu, task) in tasks.iter_mut().enumerate() {
+            tree.runnable(task, cpu as u32, 0);
+        }
+        for step in 1..=250 {
+            (0..cpus).for_each(|cpu| refresh(&mut tree, cpu, step * 4 * MS));
+        }
+        let fair = 1024 / u64::from(cpus);
+        let share = tree.queue(group, 0).share;
+        assert!(
+            (fair.max(2)..=fair + 2).contains(&share),
+            "{share} of 1024 on {cpus} CPUs"
+        );
+        // All but the first sleep from now on, or have exited.
+        for task in &mut tasks[1..] {
+            tree.blocked(task, 1000 * MS);
+        }
+        for step in 251..=600 {
+            reweigh(&mut tree, &mut tasks[0], step * 4 * MS);
+        }
+        assert_eq!(tree.queue(group, 0).share, 1024, "{cpus} CPUs");
+        let published = unsafe { (*tree.groups[group]).load.load_avg };
+        let books: i64 = (0..cpus)
+            .map(|cpu| tree.queue(group, cpu).load.contribution)
+            .sum();
+        assert_eq!(published, books, "{cpus} CPUs");
+    }
+}
+
+#[test]
+fn a_group_with_tasks_of_its_own_is_refreshed_beside_a_busy_child() {
+    let mut tree = Tree::new(2);
+    let parent = tree.add(Some(0), 100);
+    let child = tree.add(Some(parent), 100);
+    let mut tasks = [tree.task(parent), tree.task(child), tree.task(parent)];
+    tree.runnable(&mut tasks[0], 0, 0);
+    tree.runnable(&mut tasks[1], 0, 0);
+    for step in 1..1000 {
+        if step == 500 {
+            // From now on about half of the parent's weight is the other CPU's.
+            tree.runnable(&mut tasks[2], 1, step * MS);
+        }
+        for (group, at_ns) in [(child, 0), (parent, MS / 2)] {
+            let now_ns = step * MS + at_ns;
+            unsafe {
+                pl_group_refresh(
+                    tree.groups[group],
+                    0,
+                    now_ns,
+                    false,
+                    &mut tree.touch,
+                    &tree.config,
+                )
+            };
+        }
+        if step >= 500 {
+            let now_ns = step * MS;
+            unsafe {
+                pl_group_refresh(
+                    tree.groups[parent],
+                    1,
+                    now_ns,
+                    false,
+                    &mut tree.touch,
+                    &tree.config,
+                )
+            };
+        }
+    }
+    let queue = tree.queue(parent, 0);
+    let due = queue.share as f64 / queue.load.weight as f64;
+    let kept = queue.factor as f64 / (1u64 << FACTOR_SHIFT) as f64;
+    assert!((kept / due - 1.0).abs() < 0.05, "{kept} for {due}");
+}

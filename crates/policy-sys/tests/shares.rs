@@ -445,3 +445,86 @@ fn a_window_grants_the_side_the_tolerance_that_binds() {
         assert_eq!(side.pool.quota_ns, granted / 20);
     }
 }
+
+#[test]
+fn a_window_of_any_machine_hands_out_its_whole_budget() {
+    for (window_ns, took_ns, cpus, steps) in [
+        (100 * MS, 100 * MS, 4, 20),
+        (100 * MS, 101 * MS, 1024, 20),
+        (1000 * MS, 1000 * MS, 16, 20),
+        (1000 * MS, 1000 * MS, 19, 20),
+        (1000 * MS, 1500 * MS, 1024, 1),
+        (1000 * MS, 16_999 * MS + 7, 1024, 100),
+    ] {
+        let config = HeadroomConfig {
+            window_ns,
+            tolerance_ns: MS,
+            steps,
+            reserved: 0,
+        };
+        let mut headroom = Headroom {
+            percent: 30,
+            ..zeroed()
+        };
+        let mut side: Group = zeroed();
+        side.pool.quota_ns = 5 * MS;
+        let idle_ns = took_ns * u64::from(cpus);
+        unsafe {
+            pl_headroom_window(
+                &mut headroom,
+                &mut side,
+                0,
+                idle_ns,
+                took_ns,
+                cpus,
+                0,
+                &config,
+                &zeroed(),
+            )
+        };
+        let expected =
+            u128::from(headroom.budget_ns) * u128::from(window_ns) / u128::from(took_ns) / u128::from(steps);
+        assert_eq!(
+            u128::from(side.pool.quota_ns),
+            expected,
+            "{cpus} CPUs, {took_ns} ns"
+        );
+    }
+}
+
+#[test]
+fn the_sides_budget_is_whole_again_after_overruns_of_its_timer() {
+    let config = HeadroomConfig {
+        window_ns: 100 * MS,
+        tolerance_ns: MS,
+        steps: 20,
+        reserved: 0,
+    };
+    let mut headroom = Headroom {
+        percent: 30,
+        ..zeroed()
+    };
+    let mut side: Group = zeroed();
+    let bandwidth = common::published();
+    let mut window = |side: &mut Group, now_ns| unsafe {
+        pl_headroom_window(
+            &mut headroom,
+            side,
+            0,
+            400 * MS,
+            100 * MS,
+            4,
+            now_ns,
+            &config,
+            &bandwidth,
+        );
+    };
+    side.pool.quota_ns = UNLIMITED;
+    window(&mut side, 0);
+    let (quota_ns, period_ns) = (side.pool.quota_ns, side.pool.period_ns);
+    assert_eq!((quota_ns, period_ns), (14 * MS, 5 * MS));
+    unsafe { pl_bw_period(&mut side.pool, 20 * MS, 4, &bandwidth) };
+    assert_eq!((side.pool.quota_ns, side.pool.period_ns), (28 * MS, 10 * MS));
+    window(&mut side, 100 * MS);
+    assert_eq!((side.pool.quota_ns, side.pool.period_ns), (quota_ns, period_ns));
+}
