@@ -200,7 +200,8 @@ pub struct Costs {
     pub ipi_send_ns: u64,
     /// From sending until the other CPU has taken it.
     pub ipi: PerDistance,
-    /// One timer interrupt (tick, period, slack, enforcement), to the CPU that takes it.
+    /// One interrupt of a timer (tick, period, slack, enforcement) or of a message from another machine, to the CPU that
+    /// takes it.
     pub timer_ns: u64,
     /// From the moment at which a limit is used up until the timer that enforces it has led to the charge. The task is
     /// charged for it.
@@ -520,7 +521,8 @@ pub struct TaskSpec {
     /// Tasks of one address space share page tables; 0: they share with nobody's loss. Going to another one costs
     /// [`Costs::address_space_ns`].
     pub address_space: u32,
-    /// It runs on another machine: its steps take time but none of our CPUs. For clients across a network.
+    /// It runs on another machine, a client across a network: its steps take time but none of our CPUs. What it sends
+    /// interrupts one of them ([`Costs::timer_ns`]), which then is the waker.
     pub external: bool,
     pub behaviour: Box<dyn Behaviour>,
 }

@@ -7,21 +7,21 @@ const MEASURED: &str = include_str!("measured.csv");
 /// What tests/live/duty-cycles.sh printed: the live scheduler on 7.2 (docs/live.md).
 const LIVE: &str = include_str!("../../../bench/results/live-2026-11-21-1904-duty-cycles.csv");
 
-/// The 175 of the 232 rows of bench/results/2026-11-21-kernel-bandwidth.csv that hold. 163 held when they were first
+/// The 174 of the 232 rows of bench/results/2026-11-21-kernel-bandwidth.csv that hold. 163 held when they were first
 /// compared; 4 of those have been lost since. docs/validation.md says which, and what the others miss.
 const HELD_OUT: &str = include_str!("held-out.csv");
 
-/// The 46 of the 60 rows of bench/results/2026-11-21-kernel-bandwidth-truth-shapes.csv that hold.
+/// The 47 of the 60 rows of bench/results/2026-11-21-kernel-bandwidth-truth-shapes.csv that hold.
 const TRUTH_SHAPES: &str = include_str!("truth-shapes.csv");
 
 #[test]
 fn runs_of_other_shapes_that_held_still_hold() {
-    hold("held-out.csv", HELD_OUT, Scheduler::Kernel, 175);
+    hold("held-out.csv", HELD_OUT, Scheduler::Kernel, 174);
 }
 
 #[test]
 fn runs_on_other_numbers_of_cpus_that_held_still_hold() {
-    hold("truth-shapes.csv", TRUTH_SHAPES, Scheduler::Kernel, 46);
+    hold("truth-shapes.csv", TRUTH_SHAPES, Scheduler::Kernel, 47);
 }
 
 #[test]

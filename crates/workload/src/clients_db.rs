@@ -42,7 +42,7 @@ pub struct ClientsDb {
     /// Think time of a client between two transactions, in microseconds; exponential. Default 0.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub think_us: f64,
-    /// Clients run on other machines: they cost no CPU time here. Default false.
+    /// Clients run on other machines: they cost no CPU time here but an interrupt for each query. Default false.
     pub remote_clients: bool,
     /// Clients begin at random times within this, in microseconds: they are started one after the other. Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]

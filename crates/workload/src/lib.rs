@@ -52,6 +52,17 @@ pub enum Workload {
 }
 
 impl Workload {
+    /// Tasks, where two keys multiply; each key's own range bounds those of the other kinds.
+    pub fn tasks(&self) -> Option<u64> {
+        match self {
+            Workload::Schbench(one) => {
+                Some(u64::from(one.message_threads) * (1 + u64::from(one.worker_threads)))
+            }
+            Workload::Hackbench(one) => Some(u64::from(one.groups) * u64::from(one.fds) * 2),
+            _ => None,
+        }
+    }
+
     /// Adds the workload's tasks to a configuration, in `place`. Returns the id that its results are under.
     pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
         match self {

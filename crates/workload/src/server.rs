@@ -8,7 +8,8 @@ use serde::Deserialize;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// A server with a pool of worker threads and one queue.
+/// A server with a pool of worker threads and one queue. Its clients are on other machines: each request interrupts one
+/// of the CPUs, which wakes up a worker.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {

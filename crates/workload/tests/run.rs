@@ -199,6 +199,18 @@ fn remote_clients_cost_no_cpu_time() {
 }
 
 #[test]
+fn requests_from_other_machines_interrupt_all_cpus_alike() {
+    let results = run(
+        r#"{"kind":"server","workers":64,"work_us":100,"arrivals":{"process":"poisson","rate_per_s":2000}}"#,
+        4,
+        10_000,
+    );
+    for cpu in &results.cpus {
+        near(cpu.wakeups as f64, 2000.0 * 10.0 / 4.0, 5.0);
+    }
+}
+
+#[test]
 fn an_open_server_keeps_its_rate_and_a_closed_one_its_clients() {
     let open = run(
         r#"{"kind":"server","workers":64,"work_us":1000,"arrivals":{"process":"poisson","rate_per_s":2000}}"#,

@@ -129,7 +129,10 @@ impl Engine<'_> {
             if cold && unsafe { pl::pl_newidle_hot(since_ran_ns, self.costs.migration_hot_ns) } {
                 return false;
             }
-            let throttled = self.throttled_by(entry.group, from).is_some();
+            // Where it waits it may be throttled and not parked yet; where it would go, it could only be parked.
+            let throttled = [from, to]
+                .iter()
+                .any(|&cpu| self.throttled_by(entry.group, cpu).is_some());
             // SAFETY: plain values.
             unsafe { pl::pl_steal_may_take(false, self.allowed(task, to), throttled) }
         })

@@ -296,10 +296,14 @@ impl Engine<'_> {
                 entry.policy.effective,
                 self.cpus[cpu as usize].fair.weight_sum
             );
+            // One where the group is throttled could only park the task.
+            let takes = |other: u32| {
+                self.cpus[other as usize].idle
+                    && self.allowed(task as u32, other)
+                    && self.throttled_by(entry.group, other).is_none()
+            };
             let near = &self.topo.llcs[self.topo.llc(cpu) as usize];
-            let idle = near
-                .iter()
-                .any(|&other| self.cpus[other as usize].idle && self.allowed(task as u32, other));
+            let idle = near.iter().any(|&other| takes(other));
             let since_ns = &mut ledger.passed_over_ns[task];
             *since_ns = if idle { (*since_ns).min(self.now_ns) } else { NEVER };
             assert!(

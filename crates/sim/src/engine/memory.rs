@@ -155,7 +155,7 @@ impl Memory {
             unsafe {
                 let queue = self.queue(number, cpu);
                 (*queue).factor = 1 << pl::FACTOR_SHIFT;
-                (*queue).cpu = cpu;
+                (*queue).look_at = cpu;
                 (*self.balance(number, cpu)).cpu = cpu;
                 level = self.number((*self.group(number)).parent);
             }
@@ -164,7 +164,7 @@ impl Memory {
         // SAFETY: as in touch().
         unsafe {
             (*self.queue(side, cpu)).factor = 1 << pl::FACTOR_SHIFT;
-            (*self.queue(side, cpu)).cpu = cpu;
+            (*self.queue(side, cpu)).look_at = cpu;
             (*self.balance(side, cpu)).cpu = cpu;
         }
     }

@@ -129,6 +129,7 @@ struct Engine<'o> {
     counts: EventCounts,
     touches: Touches,
     newidle_rng: rand_pcg::Pcg64,
+    interrupts_rng: rand_pcg::Pcg64,
     group_usage_ns: Vec<u64>,
     group_delays: Vec<RunDelay>,
     workload_usage_ns: Vec<u64>,

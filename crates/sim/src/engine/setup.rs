@@ -262,6 +262,7 @@ impl<'o> Engine<'o> {
             counts: EventCounts::default(),
             touches: Touches::default(),
             newidle_rng: super::services::stream(config.seed, "new-idle"),
+            interrupts_rng: super::services::stream(config.seed, "interrupts"),
             group_usage_ns: vec![0; nr_groups],
             group_delays: vec![RunDelay::default(); nr_groups],
             workload_usage_ns: vec![0; config.workloads.len()],

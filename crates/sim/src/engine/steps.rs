@@ -5,6 +5,7 @@ use super::state::{Channel, Pending, State, NONE};
 use super::Engine;
 use crate::behaviour::{Context, Step};
 use crate::config::TaskId;
+use rand::Rng;
 
 /// More steps than this without time passing are an endless loop.
 const INSTANT_STEPS_MAX: u32 = 1_000_000;
@@ -269,13 +270,28 @@ impl Engine<'_> {
         self.wake(task, waker, false);
     }
 
-    /// An external task goes on: its steps take time, and none of our CPUs.
+    /// The CPU that takes the interrupt of a message from another machine, and so wakes up whom it is for: any one that
+    /// is online, as a card with a queue for each CPU spreads its many connections.
+    fn interrupted(&mut self) -> u32 {
+        let nr_cpus = self.cpus.len() as u32;
+        let mut cpu = self.interrupts_rng.random_range(0..nr_cpus);
+        while !self.cpus[cpu as usize].online {
+            cpu = (cpu + 1) % nr_cpus;
+        }
+        self.overhead(cpu, self.costs.timer_ns);
+        cpu
+    }
+
+    /// An external task goes on: its steps take time, and none of our CPUs but for the interrupts of what it sends.
     pub(super) fn external_step(&mut self, task: u32) {
         self.tasks[task as usize].instant_steps = 0;
         loop {
             let pending = std::mem::replace(&mut self.tasks[task as usize].pending, Pending::Next);
             let blocked = match pending {
-                Pending::Send { channel, value } => !self.send(task, channel, value, NONE),
+                Pending::Send { channel, value } => {
+                    let cpu = self.interrupted();
+                    !self.send(task, channel, value, cpu)
+                }
                 Pending::Receive { channel, until_ns } => !self.receive(task, channel, until_ns, NONE),
                 _ => false,
             };
