@@ -23,9 +23,9 @@ prediction can be held to that: with two workers, both connections fell to one o
 What a client spends outside of what the trace can see (its own system calls) is had from the recorded runs, as the
 difference of the two medians (of several runs the median difference), and added to every prediction.
 
-Idle CPUs poll while this runs (/dev/cpu_dma_latency held at 0), as in the latency profiles of tuned: a virtual CPU that halts
-between two requests comes back to whatever its host has made of caches and clocks meanwhile, and the same request then
-costs up to 20% more or less CPU time from one run to the next. --halt leaves idle CPUs as they are.
+Idle CPUs poll while this runs (/dev/cpu_dma_latency held at 0), as in the latency profiles of tuned: a virtual CPU that
+halts between two requests comes back to whatever its host has made of caches and clocks meanwhile, and the same request
+then costs up to 20% more or less CPU time from one run to the next. --halt leaves idle CPUs as they are.
 
 Loopback only. Groups are made below /plimsoll-verify and removed again. Exit: 0 all within tolerance, 1 not, 3 this
 machine cannot do it.
@@ -497,9 +497,6 @@ class Recordings:
               f"{found['recorded']['p50_ns'] / 1e6:.3f} p99 {found['recorded']['p99_ns'] / 1e6:.3f} ms, "
               f"{found['recorded']['cpus']:.3f} CPUs, lost {report['lost']}", flush=True)
 
-    def newest(self):
-        return self.traces[-self.args.recordings:]
-
     def middle(self, of):
         return statistics.median(of(report) for report in self.reports[-self.args.recordings:])
 
@@ -507,10 +504,9 @@ class Recordings:
         """Requests in a second without a limit."""
         return self.middle(lambda r: r["trace"]["requests"]) / self.args.record_seconds
 
-    def predict(self, settings):
-        offset = self.middle(lambda r: r["offset_ms"])
-        return [dict(predict(self.args, self.newest(), {k: v for k, v in setting.items() if k != "why"}, offset, self.workload),
-                     why=setting["why"]) for setting in settings]
+    def predict(self, runs):
+        newest, offset = self.traces[-self.args.recordings:], self.middle(lambda r: r["offset_ms"])
+        return [predict(self.args, newest, run["setting"], offset, self.workload) | {"why": run["why"]} for run in runs]
 
 
 def verified(args, workload, work, out):
@@ -524,26 +520,24 @@ def verified(args, workload, work, out):
     offset = recordings.middle(lambda r: r["offset_ms"])
     planned = plimsoll(args, "plan", *map(str, recordings.traces), *of_target(workload),
                        "--goal", f"p99(request) < {goal_ms - offset:.6f}ms")["plan"]
-    settings = [dict(s, why=f"setting {i + 1}")
-                for i, s in enumerate(choose(recordings.middle(lambda r: r["trace"]["cpus"]), workload.shares))]
+    cpus = recordings.middle(lambda r: r["trace"]["cpus"])
+    runs = [{"why": f"setting {i + 1}", "setting": s, "measured": []} for i, s in enumerate(choose(cpus, workload.shares))]
     for why in ("recommended", "next_cheaper"):
         found = planned[why]
         if found:
             limits = {k: found[k] for k in ("quota_us", "period_us", "burst_us")}
             limits["quota_us"] = limits["quota_us"] or "max"
-            settings.append(dict(limits, why=why))
+            runs.append({"why": why, "setting": limits, "measured": []})
     variation = planned["variation"]
     print(f"  CPU per request, ms: {', '.join(f'{ns / 1e6:.4f}' for ns in variation['cost_ns'])}; another run: "
           f"{variation['low']:.3f} to {variation['high']:.3f} of the median; goal p99 < {goal_ms:.3f} ms: "
           f"{planned['verdict']}", flush=True)
-    foretold = {"workload": workload.name, "request": workload.request, "unlimited": free, "goal_ms": goal_ms,
-                "variation": variation, "verdict": planned["verdict"], "rounds": []}
-    runs = [{"why": s["why"], "setting": {k: v for k, v in s.items() if k != "why"}, "measured": []} for s in settings]
+    foretold = {"workload": workload.name, "request": workload.request, "goal_ms": goal_ms, "variation": variation,
+                "verdict": planned["verdict"], "rounds": [], "recordings": recordings.reports}
     for _ in range(args.repetitions):
         recordings.add()
-        predictions = recordings.predict(settings)
+        predictions = recordings.predict(runs)
         foretold["rounds"].append({"written": now(), "predictions": predictions})
-        foretold["recordings"] = recordings.reports
         (out / f"{workload.name}.prediction.json").write_text(json.dumps(foretold, indent=1))
         os.sync()
         for prediction, run in zip(predictions, runs):
@@ -616,11 +610,12 @@ def judge(results):
     return rows
 
 
-def report(rows, out, args):
+def report(rows, out, args, idle):
     lines = [f"# make verify-plan, {now()}", "",
              f"{os.uname().release}, {os.cpu_count()} CPUs, cgroup v{2 if groups.v2 else 1}; {args.plimsoll}; {args.recordings} "
              f"recordings of {args.record_seconds} s, then {args.repetitions} rounds of another and a run of {args.seconds} s "
-             f"for each setting (the compiler: as long as {FILES} files take); {args.idle}; load average at the end {os.getloadavg()[0]:.1f}", "",
+             f"for each setting (the compiler: as long as {FILES} files take); {idle}; load average at the end "
+             f"{os.getloadavg()[0]:.1f}", "",
              "Differences predicted - measured, median (largest) over the settings; allowed: throttled 5 points, CPU 3%, "
              "p50 10%, p99 15% or inside the runs' own spread.", "",
              "| workload | throttled, points | CPU use, % | p50, % | p99, % | p99 of real runs inside the predicted range | "
@@ -640,8 +635,9 @@ def report(rows, out, args):
                      f"{cell('p50', oks['p50'])} | {cell('p99', oks['p99'])} | {row['inside']} | "
                      f"{met}/{len(row['recommended'])}{'' if oks['goal'] else ' **missed**'} | "
                      f"{misses}/{len(row['next_cheaper'])} |")
-    lines += ["", "The machine meanwhile: the recordings, and the runs without a limit (before each of the first recordings, and at "
-              "the end), smallest, median, largest. CPU per request: by how much the recordings differ, and what another run is expected to take.", "",
+    lines += ["", "The machine meanwhile: the recordings, and the runs without a limit (before each of the first recordings, "
+              "and at the end), smallest, median, largest. CPU per request: by how much the recordings differ, and what "
+              "another run is expected to take.", "",
               "| workload | CPUs recorded | unlimited | p50 recorded, ms | unlimited | p99 recorded, ms | unlimited | CPU per request |",
               "|---|---|---|---|---|---|---|---|"]
     for row in rows:
@@ -685,8 +681,8 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     groups = Groups()
     groups.make()
-    args.idle = "idle CPUs halt (--halt)" if args.halt else poll_when_idle()
-    print(args.idle, flush=True)
+    idle = "idle CPUs halt (--halt)" if args.halt else poll_when_idle()
+    print(idle, flush=True)
     wanted = args.only.split(",") if args.only else [w.name for w in WORKLOADS]
     results, broken = [], []
     try:
@@ -702,7 +698,7 @@ def main():
             stop(child)
         groups.remove()
     rows = judge(results)
-    failed = report(rows, out, args)
+    failed = report(rows, out, args, idle)
     return 1 if failed or broken else 0
 
 

@@ -69,7 +69,7 @@ pub fn code(result: Result) -> ExitCode {
         Ok(Outcome::Missed) => ExitCode::from(1),
         Ok(Outcome::Code(code)) => ExitCode::from(code),
         Err(failure) => {
-            for line in failure.to_string().lines() {
+            for line in crate::out::plain(&failure.to_string()).lines() {
                 eprintln!("error: {line}");
             }
             ExitCode::from(match failure {

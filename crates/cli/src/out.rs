@@ -30,7 +30,25 @@ pub fn note(text: Arguments<'_>) {
     let _ = write(format_args!("{text}\n"));
 }
 
+/// Without what a terminal would obey: names of threads and groups come from whoever chose them.
+pub fn plain(text: &str) -> String {
+    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    text.replace(obeyed, "\u{fffd}")
+}
+
 fn write(text: Arguments<'_>) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_fmt(text).and_then(|()| out.flush())
+    out.write_all(plain(&text.to_string()).as_bytes())
+        .and_then(|()| out.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_name_cannot_talk_to_the_terminal() {
+        assert_eq!(
+            super::plain("\x1b]0;x\x07\u{9b}31m\r\x7f\tä|\n"),
+            "\u{fffd}]0;x\u{fffd}\u{fffd}31m\u{fffd}\u{fffd}\tä|\n"
+        );
+    }
 }

@@ -3,26 +3,55 @@
 //! They are tried before the work begins: minutes of simulation are not lost to a misspelt directory. They are there
 //! whole or not at all: a full disk leaves no half of one, and what stood there before stays.
 use crate::exit::Failure;
-use std::fs::{remove_file, rename, File, OpenOptions};
+use plimsoll_trace::Unfinished;
+use std::fs::{remove_file, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Asks whether all of these could be written. `json`: where `--json` says, `-` being the standard output.
+/// Asks whether all of these could be written, each to a file of its own and none over one of `inputs`, which the command
+/// reads. `json`: where `--json` says, `-` being the standard output.
 pub fn check<'a>(
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
     json: Option<&'a Path>,
     files: impl IntoIterator<Item = &'a PathBuf>,
 ) -> Result<(), Failure> {
-    for path in json.into_iter().filter(|path| *path != Path::new("-")) {
-        check_one(path)?;
-    }
+    let mut taken: Vec<(PathBuf, &str)> = inputs
+        .into_iter()
+        .filter_map(|path| Some((file(path)?, "this one is read")))
+        .collect();
+    let mut outputs: Vec<&Path> = json.into_iter().filter(|path| *path != Path::new("-")).collect();
     for path in files {
         if path == Path::new("-") {
             let message = "-: allowed: a file; only --json writes to the standard output";
             return Err(Failure::Input(message.into()));
         }
-        check_one(path)?;
+        outputs.push(path);
     }
-    Ok(())
+    for path in &outputs {
+        let Some(file) = file(path) else { continue };
+        if let Some((_, why)) = taken.iter().find(|(other, _)| *other == file) {
+            let message = format!(
+                "{}: cannot write it: {why}; allowed: another file",
+                path.display()
+            );
+            return Err(Failure::Input(message));
+        }
+        taken.push((file, "another result goes there"));
+    }
+    outputs.into_iter().try_for_each(check_one)
+}
+
+/// The one name of a file, or of one that could be made; `None`: a device or a pipe, which nothing is lost from.
+fn file(path: &Path) -> Option<PathBuf> {
+    match path.metadata() {
+        Ok(metadata) if !metadata.is_file() => None,
+        Ok(_) => path.canonicalize().ok(),
+        Err(_) => {
+            let parent = path.parent().filter(|parent| *parent != Path::new(""));
+            let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+            Some(parent.join(path.file_name()?))
+        }
+    }
 }
 
 fn check_one(path: &Path) -> Result<(), Failure> {
@@ -54,14 +83,18 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
             io::Write::write_all(&mut whole.file, text.as_bytes())?;
             whole.finish()
         })
-        .map_err(|error| Failure::file("write it", path, &error))
+        .map_err(|error| lost(path, &error))
 }
 
-/// A file under another name until it is finished; removed if it never is.
+/// What was asked for was sound, or [`check`] would have said so: the disk is full.
+pub fn lost(path: &Path, error: &io::Error) -> Failure {
+    Failure::Machine(format!("{}: cannot write it: {error}", path.display()))
+}
+
+/// A file that is there whole or not at all; a device or a pipe is written as it is.
 pub struct Whole {
     pub file: File,
-    /// Its name until then and after; `None`: a device or a pipe, which is written as it is.
-    names: Option<(PathBuf, PathBuf)>,
+    names: Option<Unfinished>,
 }
 
 impl Whole {
@@ -70,31 +103,14 @@ impl Whole {
             let file = OpenOptions::new().write(true).open(path)?;
             return Ok(Whole { file, names: None });
         }
-        // A link stays one.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        let mut partial = path.clone().into_os_string();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
+        let names = Unfinished::new(path);
         Ok(Whole {
-            file: File::create(&partial)?,
-            names: Some((partial, path)),
+            file: names.create()?,
+            names: Some(names),
         })
     }
 
-    pub fn finish(mut self) -> io::Result<()> {
-        let Some((partial, path)) = self.names.take() else {
-            return Ok(());
-        };
-        rename(&partial, path).inspect_err(|_| {
-            let _ = remove_file(&partial);
-        })
-    }
-}
-
-impl Drop for Whole {
-    fn drop(&mut self) {
-        if let Some((partial, _)) = &self.names {
-            let _ = remove_file(partial);
-        }
+    pub fn finish(self) -> io::Result<()> {
+        self.names.map_or(Ok(()), |names| names.finish())
     }
 }

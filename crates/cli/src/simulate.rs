@@ -1,6 +1,6 @@
 //! Runs scenarios, several at once, with a progress line while they do.
 use crate::exit::Failure;
-use crate::output::Whole;
+use crate::output::{lost, Whole};
 use crate::report::Run;
 use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -50,8 +50,7 @@ fn run(job: &Job) -> Result<Run, Failure> {
     let simulation = Simulation::new(config).map_err(refused)?;
     let results = match &job.trace {
         None => simulation.run(None),
-        Some(path) => traced(simulation, scenario, path)
-            .map_err(|error| Failure::file("write the timeline", path, &error))?,
+        Some(path) => traced(simulation, scenario, path).map_err(|error| lost(path, &error))?,
     };
     Ok(Run::new(&job.label, scenario, &results))
 }

@@ -6,6 +6,8 @@ pub struct Table {
     rows: Vec<Vec<String>>,
     /// Columns of words, the first ones.
     words: usize,
+    /// The last column holds words, too.
+    words_last: bool,
 }
 
 impl Table {
@@ -14,12 +16,19 @@ impl Table {
         Table {
             rows: vec![head.iter().map(|cell| cell.to_string()).collect()],
             words: 1,
+            words_last: false,
         }
     }
 
     /// The first `words` columns hold words; without this, one does.
     pub fn words(mut self, words: usize) -> Self {
         self.words = words;
+        self
+    }
+
+    /// The last column holds words, too: a long one does not push the others out of sight.
+    pub fn words_last(mut self) -> Self {
+        self.words_last = true;
         self
     }
 
@@ -48,13 +57,33 @@ impl fmt::Display for Table {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
                 let fill = " ".repeat(widths[column] - cell.chars().count());
-                match column {
-                    column if column < self.words => line.push_str(&format!("  {cell}{fill}")),
-                    _ => line.push_str(&format!("  {fill}{cell}")),
+                let word = column < self.words || self.words_last && column + 1 == columns;
+                match word {
+                    true => line.push_str(&format!("  {cell}{fill}")),
+                    false => line.push_str(&format!("  {fill}{cell}")),
                 }
             }
             writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn words_stand_to_the_left_and_figures_to_the_right() {
+        let mut table = Table::new(&["row", "metric", "us", "verdict"])
+            .words(2)
+            .words_last();
+        for cells in [["a", "time", "10", "right"], ["bcd", "x", "9", "not simulated"]] {
+            table.row(cells.map(str::to_string).to_vec());
+        }
+        assert_eq!(
+            table.to_string(),
+            "  row  metric  us  verdict\n  a    time    10  right\n  bcd  x        9  not simulated\n"
+        );
     }
 }

@@ -13,6 +13,15 @@ fn plimsoll(args: &[&str]) -> Output {
         .expect("the binary was built for this test")
 }
 
+/// A line of bash in the same directory; plimsoll is $0.
+fn shell(line: &str) -> Output {
+    Command::new("bash")
+        .args(["-c", line, env!("CARGO_BIN_EXE_plimsoll")])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
+        .output()
+        .expect("bash")
+}
+
 fn stdout(args: &[&str]) -> String {
     let output = plimsoll(args);
     assert!(
@@ -42,16 +51,9 @@ fn one_run_is_printed_as_tables() {
 
 #[test]
 fn a_closed_pipe_ends_the_printing_and_a_full_disk_the_command() {
-    for (to, code) in [("| true", 0), ("> /dev/full", 3)] {
-        let line = format!(
-            "{} simulate limits.toml --json - {to}; exit ${{PIPESTATUS[0]}}",
-            env!("CARGO_BIN_EXE_plimsoll")
-        );
-        let output = Command::new("bash")
-            .args(["-c", &line])
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
-            .output()
-            .expect("bash");
+    for (to, code) in [("- | true", 0), ("- > /dev/full", 3), ("/dev/full", 3)] {
+        let line = format!("$0 simulate limits.toml --json {to}; exit ${{PIPESTATUS[0]}}");
+        let output = shell(&line);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{to}: {said}");
         assert_eq!(said.lines().count(), usize::from(code != 0), "{to}: {said}");
@@ -215,6 +217,12 @@ fn what_cannot_be_run_is_refused_with_exit_code_2() {
     "#]],
     );
     refused(
+        &["reproduce", "--set", "seed=3"],
+        expect![[r#"
+            error: --set seed=3: each row runs with seeds 1 .. --seeds; allowed are other keys
+        "#]],
+    );
+    refused(
         &["simulate", "limits.toml", "--sed", "3"],
         expect![[r#"
         error: unexpected argument '--sed' found
@@ -265,13 +273,81 @@ fn a_file_that_cannot_be_written_is_said_before_the_work_begins() {
 }
 
 #[test]
+fn results_go_over_no_input_and_over_no_other_result() {
+    let path = temporary("mine.toml");
+    std::fs::copy(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/limits.toml"),
+        &path,
+    )
+    .expect("a copy");
+    let before = std::fs::read(&path).expect("the copy");
+    let mine = path.to_str().expect("a path of ours");
+    let link = temporary("mine.link");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    let link = link.to_str().expect("a path of ours");
+    let read = "this one is read";
+    for (args, said) in [
+        (&["simulate", mine, "--json", mine][..], read),
+        (&["simulate", mine, "--trace", link], read),
+        (
+            &["simulate", "limits.toml", "--compare", mine, "--json", link],
+            read,
+        ),
+        (&["validate", mine, "--json", mine], read),
+        (&["plan", mine, "--goal", "throttled < 1%", "--html", mine], read),
+        (&["simulate", "--replay", mine, "--json", mine], read),
+        (&["reproduce", "--published", mine, "--markdown", mine], read),
+        (
+            &[
+                "simulate",
+                "limits.toml",
+                "--json",
+                "new.out",
+                "--trace",
+                "./new.out",
+            ],
+            "another result goes there",
+        ),
+    ] {
+        let output = plimsoll(args);
+        let message = String::from_utf8_lossy(&output.stderr).to_string();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.contains(said), "{args:?}: {message}");
+    }
+    assert_eq!(before, std::fs::read(&path).expect("the copy"));
+    // Nothing is lost where nothing is kept.
+    stdout(&[
+        "simulate",
+        "limits.toml",
+        "--json",
+        "/dev/null",
+        "--trace",
+        "/dev/null",
+    ]);
+}
+
+#[test]
+fn a_scenario_from_a_pipe_can_be_compared_with_itself_changed() {
+    let output = shell("cat limits.toml | $0 simulate /dev/stdin --set group.web.burst_us=0");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}
+
+#[test]
 fn results_replace_a_file_whole_and_leave_none_beside_it() {
-    let path = temporary("replaced.json");
+    let dir = temporary("replaced");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let path = dir.join("r.json");
     std::fs::write(&path, "x".repeat(1_000_000)).expect("a file");
+    // Whose this is, it stays.
+    let other = dir.join("r.json.partial");
+    std::fs::write(&other, "mine").expect("a file");
     let name = path.to_str().expect("a path of ours");
     stdout(&["simulate", "limits.toml", "--json", name]);
     expect_file!["golden/limits.json"].assert_eq(&std::fs::read_to_string(&path).expect("the results"));
-    assert!(!temporary("replaced.json.partial").exists());
+    assert_eq!(std::fs::read_to_string(&other).expect("still there"), "mine");
+    assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 2);
 }
 
 #[test]
@@ -293,6 +369,25 @@ fn a_scenario_that_is_not_there_names_the_examples() {
     assert!(
         message.starts_with("error: limit.toml: cannot read it: ") && message.contains("burst"),
         "{message}"
+    );
+}
+
+#[test]
+fn a_machine_file_that_cannot_be_read_is_not_replaced_by_the_model_of_its_name() {
+    let dir = temporary("own");
+    std::fs::create_dir_all(dir.join("machines")).expect("a directory");
+    std::fs::write(dir.join("machines/vm.toml"), b"# vm\ndescription = \"\xb5s\"\n").expect("Latin-1");
+    std::fs::write(dir.join("s.toml"), "machine = \"vm\"\nduration_ms = 1\n").expect("a scenario");
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["simulate", "s.toml"])
+        .current_dir(&dir)
+        .output()
+        .expect("the binary was built for this test");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(
+        said,
+        "error: s.toml:1:11: machine: \"vm\": cannot read machines/vm.toml: line 2 is not UTF-8\n"
     );
 }
 

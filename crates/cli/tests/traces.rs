@@ -203,6 +203,10 @@ fn goal_that_cannot_be_met_is_said_with_the_nearest_and_exit_code_1() {
     let trace = good("unmet.trace");
     let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 1ms"], 1);
     assert!(out.contains("none of") && out.contains("Nearest"), "{out}");
+    assert!(
+        !out.contains("recommended ") && out.contains("  nearest "),
+        "{out}"
+    );
     let (out, _) = run(
         &[
             "plan",

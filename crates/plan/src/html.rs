@@ -29,7 +29,7 @@ pub fn html(
     let source = recordings.median();
     let program = &source.program;
     let target = GroupId(program.target);
-    let mut shown: Vec<(&str, &str, &Candidate)> = vec![("recommended", "#0b7a4b", &plan.recommended)];
+    let mut shown: Vec<(&str, &str, &Candidate)> = vec![(plan.called(), "#0b7a4b", &plan.recommended)];
     if let Some(cheaper) = &plan.next_cheaper {
         shown.push(("next cheaper", "#c2571a", cheaper));
     }
@@ -140,10 +140,10 @@ fn frontier(plan: &Plan) -> String {
     }
     chart.dot(today, 6.0, "#3057b8", true, "today");
     // Beside the frontier where its whole range meets the goals and that of the point on it does not.
-    let note = format!("recommended: {}", plan.recommended.limits);
+    let note = format!("{}: {}", plan.called(), plan.recommended.limits);
     chart.dot(recommended, 7.0, "#0b7a4b", plan.recommended.meets, &note);
     chart.legend(&[
-        ("recommended", "#0b7a4b"),
+        (plan.called(), "#0b7a4b"),
         ("today", "#3057b8"),
         ("frontier", "#888"),
     ]);

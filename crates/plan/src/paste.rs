@@ -27,6 +27,10 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         .strip_prefix("docker-")
         .and_then(|rest| rest.strip_suffix(".scope"))
         .unwrap_or(last);
+    let unit = word(&unit);
+    let container = word(container);
+    let v2_file = |file: &str| word(&format!("/sys/fs/cgroup/{name}{file}"));
+    let v1_file = |file: &str| word(&format!("/sys/fs/cgroup/cpu/{name}{file}"));
     let Limits {
         quota_us,
         period_us,
@@ -48,22 +52,20 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
     let beyond = own_burst.then(|| "a burst above the quota: the kernel refuses it".to_string());
 
     let mut v2 = vec![format!(
-        "echo \"{quota_v2} {period_us}\" > /sys/fs/cgroup/{name}/cpu.max"
+        "echo \"{quota_v2} {period_us}\" > {}",
+        v2_file("/cpu.max")
     )];
     let mut v1 = vec![
-        format!("echo {period_us} > /sys/fs/cgroup/cpu/{name}/cpu.cfs_period_us"),
-        format!("echo {quota_v1} > /sys/fs/cgroup/cpu/{name}/cpu.cfs_quota_us"),
+        format!("echo {period_us} > {}", v1_file("/cpu.cfs_period_us")),
+        format!("echo {quota_v1} > {}", v1_file("/cpu.cfs_quota_us")),
     ];
     if let (Some(us), false) = (burst, own_burst) {
-        v2.push(format!("echo {us} > /sys/fs/cgroup/{name}/cpu.max.burst"));
-        v1.push(format!("echo {us} > /sys/fs/cgroup/cpu/{name}/cpu.cfs_burst_us"));
+        v2.push(format!("echo {us} > {}", v2_file("/cpu.max.burst")));
+        v1.push(format!("echo {us} > {}", v1_file("/cpu.cfs_burst_us")));
     }
     if weight != 100 {
-        v2.push(format!("echo {weight} > /sys/fs/cgroup/{name}/cpu.weight"));
-        v1.push(format!(
-            "echo {} > /sys/fs/cgroup/cpu/{name}/cpu.shares",
-            shares(weight)
-        ));
+        v2.push(format!("echo {weight} > {}", v2_file("/cpu.weight")));
+        v1.push(format!("echo {} > {}", shares(weight), v1_file("/cpu.shares")));
     }
 
     let period = format!("CPUQuotaPeriodSec={}ms", period_us as f64 / 1000.0);
@@ -109,7 +111,7 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         knobs.push(format!("headroom_percent={headroom_percent}"));
     }
     if !knobs.is_empty() {
-        plimsoll.push(format!("plimsoll set /sys/fs/cgroup/{name} {}", knobs.join(" ")));
+        plimsoll.push(format!("plimsoll set {} {}", v2_file(""), knobs.join(" ")));
     }
     vec![
         Paste {
@@ -148,6 +150,16 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
             lacks: None,
         },
     ]
+}
+
+/// Text as one word of a shell. systemd writes `\x2d` for a hyphen in a name, and who makes groups names them as he
+/// likes: what root pastes must do no more than it says.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-@:+".contains(c);
+    match text.chars().all(plain) {
+        true => text.into(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 /// cpu.shares for a cpu.weight: 1024 for 100.
@@ -248,6 +260,31 @@ mod tests {
         assert!(text_of(&paste("/web", &LIMITS, Semantics::Mainline), "systemd")
             .0
             .contains(" web.service CPUQuota"));
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_the_shell_whatever_is_in_it() {
+        let limits = Limits {
+            weight: 200,
+            headroom_percent: 30,
+            ..LIMITS
+        };
+        for (name, said) in [
+            (r"a\x2db.service", r"a\x2db.service"),
+            ("a b$(reboot)", "a b$(reboot)"),
+            ("it's;reboot", r"it'\''s;reboot"),
+        ] {
+            for paste in paste(&format!("/x/{name}"), &limits, Semantics::Published) {
+                for line in paste.text.lines().filter(|line| line.contains(said)) {
+                    let before = &line[..line.find(said).unwrap()];
+                    assert_eq!(before.matches('\'').count(), 1, "{line}");
+                }
+                assert!(
+                    paste.system == "Kubernetes" || paste.text.contains(said),
+                    "{paste:?}"
+                );
+            }
+        }
     }
 
     #[test]

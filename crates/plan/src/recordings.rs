@@ -94,7 +94,7 @@ impl Recordings {
         as_recorded.chain(self.cheap()).chain(self.costly()).collect()
     }
 
-    /// The median recording at the cheap end of what runs take; `None` where that is not known, or does not vary.
+    /// The median recording at the cheap end of what runs take; `None` where that does not vary.
     fn cheap(&self) -> Option<Case> {
         self.scaled(self.variation.low)
     }
@@ -124,13 +124,15 @@ impl Recordings {
         match (v.seen_in, v.block_ns) {
             (SeenIn::Recordings, _) => format!(
                 "CPU per request differs by {:.1}% between the recordings ({} ms); by this, their blocks and the \
-                 machine's drift nine of ten other runs are expected to take {another} of that of the median one ({median})",
+                 machine's drift nine of ten other runs are expected to take {another} of that of the median one \
+                 ({median})",
                 v.difference() * 100.0,
                 figures.join(", "),
             ),
             (SeenIn::Blocks, block) => format!(
                 "CPU per request differs by {:.1}% between the {} blocks of {:.1} s of this recording; by this and the \
-                 machine's drift another run is taken to need {another}. What differs only between runs is not covered: give several recordings",
+                 machine's drift another run is taken to need {another}. What differs only between runs is not \
+                 covered: give several recordings",
                 v.difference() * 100.0,
                 v.cost_ns.len(),
                 block.unwrap_or(0) as f64 / 1e9,

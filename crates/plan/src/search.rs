@@ -137,6 +137,16 @@ pub struct Plan {
     pub frontier: Vec<Candidate>,
 }
 
+impl Plan {
+    /// What `recommended` is called: nobody recommends what misses a goal.
+    pub fn called(&self) -> &'static str {
+        match self.verdict {
+            Verdict::NotMet => "nearest",
+            Verdict::Met | Verdict::MetNarrowly => "recommended",
+        }
+    }
+}
+
 pub type PlanError = SettingsError;
 
 /// How often the search goes back between what is too little and what is enough, and the step below which it does not:

@@ -45,8 +45,8 @@ const BLOCK_REQUESTS: f64 = 10.0;
 /// Fewer blocks say nothing about a distribution.
 const BLOCKS_MIN: usize = 4;
 
-/// What the CPU time of a request is taken to change by where recordings cannot show it: the least that it did within
-/// minutes between runs of one and the same open loop (docs/plan.md, "Several recordings").
+/// What the CPU time of a request is taken to change by where recordings cannot show it: about as much as it did within
+/// four minutes between recordings of one and the same open loop (docs/plan.md, "Several recordings").
 pub const DRIFT: f64 = 0.1;
 /// Recordings that lie so far apart show the drift themselves.
 pub const DRIFT_SEEN_AFTER_NS: u64 = 3_600_000_000_000;

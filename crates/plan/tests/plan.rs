@@ -216,7 +216,7 @@ fn one_recording_varies_as_its_blocks_do() {
     assert_eq!(variation.seen_in, SeenIn::Blocks);
     // The first tenth of a second is left out: a block holds nine tenths of one second and one of the next.
     assert!(
-        (variation.high - 1.16).abs() < 0.01 && (variation.low - 0.84).abs() < 0.01,
+        (variation.high - 1.16).abs() < 0.005 && (variation.low - 0.84).abs() < 0.005,
         "{variation:?}"
     );
     assert!(uneven.describe().contains("not covered"));
@@ -240,7 +240,7 @@ fn recordings_that_agree_on_the_whole_vary_as_their_blocks_do() {
     assert!(three.variation.difference() < 0.01);
     let (low, high) = (three.variation.low, three.variation.high);
     assert!(
-        (high - 1.16).abs() < 0.01 && (low - 0.84).abs() < 0.01,
+        (high - 1.16).abs() < 0.005 && (low - 0.84).abs() < 0.005,
         "{low} {high}"
     );
 }

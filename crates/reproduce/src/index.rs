@@ -146,7 +146,8 @@ pub enum Compare {
 }
 
 impl Index {
-    /// Reads an index and holds it against the published rows: every row has a case and a measure, or a reason.
+    /// Reads an index and holds it against the published rows: every row has a case and a measure, or a reason, and
+    /// every table has a row, or the file of published figures was cut off.
     pub fn read(name: &str, text: &str, rows: &[Row]) -> Result<Self, Problems> {
         let tree = Tree::parse(name, text)?;
         let index: Index = plimsoll_scenario::read(&tree)?;
@@ -160,6 +161,23 @@ impl Index {
                     message,
                     at: problems.len(),
                 });
+            }
+        }
+        for (at, table) in index.table.iter().enumerate() {
+            let mut lacks = |place: &str, message: String| {
+                problems.push(Problem {
+                    place: place.to_string(),
+                    path: table.name.clone(),
+                    message,
+                    at: problems.len(),
+                });
+            };
+            if index.table[..at].iter().any(|other| other.name == table.name) {
+                lacks(name, "given twice: allowed is one table of each name".to_string());
+            }
+            if !rows.iter().any(|row| row.table == table.name) {
+                let message = "no row of this table: allowed is one or more of each in the index";
+                lacks("published figures", message.to_string());
             }
         }
         if problems.is_empty() {
@@ -281,7 +299,7 @@ impl Variant {
     /// Reads and checks the scenario in `dir`, with this variant's settings and `more`.
     pub fn load(&self, dir: &Path, more: &[String]) -> Result<Scenario, Problems> {
         let path = dir.join(format!("{}.toml", self.scenario));
-        let text = std::fs::read_to_string(&path)
+        let text = plimsoll_scenario::find::text(&path)
             .map_err(|error| Problems::one(path.display().to_string(), format!("cannot read it: {error}")))?;
         let settings: Vec<String> = self.settings.iter().chain(more).cloned().collect();
         Scenario::parse(&path.display().to_string(), &text, dir, &settings)

@@ -98,9 +98,15 @@ pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
         .map_err(|error| problem(1, error.to_string()))?
         .clone();
     let column = |wanted: &str| {
-        head.iter()
-            .position(|name| name == wanted)
-            .ok_or_else(|| problem(1, format!("column \"{wanted}\" is missing")))
+        let mut found = head.iter().enumerate().filter(|(_, name)| *name == wanted);
+        match (found.next(), found.next()) {
+            (Some((at, _)), None) => Ok(at),
+            (None, _) => Err(problem(1, format!("column \"{wanted}\" is missing"))),
+            _ => Err(problem(
+                1,
+                format!("column \"{wanted}\": given twice: allowed once"),
+            )),
+        }
     };
     let columns = COLUMNS.map(column);
     let mut at = [0; COLUMNS.len()];
@@ -111,7 +117,17 @@ pub fn read(name: &str, text: &str) -> Result<Vec<Row>, Problems> {
     for record in reader.records() {
         let record = record.map_err(|error| {
             let line = error.position().map_or(0, csv::Position::line);
-            problem(line, error.to_string())
+            problem(
+                line,
+                match error.kind() {
+                    csv::ErrorKind::UnequalLengths {
+                        expected_len, len, ..
+                    } => {
+                        format!("{len} fields: allowed {expected_len}, one for each column")
+                    }
+                    _ => error.to_string(),
+                },
+            )
         })?;
         let line = record.position().map_or(0, csv::Position::line);
         let row = row(&at.map(|column| record.get(column).unwrap_or("").trim()), line);
@@ -166,10 +182,10 @@ fn row(cells: &[&str; 15], line: u64) -> Result<Row, String> {
         better,
         change_percent: match recomputed {
             "" => reported_change,
-            text => Some(
-                text.parse()
-                    .map_err(|_| format!("recomputed_change_pct: \"{text}\": allowed a number"))?,
-            ),
+            text => match text.parse::<f64>() {
+                Ok(change) if change.is_finite() => Some(change),
+                _ => return Err(format!("recomputed_change_pct: \"{text}\": allowed a number")),
+            },
         },
         called_noise: reported == "(noise)" || note.contains("author calls all rows noise"),
         note: note.to_string(),
@@ -187,7 +203,7 @@ fn number(text: &str) -> Option<f64> {
             !(c.is_ascii_digit() || *c == '.' || *c == '-' || exponent)
         })
         .map_or(text.len(), |(i, _)| i);
-    text[..end].parse().ok()
+    text[..end].parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 fn spread(column: &str, text: &str) -> Result<Option<f64>, String> {
@@ -246,6 +262,31 @@ mod tests {
         assert!(hikey
             .clone()
             .all(|row| row.directed() && row.change_percent < Some(0.0)));
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_change() {
+        for bad in ["nan", "inf", "1e999"] {
+            let text = EMBEDDED.replacen(",0.0,", &format!(",{bad},"), 1);
+            let error = read("x.csv", &text).unwrap_err().to_string();
+            assert!(
+                error.ends_with(&format!("recomputed_change_pct: \"{bad}\": allowed a number")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_cut_off_and_a_column_given_twice_are_refused() {
+        let error = |text: &str| read("x.csv", text).unwrap_err().to_string();
+        assert_eq!(
+            error(&EMBEDDED[..400]),
+            "x.csv:3: 5 fields: allowed 15, one for each column"
+        );
+        assert_eq!(
+            error(&EMBEDDED.replacen(",note\n", ",table\n", 1)),
+            "x.csv:1: column \"table\": given twice: allowed once"
+        );
     }
 
     #[test]

@@ -31,6 +31,23 @@ fn a_row_without_a_case_is_an_error_with_its_line() {
 }
 
 #[test]
+fn published_figures_that_end_early_and_a_table_given_twice_are_errors() {
+    let all = published::read("results.csv", published::EMBEDDED).unwrap();
+    let text = std::fs::read_to_string(dir().join("tables.toml")).unwrap();
+    let error = |text: &str, rows: &[Row]| Index::read("tables.toml", text, rows).unwrap_err().to_string();
+    let cut = error(&text, &all[..100]);
+    assert!(
+        cut.contains("published figures: 004-headroom: no row of this table"),
+        "{cut}"
+    );
+    let twice = error(&format!("{text}\n{text}"), &all);
+    assert!(
+        twice.starts_with("tables.toml: 001-schedstat: given twice: allowed is one table of each name"),
+        "{twice}"
+    );
+}
+
+#[test]
 fn the_example_of_headroom_is_met_and_two_runs_are_equal() {
     let all = published::read("results.csv", published::EMBEDDED).unwrap();
     let index = index(&all);

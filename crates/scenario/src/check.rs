@@ -178,7 +178,7 @@ impl<'a> Checker<'a> {
         let kind = [
             ("integer", "an integer"),
             ("number", "a number"),
-            ("string", "a string"),
+            ("string", "a string in quotes"),
             ("boolean", "true or false"),
             ("array", "a list"),
             ("object", "a table"),

@@ -31,8 +31,11 @@ pub fn machine(wanted: &str, base: &Path) -> Result<Found, String> {
         return read(&path).map_err(|error| format!("\"{wanted}\": cannot read {}: {error}", path.display()));
     }
     for dir in directories("machines") {
-        if let Ok(found) = read(&dir.join(format!("{wanted}.toml"))) {
-            return Ok(found);
+        let path = dir.join(format!("{wanted}.toml"));
+        // A file that is there is meant: another model of its name must not take its place unseen.
+        if path.exists() {
+            return read(&path)
+                .map_err(|error| format!("\"{wanted}\": cannot read {}: {error}", path.display()));
         }
     }
     if let Some((_, text)) = machines().find(|(name, _)| *name == wanted) {
@@ -57,17 +60,23 @@ pub fn machine(wanted: &str, base: &Path) -> Result<Found, String> {
     ))
 }
 
+/// An example scenario by its name.
+pub fn example(wanted: &str) -> Option<Found> {
+    let (name, text) = scenarios().find(|(name, _)| *name == wanted)?;
+    Some(Found {
+        name: format!("scenarios/{name}.toml"),
+        text: text.to_string(),
+    })
+}
+
 /// A scenario by path, or by the name of an example that the binary holds.
 pub fn scenario(path: &Path) -> Result<Found, String> {
     match read(path) {
         Ok(found) => Ok(found),
         Err(error) => {
             let wanted = path.to_string_lossy();
-            if let Some((name, text)) = scenarios().find(|(name, _)| *name == wanted) {
-                return Ok(Found {
-                    name: format!("scenarios/{name}.toml"),
-                    text: text.to_string(),
-                });
+            if let Some(found) = example(&wanted) {
+                return Ok(found);
             }
             if error.kind() != std::io::ErrorKind::NotFound {
                 return Err(format!("cannot read it: {error}"));
@@ -83,8 +92,23 @@ pub fn scenario(path: &Path) -> Result<Found, String> {
     }
 }
 
+/// A file's text. The error names the line where it is none.
+pub fn text(path: &Path) -> std::io::Result<String> {
+    String::from_utf8(std::fs::read(path)?).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes()[..good]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            format!("line {line} is not UTF-8"),
+        )
+    })
+}
+
 fn read(path: &Path) -> std::io::Result<Found> {
-    let text = std::fs::read_to_string(path)?;
+    let text = text(path)?;
     Ok(Found {
         name: path.display().to_string(),
         text,

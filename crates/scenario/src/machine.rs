@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// More CPUs than any machine that Linux runs on.
-const CPUS_MAX: u64 = 8192;
+/// As many as the simulator takes.
+const CPUS_MAX: u64 = 4096;
 
 /// A machine: the name of a model ("x6-2"), a path to a file ("./my-machine.toml"), or the model itself.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -191,7 +191,7 @@ pub struct CostsTable {
     pub ipi_send_ns: Option<Number>,
     /// From sending an interrupt until the other CPU has taken it.
     pub ipi: Option<DistanceTable>,
-    /// One timer interrupt, to the CPU that takes it.
+    /// One interrupt, of a timer or of a message from another machine, to the CPU that takes it.
     pub timer_ns: Option<Number>,
     /// From the moment at which a limit is used up until the timer that enforces it has led to the charge, which the
     /// task pays.

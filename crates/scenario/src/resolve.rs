@@ -9,6 +9,10 @@ use plimsoll_sim::{Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limit
 use plimsoll_workload::{Place, Workload};
 use std::path::Path;
 
+/// Tasks of one workload. A million take 0.7 GB; what the ranges of two keys allow together, 20 million and more, ends
+/// with the machine's memory.
+const TASKS_MAX: u64 = 1_000_000;
+
 /// A scenario that has been checked and can be run, as often as wanted.
 #[derive(Debug, Clone)]
 pub struct Scenario {
@@ -62,10 +66,19 @@ enum What {
 impl Scenario {
     /// Reads a scenario file, or an example that the binary holds, with the settings of `--set` applied.
     pub fn load(path: &Path, settings: &[String]) -> Result<Self, Problems> {
+        Self::load_with(path, [settings]).map(|[one]| one)
+    }
+
+    /// Likewise, once with each of these settings. The file is read once: a pipe is empty the second time.
+    pub fn load_with<const N: usize>(path: &Path, settings: [&[String]; N]) -> Result<[Self; N], Problems> {
         let found =
             find::scenario(path).map_err(|message| Problems::one(path.display().to_string(), message))?;
         let base = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&found.name, &found.text, base, settings)
+        let mut all = Vec::new();
+        for settings in settings {
+            all.push(Self::parse(&found.name, &found.text, base, settings)?);
+        }
+        Ok(all.try_into().expect("one for each"))
     }
 
     /// Reads a scenario's text. `base`: the directory that a machine's path is relative to.
@@ -367,6 +380,12 @@ impl Resolve<'_> {
         place.nice = table.nice.unwrap_or(0);
         place.affinity = self.cpu_list(&table.cpus, &within, &["workload", name, "cpus"]);
         place.start_ns = ns_of_ms(table.begin_ms.unwrap_or(0.0));
+        if let Some(tasks) = table.work.tasks().filter(|tasks| *tasks > TASKS_MAX) {
+            self.refuse(
+                &["workload", name],
+                format!("{tasks} tasks: allowed 1 .. {TASKS_MAX}"),
+            );
+        }
         let kind = self
             .tree
             .root

@@ -206,7 +206,17 @@ impl Tree {
         let Some((path, text)) = assignment.split_once('=') else {
             return fail("allowed is KEY=VALUE, as in group.web.burst_us=0".into());
         };
-        let keys: Vec<&str> = path.trim().split('.').collect();
+        // A name with a dot stands in quotes, as in the file: group."web.slice".burst_us.
+        let mut quoted = false;
+        let between = |c: char| {
+            quoted ^= c == '"';
+            c == '.' && !quoted
+        };
+        let keys: Vec<&str> = path
+            .trim()
+            .split(between)
+            .map(|key| key.trim_matches('"'))
+            .collect();
         if keys.iter().any(|key| key.is_empty()) {
             return fail(format!(
                 "'{path}' has an empty key; allowed is KEY=VALUE, as in group.web.burst_us=0"
@@ -226,19 +236,18 @@ impl Tree {
                 node.put(key, &origin, Value::Table(Vec::new()));
             }
             let known = node.keys().map(str::to_string).collect::<Vec<_>>();
+            let there = match &node.value {
+                Value::Table(_) if known.is_empty() => "there: nothing".to_string(),
+                Value::Table(_) => format!("there: {}", known.join(", ")),
+                Value::Array(items) => format!("there: 0 .. {}", items.len().saturating_sub(1)),
+                _ => format!("{} is a value", keys[..depth].join(".")),
+            };
             node = match node.child_mut(key) {
                 Some(child) => child,
                 None => {
                     let hint = match nearest(key, known.iter().map(String::as_str)) {
                         Some(near) => format!("; did you mean {near}?"),
-                        None => format!(
-                            "; there: {}",
-                            if known.is_empty() {
-                                "nothing".into()
-                            } else {
-                                known.join(", ")
-                            }
-                        ),
+                        None => format!("; {there}"),
                     };
                     return fail(format!("no '{key}' in the scenario{hint}"));
                 }

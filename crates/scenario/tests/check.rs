@@ -123,7 +123,7 @@ fn a_variant_is_told_by_its_kind_and_only_its_keys_are_allowed() {
             a.toml:6:7: work.b: missing: group
             a.toml:7:8: work.b.kind: "slep": did you mean "sleep"? allowed: spin, sleep
             a.toml:8:7: work.c: missing: kind (spin, sleep)
-            a.toml:9:9: work.c.group: 1: allowed a string"#]],
+            a.toml:9:9: work.c.group: 1: allowed a string in quotes"#]],
     );
 }
 
@@ -182,6 +182,44 @@ fn a_change_of_a_misspelt_name_is_an_error_and_not_a_new_table() {
         "percent = 1\n[work.web]\ngroup = \"g\"\nkind = \"spin\"\nthreads = 2\n",
         &["work.wbe.threads=7"],
         expect!["--set work.wbe.threads=7: no 'wbe' in the scenario; did you mean web?"],
+    );
+}
+
+#[test]
+fn a_change_of_what_is_not_there_says_what_is() {
+    for (change, said) in [
+        (
+            "cpus.5.x=1",
+            expect!["--set cpus.5.x=1: no '5' in the scenario; there: 0 .. 2"],
+        ),
+        (
+            "percent.low.x=1",
+            expect!["--set percent.low.x=1: no 'low' in the scenario; percent is a value"],
+        ),
+        (
+            "work.a.x.y=1",
+            expect!["--set work.a.x.y=1: no 'x' in the scenario; there: nothing"],
+        ),
+        (
+            "name=6.1",
+            expect![[r#"
+            a.toml:3:7: work.a: missing: kind (spin, sleep)
+            a.toml:3:7: work.a: missing: group
+            --set name=6.1: name: 6.1: allowed a string in quotes"#]],
+        ),
+    ] {
+        check_with("percent = 1\ncpus = [1, 2, 3]\n[work.a]\n", &[change], said);
+    }
+}
+
+#[test]
+fn a_name_with_a_dot_is_quoted_in_a_change_as_in_the_file() {
+    check_with(
+        "percent = 1\n[work.\"a.slice\"]\ngroup = \"g\"\nkind = \"spin\"\nthreads = 2\n",
+        &["work.\"a.slice\".threads=7"],
+        expect![[
+            r#"Sample { percent: 1, ratio: None, name: None, flag: None, rule: None, quota_us: None, cpus: [], work: {"a.slice": Work { group: "g", kind: Spin(Spin { threads: 7 }) }} }"#
+        ]],
     );
 }
 

@@ -211,13 +211,28 @@ fn an_unknown_machine_or_kind_is_an_error() {
 }
 
 #[test]
+fn more_tasks_and_cpus_than_a_machine_holds_are_refused_with_their_place() {
+    refused(
+        "[workload.a]\nkind = \"hackbench\"\ngroups = 10000\nfds = 1000\n[workload.b]\nkind = \"schbench\"\n\
+         message_threads = 4096\nworker_threads = 65536\n",
+        expect![[r#"
+            s.toml:3:11: workload.a: 20000000 tasks: allowed 1 .. 1000000
+            s.toml:7:11: workload.b: 268439552 tasks: allowed 1 .. 1000000"#]],
+    );
+    good("[workload.a]\nkind = \"hackbench\"\ngroups = 10000\nfds = 50\n");
+    let machine = "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4096\nthreads_per_core = 2\n";
+    let problems = Scenario::parse("s.toml", machine, Path::new(""), &[]).unwrap_err();
+    expect!["s.toml:2:10: machine.topology: 8192 CPUs: allowed 1 .. 4096"].assert_eq(&problems.to_string());
+}
+
+#[test]
 fn an_inline_machine_is_checked_like_a_file() {
     let refuse = |text: &str| {
         Scenario::parse("s.toml", text, Path::new(""), &[])
             .expect_err("bad")
             .to_string()
     };
-    expect!["s.toml:2:10: machine.topology: 262144 CPUs: allowed 1 .. 8192"].assert_eq(&refuse(
+    expect!["s.toml:2:10: machine.topology: 262144 CPUs: allowed 1 .. 4096"].assert_eq(&refuse(
         "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4096\nsockets = 64\n",
     ));
     expect!["s.toml:9:14: machine.costs.syscall_ns: 1.5: allowed an integer, 0 or more, or a table"].assert_eq(&refuse(

@@ -18,6 +18,7 @@ mod reconstruct;
 mod request;
 mod schema;
 mod timeline;
+mod unfinished;
 mod writer;
 
 pub use error::{At, Place, TraceError};
@@ -28,4 +29,5 @@ pub use reader::TraceReader;
 pub use reconstruct::TimelineBuilder;
 pub use request::{BadRequest, RequestSpec};
 pub use timeline::{Burst, Cause, End, Phase, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
+pub use unfinished::Unfinished;
 pub use writer::TraceWriter;

@@ -3,6 +3,7 @@ use crate::checksum;
 use crate::error::{At, Place, TraceError};
 use crate::model::{Event, Header, What};
 use crate::schema::{schema, Col, COLUMNS, KEY_HEADER, KEY_VERSION, ROW_GROUP_ROWS, STATS, VERSION};
+use crate::unfinished::Unfinished;
 use parquet::basic::{Compression, Encoding};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -13,14 +14,13 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Takes events in order of time and a header at the end. Nothing appears under the final name until
 /// [`TraceWriter::finish`] succeeded: a recording that was interrupted leaves no half file behind.
 pub struct TraceWriter {
-    path: PathBuf,
-    partial: PathBuf,
+    names: Unfinished,
     parquet: Option<SerializedFileWriter<BufWriter<File>>>,
     rows: Rows,
     written: u64,
@@ -95,12 +95,21 @@ fn text(value: &'static str) -> ByteArray {
 }
 
 impl TraceWriter {
-    /// Starts the file at `path`; an existing file is replaced when the trace is complete.
+    /// Starts the file at `path`; an existing file is replaced when the trace is complete. Nothing else is: the trace is
+    /// read again to be sealed, and what is renamed over a device takes its place.
     pub fn create(path: &Path) -> Result<TraceWriter, TraceError> {
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let file = File::create(&partial).map_err(|e| TraceError::io(&partial, "create", e))?;
+        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(TraceError::Value {
+                place: Place::whole(path),
+                field: "output".into(),
+                value: "a directory, device or pipe".into(),
+                allowed: "a file, or a name that is free".into(),
+            });
+        }
+        let names = Unfinished::new(path);
+        let file = names
+            .create()
+            .map_err(|e| TraceError::io(&names.partial, "create", e))?;
         let ts = ColumnPath::from("ts_ns");
         let properties = WriterProperties::builder()
             .set_created_by(format!("plimsoll {}", env!("CARGO_PKG_VERSION")))
@@ -111,10 +120,9 @@ impl TraceWriter {
             .set_column_encoding(ts, Encoding::DELTA_BINARY_PACKED)
             .build();
         let parquet = SerializedFileWriter::new(BufWriter::new(file), schema(), Arc::new(properties))
-            .map_err(|e| failed(&partial, e))?;
+            .map_err(|e| failed(&names.partial, e))?;
         Ok(TraceWriter {
-            path: path.to_owned(),
-            partial,
+            names,
             parquet: Some(parquet),
             rows: Rows::default(),
             written: 0,
@@ -126,7 +134,7 @@ impl TraceWriter {
     pub fn push(&mut self, event: &Event) -> Result<(), TraceError> {
         if event.ts_ns < self.last_ts_ns {
             return Err(TraceError::ClockBackwards {
-                place: Place::new(&self.path, At::Row(self.written)),
+                place: Place::new(&self.names.path, At::Row(self.written)),
                 ts_ns: event.ts_ns,
                 previous_ns: self.last_ts_ns,
             });
@@ -147,7 +155,9 @@ impl TraceWriter {
 
     fn flush(&mut self) -> Result<(), TraceError> {
         let parquet = self.parquet.as_mut().expect("flush comes before finish");
-        self.rows.write(parquet).map_err(|e| failed(&self.partial, e))?;
+        self.rows
+            .write(parquet)
+            .map_err(|e| failed(&self.names.partial, e))?;
         self.rows.clear();
         Ok(())
     }
@@ -159,13 +169,13 @@ impl TraceWriter {
         }
         let mut parquet = self.parquet.take().expect("finish runs once");
         let json = serde_json::to_string(header).map_err(|e| TraceError::Write {
-            place: Place::whole(&self.partial),
+            place: Place::whole(&self.names.partial),
             detail: e.to_string(),
         })?;
         parquet.append_key_value_metadata(KeyValue::new(KEY_VERSION.into(), VERSION.to_string()));
         parquet.append_key_value_metadata(KeyValue::new(KEY_HEADER.into(), json));
         parquet.append_key_value_metadata(KeyValue::new(checksum::KEY.into(), checksum::placeholder()));
-        let partial = &self.partial;
+        let Unfinished { path, partial } = &self.names;
         let io = |action| move |e| TraceError::io(partial, action, e);
         let mut file = parquet.into_inner().map_err(|e| failed(partial, e))?;
         file.flush().map_err(io("write"))?;
@@ -175,20 +185,12 @@ impl TraceWriter {
             .open(partial)
             .map_err(io("open"))?;
         checksum::stamp(&mut file).map_err(io("write"))?;
-        std::fs::rename(&self.partial, &self.path)
-            .map_err(|e| TraceError::io(&self.path, "rename the finished trace to", e))?;
-        std::fs::metadata(&self.path)
+        self.names
+            .finish()
+            .map_err(|e| TraceError::io(path, "rename the finished trace to", e))?;
+        std::fs::metadata(path)
             .map(|m| m.len())
-            .map_err(|e| TraceError::io(&self.path, "read", e))
-    }
-}
-
-impl Drop for TraceWriter {
-    fn drop(&mut self) {
-        if self.parquet.take().is_some() {
-            // Best effort: the reason why the trace is not complete is reported by whoever dropped it.
-            let _ = std::fs::remove_file(&self.partial);
-        }
+            .map_err(|e| TraceError::io(path, "read", e))
     }
 }
 

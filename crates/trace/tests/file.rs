@@ -48,6 +48,53 @@ fn every_kind_of_event_and_the_header_survive_the_file() {
     assert_eq!(read(&path).unwrap(), (header, events));
 }
 
+/// As root, a rename over /dev/null would take its place.
+#[test]
+fn a_trace_takes_the_place_of_no_device_or_pipe_and_a_link_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (header, events) = every_kind();
+    let socket = dir.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for taken in [socket.as_path(), dir.path()] {
+        let error = TraceWriter::create(taken).err().expect("refused").to_string();
+        assert!(
+            error.ends_with("allowed: a file, or a name that is free"),
+            "{error}"
+        );
+    }
+    let (link, path) = (dir.path().join("link"), dir.path().join("t.parquet"));
+    std::fs::write(&path, "").unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    write(&link, &header, &events);
+    assert!(link.is_symlink());
+    assert_eq!(read(&path).unwrap(), (header, events));
+}
+
+#[test]
+fn a_trace_that_cannot_be_finished_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    std::fs::write(dir.path().join("t.parquet.partial"), "mine").unwrap();
+    let writer = TraceWriter::create(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(writer.finish(&every_kind().0).is_err());
+    assert_eq!(
+        std::fs::read(dir.path().join("t.parquet.partial")).unwrap(),
+        b"mine"
+    );
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2);
+}
+
+#[test]
+fn a_trace_is_not_read_from_a_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let expected = expect!["FILE: trace: a device or pipe; allowed: a file: it is read more than once"];
+    let error = Trace::read(&path).unwrap_err().to_string();
+    expected.assert_eq(&error.replace(&path.display().to_string(), "FILE"));
+}
+
 #[test]
 fn a_trace_of_several_row_groups_survives_the_file() {
     let dir = tempfile::tempdir().unwrap();

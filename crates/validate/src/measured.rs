@@ -1,7 +1,8 @@
 //! Measured runs of the bandwidth probe: the CSV file, each row with its line.
 //!
 //! Columns are found by name, in any order; unknown ones are left alone. A row describes a run by its parameters and
-//! holds what was measured; a measured field that is empty, or whose column is missing, is not compared.
+//! holds what was measured; a measured field that is empty, or whose column is missing, is not compared. A row that has
+//! fewer fields than there are columns was cut off, and is refused.
 use crate::rebuild::Scheduler;
 use plimsoll_scenario::{Problem, Problems};
 
@@ -92,6 +93,19 @@ pub fn read(name: &str, text: &str, scheduler: Scheduler) -> Result<Vec<Row>, Pr
         match record {
             Ok(record) => {
                 let line = record.position().map_or(0, csv::Position::line);
+                if record.len() != header.len() {
+                    problems.push(Problem {
+                        place: format!("{name}:{line}"),
+                        path: String::new(),
+                        message: format!(
+                            "{} fields: allowed {}, one for each column",
+                            record.len(),
+                            header.len()
+                        ),
+                        at: 0,
+                    });
+                    continue;
+                }
                 let mut fields = Fields {
                     name,
                     scheduler,
@@ -376,6 +390,19 @@ mod tests {
         assert_eq!(
             text,
             "m.csv:1: quota: given twice: allowed is one column of each name"
+        );
+    }
+
+    #[test]
+    fn a_row_that_is_cut_off_is_refused() {
+        let cut = "6.1,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000";
+        assert_eq!(
+            problems(cut),
+            "m.csv:2: 15 fields: allowed 16, one for each column"
+        );
+        assert_eq!(
+            problems(&format!("{cut},1,1")),
+            "m.csv:2: 17 fields: allowed 16, one for each column"
         );
     }
 

@@ -49,7 +49,8 @@ pub fn run(args: &Args) -> Result {
             files.check(fit)?;
         }
     }
-    output::check(args.json.as_deref(), [])?;
+    let machines: Vec<PathBuf> = fits.iter().flat_map(|fit| files.paths(fit)).collect();
+    output::check(&machines, args.json.as_deref(), [])?;
     let mut all = Vec::new();
     for one in fits {
         let progress = ProgressBar::no_length().with_style(
@@ -93,7 +94,7 @@ impl MachineFiles<'_> {
             for parameter in fit.parameters {
                 put(&path, &text, parameter.key, 0, "")?;
             }
-            output::check(None, [&path])?;
+            output::check([], None, [&path])?;
         }
         Ok(())
     }
@@ -111,7 +112,7 @@ impl MachineFiles<'_> {
 }
 
 fn read(path: &Path) -> std::result::Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| Failure::file("read it", path, &error))
+    plimsoll_scenario::find::text(path).map_err(|error| Failure::file("read it", path, &error))
 }
 
 fn put(path: &Path, text: &str, key: &str, value: u64, source: &str) -> std::result::Result<String, Failure> {

@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result {
                 .map_err(|e: plimsoll_plan::GoalError| Failure::Input(e.to_string()))
         })
         .collect::<std::result::Result<_, _>>()?;
-    output::check(args.json.as_deref(), &args.html)?;
+    output::check(&args.traces, args.json.as_deref(), &args.html)?;
     let recordings = Recordings::read(&args.traces, args.group.as_deref(), args.request.as_ref())?;
     let checks: Vec<SelfCheck> = recordings
         .sources
@@ -247,7 +247,7 @@ fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
             format!("{:.1}%", c.throttled * 100.0),
         ]);
     };
-    row("recommended", &found.recommended);
+    row(found.called(), &found.recommended);
     if let Some(cheaper) = &found.next_cheaper {
         row("next cheaper, misses", cheaper);
     }

@@ -3,7 +3,7 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_record::{record, sample, Options, RecordError, Report, SampleReport};
-use plimsoll_trace::RequestSpec;
+use plimsoll_trace::{RequestSpec, TraceError};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// No BPF: read the groups' cpu.stat this often instead. Shows use and throttling, not requests
+    /// No BPF: read the groups' cpu.stat this often instead. Keeps use and throttling, no threads: it cannot be replayed
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = interval, conflicts_with_all = ["request", "buffer"])]
     sample: Option<Duration>,
 
@@ -84,14 +84,18 @@ fn buffer(text: &str) -> std::result::Result<u32, String> {
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Failure {
         match error {
-            RecordError::Unsupported { .. } => Failure::Machine(error.to_string()),
+            // That the trace could be written has been asked before.
+            RecordError::Unsupported { .. }
+            | RecordError::Trace(TraceError::Io { .. } | TraceError::Write { .. }) => {
+                Failure::Machine(error.to_string())
+            }
             RecordError::Input { .. } | RecordError::Trace(_) => Failure::Input(error.to_string()),
         }
     }
 }
 
 pub fn run(args: &Args) -> Result {
-    output::check(args.json.as_deref(), [&args.output])?;
+    output::check([], args.json.as_deref(), [&args.output])?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())

@@ -22,7 +22,7 @@ pub struct Args {
     /// does not), and with --set what the other limits would have done. May be repeated for several recordings of one
     /// service: ranges then span what differs between them, as in `plimsoll plan`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "compare", "duration_ms", "trace", "per_cpu", "check"])]
-    replay: Vec<PathBuf>,
+    pub replay: Vec<PathBuf>,
 
     /// With --replay: the group that matters [default: the one with the most CPU time]
     #[arg(long, value_name = "PATH", conflicts_with = "scenario")]

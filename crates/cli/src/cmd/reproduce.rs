@@ -25,7 +25,7 @@ pub struct Args {
     /// Directory with tables.toml and the scenarios
     #[arg(long, value_name = "DIR", default_value = "scenarios/published")]
     scenarios: PathBuf,
-    /// Change a value in every scenario, as in duration_ms=50; may be repeated
+    /// Change a value in every scenario, as in duration_ms=50; may be repeated. Not the seed
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     /// Write the results as JSON; "-" writes them to the standard output instead of the tables
@@ -55,11 +55,20 @@ pub fn inputs(published: Option<&Path>, scenarios: &Path) -> std::result::Result
 }
 
 fn read(path: &Path) -> std::result::Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| Failure::file("read it", path, &error))
+    plimsoll_scenario::find::text(path).map_err(|error| Failure::file("read it", path, &error))
 }
 
 pub fn run(args: &Args) -> Result {
-    output::check(args.json.as_deref(), args.html.iter().chain(&args.markdown))?;
+    let of_seed = |text: &&String| text.split('=').next().is_some_and(|key| key.trim() == "seed");
+    if let Some(text) = args.settings.iter().find(of_seed) {
+        let message = format!("--set {text}: each row runs with seeds 1 .. --seeds; allowed are other keys");
+        return Err(Failure::Input(message));
+    }
+    output::check(
+        args.published.iter().chain([&args.scenarios.join("tables.toml")]),
+        args.json.as_deref(),
+        args.html.iter().chain(&args.markdown),
+    )?;
     let (all, index) = inputs(args.published.as_deref(), &args.scenarios)?;
     let wanted = args.table.as_deref().unwrap_or("");
     let rows: Vec<&Row> = all.iter().filter(|row| row.table.starts_with(wanted)).collect();
@@ -115,13 +124,15 @@ fn print_all(outcomes: &[Outcome], summary: &Summary, about: &[(String, String)]
             continue;
         }
         let _ = writeln!(out, "{name}: {about}");
-        let mut table = Table::new(&["row", "metric", "published", "simulated", "error", "verdict"]);
+        let mut table = Table::new(&["row", "metric", "published", "simulated", "error", "verdict"])
+            .words(2)
+            .words_last();
         for one in &rows {
             table.row(cells(one));
         }
         let _ = writeln!(out, "{table}");
     }
-    let mut table = Table::new(&["target", "result", "wanted", ""]);
+    let mut table = Table::new(&["target", "result", "wanted", ""]).words(3);
     for target in &summary.targets {
         let word = if target.met { "met" } else { "MISSED" };
         table.row(vec![
@@ -133,9 +144,12 @@ fn print_all(outcomes: &[Outcome], summary: &Summary, about: &[(String, String)]
     }
     let _ = writeln!(
         out,
-        "{} rows: {} within tolerance, {} right direction, {} wrong, {} not simulated\n\n{table}",
+        "{} rows: {} within tolerance, {} right direction, {} wrong, {} not simulated",
         summary.rows, summary.within, summary.right_direction, summary.wrong, summary.not_simulated
     );
+    if !table.is_empty() {
+        let _ = write!(out, "\n{table}");
+    }
     out!("{out}");
 }
 

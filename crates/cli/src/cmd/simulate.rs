@@ -1,5 +1,5 @@
 //! `plimsoll simulate`: runs a scenario, or two side by side.
-use crate::exit::{Failure, Outcome, Result};
+use crate::exit::{Outcome, Result};
 use crate::report::Report;
 use crate::simulate::{run_all, Job};
 use crate::{number, output, print};
@@ -72,7 +72,7 @@ const DURATIONS_MS: std::ops::RangeInclusive<u64> = 1..=86_400_000;
 
 pub fn run(args: &Args) -> Result {
     let Some(scenario) = &args.scenario else {
-        output::check(args.json.as_deref(), [])?;
+        output::check(&args.replay.replay, args.json.as_deref(), [])?;
         return crate::cmd::replay::run(&args.replay, &args.settings, args.seed, args.json.as_deref());
     };
     // For all runs, as opposed to --set, which makes a second one.
@@ -80,25 +80,25 @@ pub fn run(args: &Args) -> Result {
     common.extend(args.seed.map(|seed| format!("seed={seed}")));
     common.extend(args.duration_ms.map(|ms| format!("duration_ms={ms}")));
     let changed: Vec<String> = common.iter().chain(&args.settings).cloned().collect();
-    let job = |label: &str, path: &Path, settings: &[String]| -> std::result::Result<Job, Failure> {
-        let scenario = Scenario::load(path, settings)?;
-        Ok(Job {
-            label: label.to_string(),
-            scenario,
-            trace: None,
-            check: args.check,
-        })
+    let job = |label: &str, scenario: Scenario| Job {
+        label: label.to_string(),
+        scenario,
+        trace: None,
+        check: args.check,
     };
     let mut jobs = match &args.compare {
         Some(other) => {
             let (a, b) = labels(scenario, other);
-            vec![job(&a, scenario, &changed)?, job(&b, other, &changed)?]
+            vec![
+                job(&a, Scenario::load(scenario, &changed)?),
+                job(&b, Scenario::load(other, &changed)?),
+            ]
         }
-        None if args.settings.is_empty() => vec![job("run", scenario, &common)?],
-        None => vec![
-            job("base", scenario, &common)?,
-            job("changed", scenario, &changed)?,
-        ],
+        None if args.settings.is_empty() => vec![job("run", Scenario::load(scenario, &common)?)],
+        None => {
+            let [base, changed] = Scenario::load_with(scenario, [&common, &changed])?;
+            vec![job("base", base), job("changed", changed)]
+        }
     };
     let several = jobs.len() > 1;
     for job in &mut jobs {
@@ -108,6 +108,7 @@ pub fn run(args: &Args) -> Result {
             .map(|path| trace_path(path, several.then_some(&job.label)));
     }
     output::check(
+        args.scenario.iter().chain(&args.compare),
         args.json.as_deref(),
         jobs.iter().filter_map(|job| job.trace.as_ref()),
     )?;

@@ -37,8 +37,8 @@ enum Measured {
 }
 
 pub fn run(args: &Args) -> Result {
-    output::check(args.json.as_deref(), [])?;
-    let text = std::fs::read_to_string(&args.measured)
+    output::check([&args.measured], args.json.as_deref(), [])?;
+    let text = plimsoll_scenario::find::text(&args.measured)
         .map_err(|error| Failure::file("read it", &args.measured, &error))?;
     let scheduler = match args.scheduler {
         Measured::Kernel => Scheduler::Kernel,

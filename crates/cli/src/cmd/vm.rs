@@ -77,7 +77,7 @@ enum Scheduler {
 }
 
 pub fn run(args: &Args) -> Result {
-    crate::output::check(None, &args.dmesg)?;
+    crate::output::check([], None, &args.dmesg)?;
     match guest(args) {
         Ok(code) => Ok(Outcome::Code(code)),
         Err(Error::Input(message)) => Err(Failure::Input(message)),

@@ -77,6 +77,17 @@ impl Timeline {
 }
 
 fn sniff(path: &Path) -> Result<Format, TraceError> {
+    if path
+        .metadata()
+        .is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+    {
+        return Err(TraceError::Value {
+            place: Place::whole(path),
+            field: "trace".into(),
+            value: "a device or pipe".into(),
+            allowed: "a file: it is read more than once".into(),
+        });
+    }
     let mut file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
     let mut head = Vec::new();
     file.by_ref()
