@@ -124,7 +124,8 @@ static inline void __attribute__((noreturn)) member_run(struct member *member, c
 		if (thread_ns() < unit_end_ns)
 			continue;
 		unsigned int cpu = (unsigned int)sched_getcpu() % 64;
-		member->cpus |= 1ULL << cpu;
+		/* Whole: it is set to 0 from outside meanwhile. */
+		__atomic_fetch_or(&member->cpus, 1ULL << cpu, __ATOMIC_RELAXED);
 		if (!(member->allowed >> cpu & 1))
 			member->stray_units++;
 		member->units++;

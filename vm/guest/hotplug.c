@@ -93,7 +93,9 @@ int main(int argc, char **argv)
 		members_progress(members, count);
 		for (i = 0; i < count; i++)
 			if (members[i].cpus >> first & 1)
-				fail("process %d runs on CPU %d, which is off", members[i].pid, first);
+				fail("process %d runs on CPU %d, which is off (of it and CPUs %#llx): %s",
+				     members[i].pid, first, (unsigned long long)members[i].cpus,
+				     state_of(members[i].pid));
 		doing = "switching CPUs on";
 		for (cpu = 1; cpu < nr_cpus; cpu++)
 			if (all || cpu == first)
