@@ -144,7 +144,10 @@ fn change(one: &Outcome) -> Line<'_> {
         published: one.published_change_percent,
         published_spread: one.published_noise_percent,
         simulated: one.simulated_change_percent.map(|spread| spread.mean),
-        simulated_spread: one.simulated_change_percent.map_or(0.0, |spread| spread.stdev),
+        simulated_spread: one
+            .simulated_change_percent
+            .and_then(|spread| spread.stdev)
+            .unwrap_or(0.0),
         outcome: one,
     }
 }
@@ -163,7 +166,7 @@ fn values(one: &Outcome) -> Vec<Line<'_>> {
             published: number,
             published_spread: 0.0,
             simulated: Some(simulated.mean),
-            simulated_spread: simulated.stdev,
+            simulated_spread: simulated.stdev.unwrap_or(0.0),
             outcome: one,
         });
     }
@@ -285,7 +288,7 @@ fn figures(rows: &[&Outcome]) -> String {
             _ => format!("{} → {}", one.published_base, one.published_new),
         };
         let simulated = match (one.by_value, one.simulated_change_percent) {
-            (false, Some(change)) => format!("{:+.1}% ± {:.1}", change.mean, change.stdev),
+            (false, Some(change)) => change.percent(),
             _ => [one.simulated_base, one.simulated_new]
                 .iter()
                 .flatten()

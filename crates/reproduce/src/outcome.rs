@@ -121,7 +121,7 @@ impl Outcome {
                 let Spread { mean, stdev } = Spread::of(new);
                 outcome.simulated_change_percent = Some(Spread {
                     mean: (mean - 1.0) * 100.0,
-                    stdev: stdev * 100.0,
+                    stdev: stdev.map(|stdev| stdev * 100.0),
                 });
             }
         }

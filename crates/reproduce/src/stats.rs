@@ -4,8 +4,8 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct Spread {
     pub mean: f64,
-    /// Standard deviation of one run.
-    pub stdev: f64,
+    /// Standard deviation of one run; None for a single one, which says nothing of its spread.
+    pub stdev: Option<f64>,
 }
 
 impl Spread {
@@ -14,12 +14,14 @@ impl Spread {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let square = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
-        let stdev = if values.len() < 2 {
-            0.0
-        } else {
-            (square / (n - 1.0)).sqrt()
-        };
+        let stdev = (values.len() > 1).then(|| (square / (n - 1.0)).sqrt());
         Spread { mean, stdev }
+    }
+
+    /// A change in percent, as people read it: "+1.2% ±0.3".
+    pub fn percent(&self) -> String {
+        let stdev = self.stdev.map_or(String::new(), |stdev| format!(" ±{stdev:.1}"));
+        format!("{:+.1}%{stdev}", self.mean)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::table::Table;
 use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_reproduce::run::Work;
-use plimsoll_reproduce::{html, published, Index, Outcome, Row, Spread, Summary, Verdict};
+use plimsoll_reproduce::{html, published, Index, Outcome, Row, Summary, Verdict};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -144,8 +144,13 @@ fn print_all(outcomes: &[Outcome], summary: &Summary, about: &[(String, String)]
     }
     let _ = writeln!(
         out,
-        "{} rows: {} within tolerance, {} right direction, {} wrong, {} not simulated",
-        summary.rows, summary.within, summary.right_direction, summary.wrong, summary.not_simulated
+        "{} row{}: {} within tolerance, {} right direction, {} wrong, {} not simulated",
+        summary.rows,
+        if summary.rows == 1 { "" } else { "s" },
+        summary.within,
+        summary.right_direction,
+        summary.wrong,
+        summary.not_simulated
     );
     if !table.is_empty() {
         let _ = write!(out, "\n{table}");
@@ -178,7 +183,7 @@ fn cells(one: &Outcome) -> Vec<String> {
             .join(" -> ")
     };
     let simulated = match (one.by_value, one.simulated_change_percent) {
-        (false, Some(Spread { mean, stdev })) => format!("{mean:+.1}% ±{stdev:.1}"),
+        (false, Some(change)) => change.percent(),
         _ => values(),
     };
     let mut verdict = one.verdict.words().to_string();
