@@ -307,6 +307,11 @@ PL_SUB u32 pl_bw_ask(struct pl_pool PL_MEM *pool PL_ARENA, struct pl_balance PL_
 	if (remaining_ns > 0)
 		return flags;
 	pl_bw_throttle(pool, balance, now_ns);
+	/* The timer may have stopped since the first look, and have looked for who is throttled before we were. */
+	if (!pl_read(&pool->timer_active) && !pl_xchg32(&pool->timer_active, 1)) {
+		pl_write(&pool->arm_period, 1);
+		flags |= PL_BW_ARM_PERIOD;
+	}
 	return flags | PL_BW_THROTTLED;
 }
 
@@ -432,10 +437,13 @@ PL_FN void pl_bw_distribute_end(struct pl_pool PL_MEM *pool)
 
 #define PL_BW_OVERDUE_NS (100 * PL_MS) /* longer than any engine delays a timer */
 
-/* Whether the period timer should have fired long ago: an engine that may lose a timer starts it again. */
+/*
+ * Whether the period timer should have fired long ago, or runs no longer though somebody waits for it: an engine that
+ * may lose a timer starts it again.
+ */
 PL_FN bool pl_bw_timer_overdue(const struct pl_pool PL_MEM *pool, u64 now_ns)
 {
-	return pl_bw_limited(pool) && pl_read(&pool->timer_active) &&
+	return pl_bw_limited(pool) && (pl_read(&pool->timer_active) || pl_bw_any_throttled(pool)) &&
 	       now_ns > pool->next_ns + PL_BW_OVERDUE_NS;
 }
 
@@ -473,9 +481,8 @@ PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
 		return true;
 	}
 	if (pool->idle) {
-		pl_write(&pool->timer_active, 0);
-		/* Somebody may have been throttled since the first look, and have seen the timer still
-		 * active. */
+		/* Written before the second look, as who is throttled looks for the timer after: see pl_bw_ask. */
+		pl_xchg32(&pool->timer_active, 0);
 		if (pl_bw_any_throttled(pool) && !pl_xchg32(&pool->timer_active, 1))
 			return true;
 		return false;

@@ -119,6 +119,23 @@ fn a_sleep_earns_every_period_it_lasted_up_to_the_buffer() {
 }
 
 #[test]
+fn a_timer_that_somebody_waits_for_is_overdue_whether_or_not_it_counts_as_active() {
+    let mut bench = Bench::new(1, published());
+    bench.set(10 * MS, 100 * MS, 0, 0, 0);
+    let overdue = |pool: &Pool, now_ns| unsafe { pl_bw_timer_overdue(pool, now_ns) };
+    assert!(!overdue(&bench.pool, 1000 * MS), "nobody asked for it");
+    bench.charge(0, 0, true, MS);
+    while bench.charge(0, 5 * MS, true, MS) & BW_THROTTLED == 0 {}
+    for active in [1, 0] {
+        bench.pool.timer_active = active;
+        assert!(!overdue(&bench.pool, 200 * MS), "active: {active}");
+        assert!(overdue(&bench.pool, 201 * MS), "active: {active}");
+    }
+    assert_eq!(bench.period(201 * MS), [0], "who waited is released");
+    assert!(!overdue(&bench.pool, 1000 * MS), "nobody waits for it");
+}
+
+#[test]
 fn onset_grants_its_share_of_the_burst_and_mainline_grants_none() {
     let mut bench = Bench::new(1, published());
     bench.set(10 * MS, 100 * MS, 40 * MS, 25, 0);
