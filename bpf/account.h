@@ -65,6 +65,12 @@ static __always_inline void start_slack_timer(u32 slot, u64 delay_ns)
 		owe_timer(&S->groups[slot]->owes_slack);
 }
 
+/* Nobody is in a group that is gone, and its memory may be another's soon: see stop_timers. */
+static __always_inline bool is_gone(struct live_group PL_MEM *group)
+{
+	return !pl_read(&group->alive) && group != S->side;
+}
+
 __noinline int start_owed_timers(u64 now_ns)
 {
 	u32 slot;
@@ -74,7 +80,7 @@ __noinline int start_owed_timers(u64 now_ns)
 	for (slot = zero; slot < S->nr_slots && can_loop; slot++) {
 		struct live_group PL_MEM *group = S->groups[slot];
 
-		if (!group)
+		if (!group || is_gone(group))
 			continue;
 		if (pl_read(&group->owes_period) && pl_xchg32(&group->owes_period, 0))
 			start_period_timer(slot, group->g.pool.next_ns, now_ns);

@@ -50,13 +50,12 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 	struct live_group PL_MEM *group = (struct live_group PL_MEM *)address;
 	struct pl_queue PL_MEM *queues;
 	struct pl_balance PL_MEM *balances;
+	struct group_timer *timer;
 	u32 slot;
 
 	if (group) {
 		slot = group->slot;
 	} else {
-		struct group_timer *timer;
-
 		slot = pl_add32(&S->nr_slots, 1) - 1;
 		if (slot >= max_groups) {
 			pl_add32(&S->nr_slots, -1);
@@ -65,19 +64,20 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 		group = arena_alloc(group_bytes());
 		if (!group || scx_bpf_create_dsq(PARK_DSQ(slot), NUMA_NO_NODE) < 0)
 			return 0;
-		timer = bpf_map_lookup_elem(&period_timers, &slot);
-		if (!timer)
-			return 0;
-		timer->group = (u64)group;
-		bpf_timer_init(&timer->timer, &period_timers, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&timer->timer, period_fired);
-		timer = bpf_map_lookup_elem(&slack_timers, &slot);
-		if (!timer)
-			return 0;
-		timer->group = (u64)group;
-		bpf_timer_init(&timer->timer, &slack_timers, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&timer->timer, slack_fired);
 	}
+	/* Of memory that was another group's, too: a timer that was cancelled has no callback any more. */
+	timer = bpf_map_lookup_elem(&period_timers, &slot);
+	if (!timer)
+		return 0;
+	timer->group = (u64)group;
+	bpf_timer_init(&timer->timer, &period_timers, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&timer->timer, period_fired);
+	timer = bpf_map_lookup_elem(&slack_timers, &slot);
+	if (!timer)
+		return 0;
+	timer->group = (u64)group;
+	bpf_timer_init(&timer->timer, &slack_timers, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&timer->timer, slack_fired);
 	arena_zero(group, group_bytes());
 	queues = (struct pl_queue PL_MEM *)(group + 1);
 	balances = (struct pl_balance PL_MEM *)(queues + nr_cpus);
@@ -251,6 +251,7 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 	if (!group || !group->alive)
 		return;
 	group->alive = 0;
+	stop_timers(group->slot);
 	release_all((u64)group, now_ns);
 	/* Nobody is left whom its headroom would serve. */
 	if (group->g.headroom_percent) {

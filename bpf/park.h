@@ -238,6 +238,8 @@ static int period_fired(void *map, u32 *key, struct group_timer *timer)
 	int again = 1;
 	u32 nth;
 
+	if (is_gone(group))
+		return 0;
 	for (nth = 1; nth <= PERIODS_PER_CALLBACK_MAX && can_loop; nth++) {
 		again = period_once((u64)group, now_ns, nth);
 		now_ns = scx_bpf_now();
@@ -256,6 +258,8 @@ static int slack_fired(void *map, u32 *key, struct group_timer *timer)
 	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)timer->group)->g.pool;
 	u64 now_ns = scx_bpf_now();
 
+	if (is_gone((struct live_group PL_MEM *)timer->group))
+		return 0;
 	if (slack_once(timer->group, now_ns))
 		distribute(timer->group, now_ns);
 	/* A limit that was taken away has no period that would release those still in the ring. */
@@ -265,6 +269,23 @@ static int slack_fired(void *map, u32 *key, struct group_timer *timer)
 			bpf_timer_start(&timer->timer, PARK_RETRY_NS, 0);
 	}
 	unpark(timer->group, now_ns);
+	return 0;
+}
+
+/*
+ * Waits for the callbacks of a group that is gone. One that was held up, as a virtual CPU may be for long, would go on
+ * in a pool that has become another group's: a ring whose head it moves releases nobody any more. Sleepable contexts
+ * only, without a lock that a callback takes.
+ */
+__noinline int stop_timers(u32 slot)
+{
+	struct group_timer *timer = bpf_map_lookup_elem(&period_timers, &slot);
+
+	if (timer)
+		bpf_timer_cancel(&timer->timer);
+	timer = bpf_map_lookup_elem(&slack_timers, &slot);
+	if (timer)
+		bpf_timer_cancel(&timer->timer);
 	return 0;
 }
 

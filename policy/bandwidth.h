@@ -243,12 +243,17 @@ PL_FN s64 pl_bw_take(struct pl_pool PL_MEM *pool, s64 want_ns)
 PL_FN u32 pl_bw_start_period(struct pl_pool PL_MEM *pool, u64 now_ns,
 			     const struct pl_bw_config PL_MEM *config)
 {
+	u64 next_ns, period_ns;
+
 	if (pl_read(&pool->timer_active) || pl_xchg32(&pool->timer_active, 1))
 		return 0;
-	if (now_ns >= pool->next_ns) {
-		u64 elapsed = pl_div(now_ns - pool->next_ns, pool->period_ns) + 1;
+	/* Read once: limits that are set meanwhile must not be counted in periods of the old ones. */
+	next_ns = pl_read(&pool->next_ns);
+	period_ns = pl_read(&pool->period_ns);
+	if (now_ns >= next_ns) {
+		u64 elapsed = pl_div(now_ns - next_ns, period_ns) + 1;
 
-		pool->next_ns += elapsed * pool->period_ns;
+		pl_write(&pool->next_ns, next_ns + elapsed * period_ns);
 		if (!config->mainline || config->expire)
 			pl_bw_refill(pool, elapsed, config);
 	}
@@ -457,13 +462,14 @@ PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
 			const struct pl_bw_config PL_MEM *config)
 {
 	bool throttled = pl_bw_any_throttled(pool);
-	u64 elapsed;
+	u64 next_ns = pl_read(&pool->next_ns); /* once, as in pl_bw_start_period */
+	u64 period_ns, elapsed;
 
 	if (!pl_bw_limited(pool)) {
 		pl_write(&pool->timer_active, 0);
 		return false;
 	}
-	if (now_ns < pool->next_ns)
+	if (now_ns < next_ns)
 		return true;
 	if (nth > PL_BW_OVERRUNS_MAX && pool->period_ns * 2 < PL_BW_PERIOD_MAX_NS) {
 		pool->period_ns *= 2;
@@ -471,8 +477,9 @@ PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
 		pool->burst_ns = pl_min(pool->burst_ns * 2, PL_BW_MAX_NS);
 		pool->buffer_ns = pl_min(pool->quota_ns + pool->burst_ns, PL_BW_MAX_NS);
 	}
-	elapsed = pl_div(now_ns - pool->next_ns, pool->period_ns) + 1;
-	pool->next_ns += elapsed * pool->period_ns;
+	period_ns = pl_read(&pool->period_ns);
+	elapsed = pl_div(now_ns - next_ns, period_ns) + 1;
+	pl_write(&pool->next_ns, next_ns + elapsed * period_ns);
 	pool->nr_periods += elapsed;
 	pl_bw_refill(pool, elapsed, config);
 	if (throttled) {
