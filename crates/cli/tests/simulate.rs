@@ -373,6 +373,16 @@ fn a_scenario_that_is_not_there_names_the_examples() {
 }
 
 #[test]
+fn a_device_that_never_ends_is_no_scenario() {
+    let output = plimsoll(&["simulate", "/dev/zero"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "error: /dev/zero: cannot read it: it is larger than 64 MiB\n"
+    );
+}
+
+#[test]
 fn a_machine_file_that_cannot_be_read_is_not_replaced_by_the_model_of_its_name() {
     let dir = temporary("own");
     std::fs::create_dir_all(dir.join("machines")).expect("a directory");

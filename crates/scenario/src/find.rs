@@ -1,5 +1,7 @@
 //! Finds machine models and scenarios: a path, then ./machines, then beside the executable, then in the binary itself.
 use crate::problem::nearest;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 mod embedded {
@@ -92,18 +94,29 @@ pub fn scenario(path: &Path) -> Result<Found, String> {
     }
 }
 
+/// No text that people write is larger; a device that never ends is.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
 /// A file's text. The error names the line where it is none.
 pub fn text(path: &Path) -> std::io::Result<String> {
-    String::from_utf8(std::fs::read(path)?).map_err(|error| {
+    let invalid = |why| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(TEXT_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > TEXT_BYTES_MAX {
+        return Err(invalid(format!(
+            "it is larger than {} MiB",
+            TEXT_BYTES_MAX >> 20
+        )));
+    }
+    String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..good]
             .iter()
             .filter(|byte| **byte == b'\n')
             .count();
-        std::io::Error::new(
-            std::io::ErrorKind::InvalidData,
-            format!("line {line} is not UTF-8"),
-        )
+        invalid(format!("line {line} is not UTF-8"))
     })
 }
 
