@@ -127,6 +127,8 @@ struct pl_pool {
 	u32 slack_active;
 	u32 idle; /* nothing was handed out since the last refill */
 	u32 distributing;
+	u32 owed; /* somebody may be throttled beside run time: the slack timer hands it out, however little */
+	u32 reserved;
 };
 
 PL_FN bool pl_bw_limited(const struct pl_pool PL_MEM *pool)
@@ -285,7 +287,22 @@ PL_FN void pl_bw_throttle(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM 
 	balance->throttled_at_ns = now_ns;
 	pl_write(&balance->throttled, 1);
 	slot = pl_add32(&pool->tail, 1) - 1;
-	pl_write(&pool->ring[slot & pool->ring_mask], balance->cpu + 1);
+	/* An exchange: the entry is there before the pool is looked at again, see pl_bw_ask. */
+	pl_xchg32(&pool->ring[slot & pool->ring_mask], balance->cpu + 1);
+}
+
+/*
+ * Somebody may be throttled though the pool has run time, because a refill or a return and its hand-out fell between
+ * his asking and his entry into the ring, or because two CPUs were about to hand out. Returns PL_BW_ARM_SLACK if the
+ * slack timer is to be armed.
+ */
+PL_FN u32 pl_bw_owe(struct pl_pool PL_MEM *pool)
+{
+	pl_xchg32(&pool->owed, 1);
+	if (pl_read(&pool->slack_active) || pl_xchg32(&pool->slack_active, 1))
+		return 0;
+	pl_write(&pool->arm_slack, 1);
+	return PL_BW_ARM_SLACK;
 }
 
 /* A balance is used up: asks the pool for a slice, and throttles it if nothing comes. See pl_bw_charge. */
@@ -317,6 +334,8 @@ PL_SUB u32 pl_bw_ask(struct pl_pool PL_MEM *pool PL_ARENA, struct pl_balance PL_
 		pl_write(&pool->arm_period, 1);
 		flags |= PL_BW_ARM_PERIOD;
 	}
+	if (pl_read(&pool->runtime_ns) > 0)
+		flags |= pl_bw_owe(pool);
 	return flags | PL_BW_THROTTLED;
 }
 
@@ -387,7 +406,7 @@ PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
  *		pl_bw_distribute_end(pool);
  *	}
  *
- * begin is false when another CPU is at it already; that one sees what was added.
+ * begin is false when another CPU is at it already. That one sees what was added, unless it is about to end: pl_bw_owe.
  * next returns a balance that was released, or NULL when the pool or the ring is empty.
  */
 PL_FN bool pl_bw_distribute_begin(struct pl_pool PL_MEM *pool)
@@ -501,10 +520,16 @@ PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
 /* The slack timer fired. Returns whether there is something to distribute. */
 PL_FN bool pl_bw_slack(struct pl_pool PL_MEM *pool, u64 now_ns, const struct pl_bw_config PL_MEM *config)
 {
+	u32 owed;
+
 	pl_xchg32(&pool->slack_active, 0);
-	if (!pl_bw_limited(pool) || now_ns + PL_BW_SLACK_GUARD_NS > pool->next_ns)
+	owed = pl_xchg32(&pool->owed, 0);
+	if (!pl_bw_limited(pool) || !pl_bw_any_throttled(pool))
 		return false;
-	return pl_read(&pool->runtime_ns) > (s64)config->slice_ns && pl_bw_any_throttled(pool);
+	if (owed)
+		return pl_read(&pool->runtime_ns) > 0;
+	return now_ns + PL_BW_SLACK_GUARD_NS <= pool->next_ns &&
+	       pl_read(&pool->runtime_ns) > (s64)config->slice_ns;
 }
 
 /*

@@ -33,6 +33,8 @@
 
 #define PL_FACTOR_SHIFT 30
 #define PL_FACTOR_ONE (1ULL << PL_FACTOR_SHIFT)
+/* A share is at most 102,400, a weight at least 3; times a share or a weight, both below 2^17, it fits into 64 bits. */
+#define PL_FACTOR_MAX (1ULL << 46)
 
 #define PL_REFRESH_NS (1 * PL_MS) /* where nobody says otherwise */
 
@@ -70,18 +72,20 @@ struct pl_group {
 	u32 headroom_percent;		 /* > 0: a main group */
 	u32 holds_main;			 /* a main group, or an ancestor of one */
 	u32 under_main;			 /* a main group, or a descendant of one */
+	u32 under_idle;			 /* cpu.idle, here or above */
+	u32 reserved;
 };
 
 struct pl_task {
 	struct pl_group PL_MEM *group;
-	u64 weight;    /* pl_weight_of_nice */
+	u64 weight;    /* in its group: see pl_task_class */
 	u64 effective; /* PL_FAIR_WEIGHT_SHIFT bits of fraction; what weight_sum of its CPU contains while
 			  counted */
 	u64 vruntime;  /* on the timeline of `cpu` */
 	s64 lead;      /* vruntime less what its queue had served, as it last left one */
 	u32 cpu;       /* where it is or was last counted */
 	u32 counted;   /* it is in nr_queued and weight_sum of its CPU */
-	u32 idle;      /* SCHED_IDLE, or in a cpu.idle group */
+	u32 idle;      /* gives way to any other: SCHED_IDLE, or below a cpu.idle group */
 	u32 reserved;
 	struct pl_pelt load; /* of its weight, while it was runnable: what goes along when it moves */
 };
@@ -117,8 +121,8 @@ PL_INLINE struct pl_group PL_MEM *pl_charged_next(const struct pl_group PL_MEM *
 }
 
 /*
- * Recomputes `charged` after limits or headroom changed. Parents before children: call for every group in an
- * order in which a parent comes first.
+ * Recomputes `charged` and `under_idle` after limits, headroom or cpu.idle changed. Parents before children: call for
+ * every group in an order in which a parent comes first.
  */
 PL_FN void pl_group_link(struct pl_group PL_MEM *group)
 {
@@ -126,6 +130,7 @@ PL_FN void pl_group_link(struct pl_group PL_MEM *group)
 		group->charged = group;
 	else
 		group->charged = group->parent ? group->parent->charged : NULL;
+	group->under_idle = group->idle || (group->parent && group->parent->under_idle);
 }
 
 /* A new group on memory of the engine's, all zero. queues and balances: one per CPU; ring: see pl_bw_init. */
@@ -185,8 +190,8 @@ PL_SUB u64 pl_queue_factor(const struct pl_queue PL_MEM *queue PL_ARENA, u64 fac
 {
 	if (!queue->nr_runnable)
 		return factor;
-	factor = pl_div(factor * pl_min(queue->share, 1 << 20), pl_max(queue->load.weight, 1));
-	return pl_min(pl_max(factor, 1), 1ULL << 42);
+	factor = pl_div(factor * pl_min(queue->share, 1 << 17), pl_max(queue->load.weight, 1));
+	return pl_min(pl_max(factor, 1), PL_FACTOR_MAX);
 }
 
 /*
@@ -211,20 +216,24 @@ PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 	bottom->factor = factor;
 }
 
-/* What a task weighs in its group. */
-PL_INLINE u64 pl_task_weight(const struct pl_task PL_MEM *task)
+/*
+ * What a task weighs in its group, and whether it gives way, from its nice value and policy. Only while it is in no
+ * queue. Nice values keep their meaning inside a cpu.idle group: it is the group that weighs next to nothing. Source:
+ * Linux.
+ */
+PL_FN void pl_task_class(struct pl_task PL_MEM *task, s32 nice, bool sched_idle)
 {
-	return task->idle ? PL_WEIGHT_IDLE : task->weight;
+	task->weight = sched_idle ? PL_WEIGHT_IDLE : pl_weight_of_nice(nice);
+	task->idle = sched_idle || task->group->under_idle;
 }
 
 /* A task's effective weight on a CPU, from the factor as last computed. >= PL_FAIR_WEIGHT_MIN */
 PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
 {
-	u64 weight = pl_task_weight(task);
 	u64 factor = task->group->queues[cpu].factor;
 
-	/* weight < 2^17, factor <= 2^42 */
-	return pl_max((weight * factor) >> (PL_FACTOR_SHIFT - PL_FAIR_WEIGHT_SHIFT), PL_FAIR_WEIGHT_MIN);
+	return pl_max((task->weight * factor) >> (PL_FACTOR_SHIFT - PL_FAIR_WEIGHT_SHIFT),
+		      PL_FAIR_WEIGHT_MIN);
 }
 
 /* The nearest level of the task's group that is throttled on this CPU, or NULL: it may run. */
@@ -275,7 +284,7 @@ PL_SUB u32 pl_level_leave(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 n
 /* Counts the time until now as one in which the task was runnable, or not. Call when that changes. */
 PL_INLINE void pl_task_load(struct pl_task PL_MEM *task, bool was_runnable, u64 now_ns)
 {
-	pl_pelt_update(&task->load, was_runnable ? pl_task_weight(task) : 0, now_ns);
+	pl_pelt_update(&task->load, was_runnable ? task->weight : 0, now_ns);
 }
 
 /*
@@ -288,7 +297,7 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 {
 	struct pl_group PL_MEM *level = task->group;
 	struct pl_queue PL_MEM *queue = &level->queues[cpu];
-	u64 added = pl_task_weight(task);
+	u64 added = task->weight;
 	u32 flags = 0;
 
 	pl_task_load(task, false, now_ns);
@@ -337,6 +346,18 @@ PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns,
 }
 
 /*
+ * A task that is in no queue goes to another group. What it weighed stays with the old one, which forgets it (load.h):
+ * it must not be taken along out of the new one's queues, where it never was.
+ */
+PL_FN void pl_task_regroup(struct pl_task PL_MEM *task, struct pl_group PL_MEM *group)
+{
+	task->group = group;
+	/* One by one: clang makes a memset of plain stores, which does not find the arena. */
+	pl_write(&task->load.sum, 0);
+	pl_write(&task->load.avg, 0);
+}
+
+/*
  * A task is no longer runnable on its CPU (sleeps, exits, leaves for another CPU). Its run time must have
  * been charged. Returns PL_BW_* flags.
  */
@@ -344,7 +365,7 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 			  const struct pl_config PL_MEM *config)
 {
 	struct pl_group PL_MEM *level = task->group;
-	u64 removed = pl_task_weight(task);
+	u64 removed = task->weight;
 	u32 cpu = task->cpu;
 	u32 flags = 0;
 

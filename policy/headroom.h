@@ -56,11 +56,14 @@ struct pl_headroom {
  * Who is main and who is side, after a group came, went or changed its headroom. Three walks over all groups,
  * parents before children:
  *
- *	headroom->percent = 0;
- *	headroom->tolerance_ns = 0;
+ *	marked.percent = 0;
+ *	marked.tolerance_ns = 0;
  *	for each group: pl_headroom_clear(group)
- *	for each group: pl_headroom_mark(headroom, group)
+ *	for each group: pl_headroom_mark(&marked, group)
+ *	pl_headroom_take(headroom, &marked)
  *	for each group: pl_headroom_link(headroom, group, side)
+ *
+ * `marked` is another one where a window may end during the walks: it must not find that nobody wants headroom.
  */
 PL_FN void pl_headroom_clear(struct pl_group PL_MEM *group)
 {
@@ -85,6 +88,12 @@ PL_FN void pl_headroom_mark(struct pl_headroom PL_MEM *headroom, struct pl_group
 	}
 	for (level = group; level && !level->holds_main && PL_LOOP; level = level->parent)
 		level->holds_main = 1;
+}
+
+PL_FN void pl_headroom_take(struct pl_headroom PL_MEM *headroom, const struct pl_headroom PL_MEM *marked)
+{
+	headroom->tolerance_ns = marked->tolerance_ns;
+	pl_write(&headroom->percent, marked->percent);
 }
 
 /* Whether the group belongs to the side. The root does not: what runs there is the system's own. */

@@ -4,7 +4,8 @@
  *
  *	nice 0 against 1 and against 5 on one CPU: 1.25 and 3.05 times the CPU time (the kernel's own table of weights)
  *	a process bound to CPUs, or in a cpuset, never does a unit of work elsewhere, whatever pulls at it
- *	a group with cpu.idle leaves what it has to a group without, and takes what is left when that sleeps
+ *	a group with cpu.idle leaves what it has to a group without, and takes what is left when that sleeps; groups below
+ *	it do, too, and nice values keep their meaning there
  */
 #define _GNU_SOURCE
 #include "crowd.h"
@@ -73,6 +74,10 @@ int main(void)
 	group_make("plain");
 	group_make("idle");
 	group_write("idle", "cpu.idle", "1");
+	group_make("outer");
+	group_write("outer", "cgroup.subtree_control", "+cpu");
+	group_make("outer/inner");
+	group_write("outer", "cpu.idle", "1");
 	doing = "comparing nice values";
 	expect_between("nice 0 over nice 1", ratio("plain", 0, "plain", 1), 1.20, 1.30);
 	expect_between("nice 0 over nice 5", ratio("plain", 0, "plain", 5), 2.90, 3.20);
@@ -80,6 +85,8 @@ int main(void)
 	doing = "comparing cpu.idle";
 	/* 1024 : 3 by weight; a bounded wait gives the idle one a slice of 3 ms in each second, too. */
 	expect_between("a plain group over a cpu.idle group", ratio("plain", 0, "idle", 0), 150, 1e9);
+	expect_between("a plain group over a group in it", ratio("plain", 0, "outer/inner", 0), 150, 1e9);
+	expect_between("nice 0 over nice 5 in there", ratio("outer/inner", 0, "outer/inner", 5), 2.90, 3.20);
 
 	/* Four spinners that no one holds back pull and are pulled; the others must stay where they may be. */
 	group_make("set");
@@ -105,6 +112,8 @@ int main(void)
 	members_kill(members, 12);
 	group_remove("plain");
 	group_remove("idle");
+	group_remove("outer/inner");
+	group_remove("outer");
 	group_remove("set");
 	printf("rules: nice, affinity, cpusets and cpu.idle hold\n");
 	return 0;

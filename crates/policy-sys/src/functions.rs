@@ -124,6 +124,8 @@ extern "C" {
 
     // group.h
     pub fn pl_group_link(group: *mut Group);
+    pub fn pl_task_regroup(task: *mut Task, group: *mut Group);
+    pub fn pl_task_class(task: *mut Task, nice: i32, sched_idle: bool);
     pub fn pl_group_init(
         group: *mut Group,
         parent: *mut Group,

@@ -62,6 +62,8 @@ pub struct Pool {
     pub slack_active: u32,
     pub idle: u32,
     pub distributing: u32,
+    pub owed: u32,
+    pub reserved: u32,
 }
 
 // pelt.h
@@ -207,6 +209,8 @@ pub struct Group {
     pub headroom_percent: u32,
     pub holds_main: u32,
     pub under_main: u32,
+    pub under_idle: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -338,7 +342,9 @@ macro_rules! for_each_struct {
             arm_slack,
             slack_active,
             idle,
-            distributing
+            distributing,
+            owed,
+            reserved
         );
         $m!(pl_pelt, Pelt, last_ns, sum, avg, segment, reserved);
         $m!(pl_load_config, LoadConfig, publish_ns);
@@ -405,7 +411,9 @@ macro_rules! for_each_struct {
             is_side,
             headroom_percent,
             holds_main,
-            under_main
+            under_main,
+            under_idle,
+            reserved
         );
         $m!(pl_task, Task, group, weight, effective, vruntime, lead, cpu, counted, idle, reserved, load);
         $m!(

@@ -172,6 +172,38 @@ fn idle_group_weighs_next_to_nothing() {
 }
 
 #[test]
+fn below_an_idle_group_all_give_way_and_nice_values_keep_their_meaning() {
+    let mut tree = Tree::new(1);
+    let idle = tree.add(Some(0), 100);
+    let inner = tree.add(Some(idle), 100);
+    let link = |tree: &Tree| tree.groups.iter().for_each(|&group| unsafe { pl_group_link(group) });
+    let classes = |task: &mut Task| {
+        [(0, false), (5, false), (0, true)].map(|(nice, sched_idle)| {
+            unsafe { pl_task_class(task, nice, sched_idle) };
+            (task.weight, task.idle)
+        })
+    };
+    let mut task = tree.task(inner);
+    assert_eq!(classes(&mut task), [(1024, 0), (336, 0), (3, 1)]);
+    unsafe { (*tree.groups[idle]).idle = 1 };
+    link(&tree);
+    assert_eq!(classes(&mut task), [(1024, 1), (336, 1), (3, 1)]);
+
+    let mut tasks = [tree.task(inner), tree.task(inner)];
+    for (task, nice) in tasks.iter_mut().zip([0, 5]) {
+        unsafe { pl_task_class(task, nice, false) };
+        tree.runnable(task, 0, 0);
+    }
+    let got = fractions(&mut tree, &mut tasks, 100 * MS);
+    let ratio = got[0] / got[1];
+    assert!((3.0..3.1).contains(&ratio), "{ratio}");
+
+    unsafe { (*tree.groups[idle]).idle = 0 };
+    link(&tree);
+    assert_eq!(classes(&mut task)[0], (1024, 0));
+}
+
+#[test]
 fn random_lives_of_tasks_leave_every_queue_empty() {
     for seed in 0..300 {
         let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);

@@ -221,16 +221,21 @@ impl Engine<'_> {
         }
         // SAFETY: the pool is alive and not borrowed.
         let flags = unsafe { pl::pl_bw_set(pool, &limits, phase_ns, self.now_ns, self.bw_config(group)) };
-        for number in 0..self.memory.side() {
-            // SAFETY: groups are alive; parents have lower numbers than their children.
-            unsafe { pl::pl_group_link(self.memory.group(number)) };
-        }
+        self.link_groups();
         self.book_limits(group);
         self.arm(flags, group);
         self.observe_pool(group);
         self.release_all(group);
         for cpu in 0..self.cpus.len() as u32 {
             self.set_limit(cpu);
+        }
+    }
+
+    /// After limits or cpu.idle changed.
+    pub(super) fn link_groups(&mut self) {
+        for number in 0..self.memory.side() {
+            // SAFETY: groups are alive; parents have lower numbers than their children.
+            unsafe { pl::pl_group_link(self.memory.group(number)) };
         }
     }
 

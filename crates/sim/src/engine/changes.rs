@@ -19,6 +19,7 @@ impl Engine<'_> {
                 |engine| {
                     // SAFETY: as above.
                     unsafe { (*engine.memory.group(group.0)).idle = u32::from(idle) };
+                    engine.link_groups();
                     for task in 0..engine.tasks.len() as u32 {
                         engine.set_class(task);
                     }
@@ -48,7 +49,9 @@ impl Engine<'_> {
                 |number| number == task.0,
                 |engine| {
                     engine.tasks[task.0 as usize].group = group.0;
-                    engine.tasks[task.0 as usize].policy.group = engine.memory.group(group.0);
+                    let to = engine.memory.group(group.0);
+                    // SAFETY: the group is alive; the task is in no queue.
+                    unsafe { pl::pl_task_regroup(&mut engine.tasks[task.0 as usize].policy, to) };
                     engine
                         .memory
                         .touch(group.0, engine.tasks[task.0 as usize].policy.cpu);
@@ -69,20 +72,11 @@ impl Engine<'_> {
         }
     }
 
-    /// A task's weight and class, from its nice value and its groups'.
+    /// A task's weight and class, from its nice value, its policy and its groups.
     pub(super) fn set_class(&mut self, task: u32) {
-        let mut level = Some(self.tasks[task as usize].group);
-        let mut idle = self.tasks[task as usize].idle_class;
-        while let Some(number) = level {
-            // SAFETY: the group is alive and not borrowed.
-            let group = unsafe { *self.memory.group(number) };
-            idle |= group.idle != 0;
-            level = self.memory.number(group.parent);
-        }
         let entry = &mut self.tasks[task as usize];
-        entry.policy.idle = u32::from(idle);
-        // SAFETY: plain values.
-        entry.policy.weight = unsafe { pl::pl_weight_of_nice(entry.nice) };
+        // SAFETY: the task's group is alive.
+        unsafe { pl::pl_task_class(&mut entry.policy, entry.nice, entry.idle_class) };
     }
 
     /// Takes the runnable tasks that `which` names out of their queues, lets `change` do what may not be done under

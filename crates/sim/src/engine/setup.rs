@@ -292,6 +292,7 @@ impl<'o> Engine<'o> {
                 engine.set_limits(number, &group.limits);
             }
         }
+        engine.link_groups();
         engine.link_side();
         engine.timers.push(0, Timer::WarmUp);
         if config.warmup_ns > 0 {
