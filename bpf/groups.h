@@ -71,13 +71,15 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 		return 0;
 	timer->group = (u64)group;
 	bpf_timer_init(&timer->timer, &period_timers, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&timer->timer, period_fired);
+	if (bpf_timer_set_callback(&timer->timer, period_fired))
+		return 0;
 	timer = bpf_map_lookup_elem(&slack_timers, &slot);
 	if (!timer)
 		return 0;
 	timer->group = (u64)group;
 	bpf_timer_init(&timer->timer, &slack_timers, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&timer->timer, slack_fired);
+	if (bpf_timer_set_callback(&timer->timer, slack_fired))
+		return 0;
 	arena_zero(group, group_bytes());
 	queues = (struct pl_queue PL_MEM *)(group + 1);
 	balances = (struct pl_balance PL_MEM *)(queues + nr_cpus);
@@ -95,7 +97,7 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 }
 
 enum relink {
-	RELINK_CHARGED,
+	RELINK_GROUP,
 	RELINK_HEADROOM_CLEAR,
 	RELINK_HEADROOM_MARK,
 	RELINK_HEADROOM_LINK,
@@ -111,12 +113,12 @@ __noinline int relink_level(u32 depth, u32 what)
 		group = S->groups[slot];
 		if (!group || !group->alive || group->g.depth != depth)
 			continue;
-		if (what == RELINK_CHARGED)
+		if (what == RELINK_GROUP)
 			pl_group_link(&group->g);
 		else if (what == RELINK_HEADROOM_CLEAR)
 			pl_headroom_clear(&group->g);
 		else if (what == RELINK_HEADROOM_MARK)
-			pl_headroom_mark(&S->headroom, &group->g);
+			pl_headroom_mark(&S->marked, &group->g);
 		else
 			pl_headroom_link(&S->headroom, &group->g, &S->side->g);
 	}
@@ -132,7 +134,7 @@ __noinline int relink(u32 depth, u32 what)
 }
 
 /* Limits as cgroup and knobs have them now. An error names the group. */
-__noinline int apply_limits(u64 group_address, u64 now_ns)
+__noinline int apply_limits_once(u64 group_address, u64 now_ns)
 {
 	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
 	struct pl_bw_limits limits = {
@@ -159,9 +161,67 @@ __noinline int apply_limits(u64 group_address, u64 now_ns)
 	if (was_limited != pl_bw_limited(&group->g.pool)) {
 		pl_group_link(&group->g);
 		if (group->nr_children)
-			relink(group->g.depth + 1, RELINK_CHARGED);
+			relink(group->g.depth + 1, RELINK_GROUP);
 	}
+	/* Who became runnable before the links were there asked for a timer that nobody found. */
+	if (pl_bw_take_arm_period(&group->g.pool))
+		start_period_timer(group->slot, group->g.pool.next_ns, now_ns);
 	start_slack_timer(group->slot, TIMER_DELAY_MIN_NS);
+	return 0;
+}
+
+/* After they were written. cpu.max and knobs may be written at once: who finds others newer than his takes those. */
+__noinline int apply_limits(u64 group_address, u64 now_ns)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	u32 seen;
+	int error;
+
+	pl_add32(&group->limits_written, 1);
+	do {
+		seen = pl_read(&group->limits_written);
+		error = apply_limits_once(group_address, now_ns);
+	} while (!error && pl_read(&group->limits_written) != seen && can_loop);
+	return error;
+}
+
+static int window_fired(void *map, u32 *key, struct cpu_timer *timer);
+
+/*
+ * The side group and the timer of its windows, before the first cgroup. Here and not in plimsoll_init: what timers
+ * call is verified with each program that sets them up.
+ */
+__noinline int make_side(void)
+{
+	u32 key = 0;
+	struct cpu_timer *timer = bpf_map_lookup_elem(&window_timer, &key);
+
+	if (!timer)
+		return -EINVAL;
+	bpf_timer_init(&timer->timer, &window_timer, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&timer->timer, window_fired);
+	S->side = (struct live_group PL_MEM *)group_alloc(0, 0);
+	if (!S->side || S->side->slot)
+		return -ENOMEM;
+	S->side->g.is_side = 1;
+	return 0;
+}
+
+/* A new group may be one of the side. Walks that are under way or went by meanwhile: see walk_side. */
+__noinline int join_side(u64 group_address)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	u32 seen;
+
+	do {
+		seen = pl_read(&S->nr_relinks);
+		group->g.under_main = group->g.parent->under_main;
+		pl_headroom_link(&S->headroom, &group->g, &S->side->g);
+		/* For its barrier: what was written is there before the walks are counted again. */
+		pl_xchg32(&group->alive, 1);
+		if (pl_read(&S->relinking))
+			pl_xchg32(&S->relink_owed, 1);
+	} while (pl_read(&S->nr_relinks) != seen && can_loop);
 	return 0;
 }
 
@@ -180,6 +240,8 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	__builtin_memset(label, 0, sizeof(label));
 	name = cgrp->kn->name;
 	bpf_probe_read_kernel_str(label, sizeof(label), name);
+	if (!S->side && make_side())
+		return -ENOMEM;
 	if (level > PL_GROUP_DEPTH_MAX) {
 		scx_error("cgroup %llu (%s) is %d levels deep; at most %d can be represented", cgrp->kn->id,
 			  label, level, PL_GROUP_DEPTH_MAX);
@@ -218,17 +280,18 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 		if (tg && bpf_core_field_exists(tg->idle))
 			bpf_core_read(&idle, sizeof(idle), &tg->idle);
 		group->g.idle = idle > 0;
-	}
-	if (parent) {
-		pl_add32(&parent->nr_children, 1);
-		group->g.under_main = parent->g.under_main;
-		pl_headroom_link(&S->headroom, &group->g, &S->side->g);
-	} else {
-		S->root = group;
+		pl_group_link(&group->g);
 	}
 	if (group->g.depth > S->max_depth)
 		S->max_depth = group->g.depth;
-	group->alive = 1;
+	/* Before it looks whose side it is on: walk_side finds it, or it finds what walk_side found. */
+	pl_xchg32(&group->alive, 1);
+	if (parent) {
+		pl_add32(&parent->nr_children, 1);
+		join_side((u64)group);
+	} else {
+		S->root = group;
+	}
 	pl_add32(&S->nr_groups, 1);
 	S->groups_changed++;
 	group->quota_us = args->bw_quota_us;
@@ -279,8 +342,10 @@ void BPF_OPS(plimsoll_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 	USE_ARENA;
 	struct live_group PL_MEM *group = group_of(cgrp);
 
-	if (group)
-		group->g.idle = idle;
+	if (!group)
+		return;
+	group->g.idle = idle;
+	relink(group->g.depth, RELINK_GROUP);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
@@ -309,21 +374,29 @@ void BPF_OPS(plimsoll_cgroup_move, struct task_struct *p, struct cgroup *from, s
 	old = task->group;
 	group_get(group);
 	task->group = group;
-	task->t.group = &group->g;
+	pl_task_regroup(&task->t, &group->g);
 	group_put(old);
 }
 
-/* Who is main and who is side; then how much of the side is runnable where. */
-__noinline int relink_side(void)
+/*
+ * Who is main and who is side; then how much of the side is runnable where. A group that is made meanwhile is alive
+ * before it looks at its parent's marks (join_side). It may see them half done: then it sees this walk counted or
+ * under way.
+ */
+__noinline int walk_side(void)
 {
 	struct live_group PL_MEM *group;
 	u32 cpu, slot;
 
-	S->headroom.percent = 0;
-	S->headroom.tolerance_ns = 0;
+	S->marked.percent = 0;
+	S->marked.tolerance_ns = 0;
+	pl_add32(&S->nr_relinks, 1);
 	relink(zero, RELINK_HEADROOM_CLEAR);
 	relink(zero, RELINK_HEADROOM_MARK);
+	pl_headroom_take(&S->headroom, &S->marked);
+	pl_add32(&S->nr_relinks, 1);
 	relink(zero, RELINK_HEADROOM_LINK);
+	pl_add32(&S->nr_relinks, 1);
 	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++) {
 		struct live_cpu PL_MEM *c = cpu_of(cpu);
 		unsigned long flags;
@@ -340,6 +413,18 @@ __noinline int relink_side(void)
 		S->side->g.queues[cpu].nr_runnable = runnable;
 		cpu_unlock(c);
 		bpf_local_irq_restore(&flags);
+	}
+	return 0;
+}
+
+/* A group came to want headroom, or no longer does. One walk at a time; who finds another at it has it walk again. */
+__noinline int relink_side(void)
+{
+	pl_xchg32(&S->relink_owed, 1);
+	while (pl_read(&S->relink_owed) && !pl_xchg32(&S->relinking, 1) && can_loop) {
+		pl_xchg32(&S->relink_owed, 0);
+		walk_side();
+		pl_xchg32(&S->relinking, 0);
 	}
 	return 0;
 }
@@ -396,13 +481,17 @@ static int window_fired(void *map, u32 *key, struct cpu_timer *timer)
 	struct live_group PL_MEM *side = S->side;
 
 	end_window(now_ns);
-	if (!S->headroom.percent)
+	if (!pl_bw_limited(&side->g.pool))
 		release_all((u64)side, now_ns);
 	unpark((u64)side, now_ns);
-	if (S->headroom.percent)
+	if (pl_read(&S->headroom.percent)) {
 		bpf_timer_start(&timer->timer, S->headroom_config.window_ns, 0);
-	else
-		S->window_active = 0;
+		return 0;
+	}
+	pl_xchg32(&S->window_active, 0);
+	/* Somebody may have come to want it meanwhile, and have found the windows running. */
+	if (pl_read(&S->headroom.percent) && !pl_xchg32(&S->window_active, 1))
+		bpf_timer_start(&timer->timer, S->headroom_config.window_ns, 0);
 	return 0;
 }
 
@@ -440,7 +529,10 @@ int set_knobs(struct live_knobs *knobs)
 		if (S->headroom.percent && !pl_xchg32(&S->window_active, 1)) {
 			struct cpu_timer *timer = bpf_map_lookup_elem(&window_timer, &key);
 
+			measure(now_ns);
 			S->window_at_ns = now_ns;
+			S->window_idle_ns = S->sum_idle_ns;
+			S->window_used_ns = S->sum_used_ns;
 			if (timer)
 				bpf_timer_start(&timer->timer, S->headroom_config.window_ns, 0);
 		}

@@ -55,7 +55,7 @@ struct live_group {
 	u32 nr_children; /* groups of living cgroups right below */
 	u32 owes_period; /* its period timer could not be started, and is to be */
 	u32 owes_slack;
-	u32 reserved;
+	u32 limits_written;
 	u64 cpu_burst_us; /* cpu.max.burst; the knob burst_us, where set, takes its place */
 	u64 burst_us;	  /* knob user.plimsoll.burst_us */
 	u32 burst_set;
@@ -98,6 +98,7 @@ struct live_state {
 	struct pl_steal_config steal;
 	struct pl_headroom_config headroom_config;
 	struct pl_headroom headroom;
+	struct pl_headroom marked; /* as walk_side finds it */
 	struct pl_fair_machine fair;
 	struct live_cpu PL_MEM *cpus;
 	struct live_group PL_MEM *PL_MEM *groups; /* by slot */
@@ -123,6 +124,10 @@ struct live_state {
 	u32 timers_refused; /* times that the kernel did not start a group's timer */
 	u32 timers_overdue; /* period timers that should have fired long before they were started again */
 	u64 groups_changed; /* times that a group came or went */
+	u32 relinking;	    /* somebody walks over the groups, for headroom */
+	u32 relink_owed;    /* and is to do so again */
+	u32 nr_relinks;	    /* counts what a new group must not miss */
+	u32 reserved;
 };
 
 /* Switches of the machine, as the loader passes them. */

@@ -62,6 +62,7 @@ enum bpf_map_type {
 #define SCX_DSQ_LOCAL_ON 0xC000000000000000ULL
 #define SCX_ENQ_WAKEUP 1ULL
 #define SCX_ENQ_PREEMPT (1ULL << 32)
+#define SCX_ENQ_LAST (1ULL << 41)
 #define SCX_WAKE_FORK 4ULL
 #define SCX_WAKE_SYNC 16ULL
 #define SCX_KICK_IDLE 1ULL

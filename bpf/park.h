@@ -54,6 +54,15 @@ static __always_inline bool may_park(struct task_struct *p, struct live_task PL_
 	return p->migration_disabled <= (p == current ? 1 : 0);
 }
 
+/* The task is counted as parked in this slot, and no longer in another one: its cgroup may be changing meanwhile. */
+static __always_inline void parked_in(struct live_task PL_MEM *task, u32 slot)
+{
+	u32 before = pl_xchg32(&task->parked, slot + 1);
+
+	if (before)
+		pl_add32(&S->groups[before - 1]->nr_parked, -1);
+}
+
 /* Takes the task out of its CPU's count and into the group's. False: the group is no longer throttled. */
 static __always_inline bool park_begin(struct live_task PL_MEM *task, struct live_group PL_MEM *group,
 				       u32 cpu)
@@ -68,7 +77,7 @@ static __always_inline bool park_begin(struct live_task PL_MEM *task, struct liv
 	cpu_lock(c);
 	count_out(task, c, cpu);
 	cpu_unlock(c);
-	task->parked = group->slot + 1;
+	parked_in(task, group->slot);
 	c->nr_parks++;
 	return true;
 }
@@ -143,7 +152,7 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 		park_end(task);
 		if (level) {
 			pl_add32(&level->nr_parked, 1);
-			task->parked = level->slot + 1;
+			parked_in(task, level->slot);
 			if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))
 				park_end(task);
 			else if (!pl_read(&level->g.pool.balances[cpu].throttled))

@@ -51,8 +51,7 @@ s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 /* What the task weighs is read when it enters the queues, and does not change while it is in them. */
 static __always_inline void refresh_weight(struct task_struct *p, struct live_task PL_MEM *task)
 {
-	task->t.weight = pl_weight_of_nice(p->static_prio - NICE_0_PRIO);
-	task->t.idle = p->policy == SCHED_IDLE || task->group->g.idle;
+	pl_task_class(&task->t, p->static_prio - NICE_0_PRIO, p->policy == SCHED_IDLE);
 }
 
 /* Offers what waits here to an idle CPU, if there is one that shares the cache. */
@@ -118,6 +117,12 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 	}
 
+	/*
+	 * The CPU is about to go idle with this task in one of its queues: it is out of run time, or was to be parked, but
+	 * is in a system call or about to exit. Nothing else would make the CPU look again.
+	 */
+	if (enq_flags & SCX_ENQ_LAST)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	others = c->fair.nr_queued - 1;
 	/* The kernel's own work for this CPU comes first. */
 	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1) {

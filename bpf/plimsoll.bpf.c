@@ -483,18 +483,6 @@ __noinline int init_cpu(u32 cpu)
 	return 0;
 }
 
-__noinline int init_window(void)
-{
-	u32 key = 0;
-	struct cpu_timer *timer = bpf_map_lookup_elem(&window_timer, &key);
-
-	if (!timer)
-		return -EINVAL;
-	bpf_timer_init(&timer->timer, &window_timer, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&timer->timer, window_fired);
-	return 0;
-}
-
 /* live_state begins as live_settings does. */
 #define SETTINGS_WORDS (__builtin_offsetof(struct live_settings, min_run_ns) / 8)
 _Static_assert(__builtin_offsetof(struct live_settings, min_run_ns) ==
@@ -530,13 +518,6 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init)
 			return error;
 	}
 	link_online();
-	error = init_window();
-	if (error)
-		return error;
-	state->side = (struct live_group PL_MEM *)group_alloc(0, 0);
-	if (!state->side || state->side->slot)
-		return -ENOMEM;
-	state->side->g.is_side = 1;
 	return 0;
 }
 

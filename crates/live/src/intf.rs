@@ -40,7 +40,7 @@ pub struct Group {
     pub nr_children: u32,
     pub owes_period: u32,
     pub owes_slack: u32,
-    pub reserved: u32,
+    pub limits_written: u32,
     pub cpu_burst_us: u64,
     pub burst_us: u64,
     pub burst_set: u32,
@@ -93,6 +93,7 @@ pub struct State {
     pub steal: pl::StealConfig,
     pub headroom_config: pl::HeadroomConfig,
     pub headroom: pl::Headroom,
+    pub marked: pl::Headroom,
     pub fair: pl::FairMachine,
     pub cpus: *const Cpu,
     pub groups: *const *const Group,
@@ -118,6 +119,10 @@ pub struct State {
     pub timers_refused: u32,
     pub timers_overdue: u32,
     pub groups_changed: u64,
+    pub relinking: u32,
+    pub relink_owed: u32,
+    pub nr_relinks: u32,
+    pub reserved: u32,
 }
 
 /// In the order of `sizeof_state`.
