@@ -1,0 +1,53 @@
+//! The examples use the CPU time that their comments say, so that they show what they are for.
+use plimsoll_scenario::{find, Scenario};
+use plimsoll_sim::{Results, Simulation};
+use std::path::Path;
+
+fn run(name: &str, settings: &[&str]) -> Results {
+    let settings: Vec<String> = settings.iter().map(|setting| setting.to_string()).collect();
+    let found = find::example(name).expect("an example");
+    let scenario = Scenario::parse(&found.name, &found.text, Path::new(""), &settings)
+        .unwrap_or_else(|problems| panic!("{problems}"));
+    Simulation::new(scenario.config())
+        .expect("a checked scenario")
+        .run(None)
+}
+
+fn used_cpus(results: &Results, group: usize) -> f64 {
+    results.groups[group].usage_ns as f64 / results.measured_ns as f64
+}
+
+fn near(what: &str, value: f64, wanted: f64, percent: f64) {
+    assert!(
+        (value / wanted - 1.0).abs() * 100.0 <= percent,
+        "{what}: {value}, wanted {wanted} within {percent}%"
+    );
+}
+
+/// 500% CPU under a limit of 700%; what burst is for shows with it.
+#[test]
+fn burst_uses_five_cpus_and_spares_the_tail_its_waits() {
+    let (with, without) = (run("burst", &[]), run("burst", &["group.bench.burst_us=0"]));
+    near("with", used_cpus(&with, 1), 5.0, 2.0);
+    near("without", used_cpus(&without, 1), 5.0, 2.0);
+    let throttled = |run: &Results| run.groups[1].stat.expect("a limit").nr_throttled;
+    let p99_ns = |run: &Results| run.workloads[0].latencies[0].histogram.value_at_quantile(0.99);
+    let pairs = [
+        (throttled(&with), throttled(&without)),
+        (p99_ns(&with), p99_ns(&without)),
+    ];
+    assert!(
+        pairs.iter().all(|(with, without)| *without > 5 * with),
+        "{pairs:?}"
+    );
+}
+
+/// Main at 40% of 40 CPUs and 30% headroom leave 30% to the side.
+#[test]
+fn headroom_has_main_at_40_percent_the_side_at_30_and_30_idle() {
+    let results = run("headroom", &["duration_ms=3000"]);
+    near("web", used_cpus(&results, 1), 16.0, 4.0);
+    near("encoder", used_cpus(&results, 2), 12.0, 6.0);
+    let idle_ns: u64 = results.cpus.iter().map(|cpu| cpu.idle_ns).sum();
+    near("idle", idle_ns as f64 / results.measured_ns as f64, 12.0, 3.0);
+}
