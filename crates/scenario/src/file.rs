@@ -18,8 +18,9 @@ pub struct ScenarioFile {
     pub description: String,
     /// The machine: the name of a model, a path to one, or the model itself as a table.
     pub machine: MachineChoice,
-    /// A kernel that the machine's model knows, such as "6.1": its way of slicing time, limits enforced at ticks. The
-    /// newest one that is not newer is taken. Default: the live scheduler's.
+    /// A kernel by its version, such as "6.1" or "6.1.55": its way of slicing time, limits enforced at ticks. Of those that
+    /// the machine's model knows, the newest one that is not newer is taken; if all are newer, the oldest. Default: the
+    /// live scheduler's.
     pub kernel: Option<String>,
     /// Simulated time in which results are counted, in milliseconds.
     #[schemars(range(min = 1, max = 86_400_000))]

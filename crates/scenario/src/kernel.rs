@@ -86,7 +86,7 @@ impl KernelTable {
 
 impl MachineFile {
     /// The kernel of this version, or the newest one before it, or the oldest: its name and table. None: the model
-    /// names no kernels.
+    /// names no kernels. From the first part that is no number on, as in "6.1.0-13-amd64", nothing counts.
     pub fn kernel(&self, version: &str) -> Option<(&str, &KernelTable)> {
         let wanted = numbers(version);
         let before = |name: &&String| numbers(name) <= wanted;
@@ -99,6 +99,21 @@ impl MachineFile {
             .or(oldest)?;
         self.kernel.get(name).map(|table| (name.as_str(), table))
     }
+
+    /// The kernels that the model names, the oldest first.
+    pub(crate) fn kernels(&self) -> String {
+        let mut names: Vec<&str> = self.kernel.keys().map(String::as_str).collect();
+        names.sort_by_key(|name| numbers(name));
+        names.join(", ")
+    }
+}
+
+/// Whether this is two or three numbers with dots, as in "6.1" or "6.1.55". Anything else would be taken for one older
+/// than all others.
+pub(crate) fn is_version(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('.').collect();
+    let number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u32>().is_ok();
+    (2..=3).contains(&parts.len()) && parts.iter().all(number)
 }
 
 fn numbers(version: &str) -> Vec<u32> {

@@ -1,5 +1,5 @@
 //! The machine file: topology, clock, what things cost, and where each number comes from.
-use crate::kernel::KernelTable;
+use crate::kernel::{is_version, KernelTable};
 use crate::problem::{Problem, Problems};
 use crate::tree::Tree;
 use plimsoll_sim::{Costs, IdleState, Machine, Numbering, PerDistance, Topology};
@@ -287,6 +287,10 @@ pub fn machine(file: &MachineFile, tree: &Tree, at: &[&str]) -> Result<Machine, 
         &mut machine.tick_stagger_ns,
     );
     machine.costs = build.costs(&file.costs);
+    for name in file.kernel.keys().filter(|name| !is_version(name)) {
+        let message = "a kernel's name is its version, as in \"6.1\" or \"6.1.55\"".to_string();
+        build.refuse(&["kernel", name], message);
+    }
     if build.problems.is_empty() {
         Ok(machine)
     } else {

@@ -1,6 +1,7 @@
 //! From a scenario's file to what the simulator takes: names become numbers, and what a schema cannot check is checked.
 use crate::file::{ChangeTable, CpuList, GroupTable, Knobs, ScenarioFile, WorkloadTable};
 use crate::find;
+use crate::kernel::is_version;
 use crate::machine::{self, MachineChoice, MachineFile};
 use crate::problem::{nearest, Problem, Problems};
 use crate::tree::Tree;
@@ -197,6 +198,14 @@ fn kernel_of(
             let message = format!("\"{wanted}\": the machine's model names no kernels");
             return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
         };
+        if !is_version(wanted) {
+            let message = format!(
+                "\"{}\": allowed is a version as in \"6.1\" or \"6.1.55\"; the machine's model knows {}",
+                wanted.escape_debug(),
+                model.kernels()
+            );
+            return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
+        }
         kernel.apply(machine.topology.nr_cpus(), &mut policy, &mut machine.costs);
     }
     Ok(policy)

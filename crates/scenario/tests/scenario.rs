@@ -211,6 +211,37 @@ fn an_unknown_machine_or_kind_is_an_error() {
 }
 
 #[test]
+fn a_kernel_is_named_by_its_version_only() {
+    for version in ["5.0", "6.1", "6.1.55", "6.30", "7.2"] {
+        good(&format!("kernel = \"{version}\"\n"));
+    }
+    let refuse = |version: &str| parse(&format!("kernel = \"{version}\"\n"), &[]).expect_err("bad");
+    expect![[r#"s.toml:3:10: kernel: "v7.2": allowed is a version as in "6.1" or "6.1.55"; the machine's model knows 6.1, 6.12, 7.2"#]].assert_eq(&refuse("v7.2"));
+    for version in [
+        "",
+        "7",
+        "linux-7.2",
+        "7.2.1.4",
+        "6.1-rc1",
+        "6.",
+        "+6.1",
+        " 6.1",
+        "6.99999999999",
+    ] {
+        let said = refuse(version);
+        assert!(
+            said.contains("s.toml:3:10: kernel:") && said.contains("6.1, 6.12, 7.2"),
+            "{said}"
+        );
+    }
+    let machine =
+        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 2\n[machine.kernel.\"v6.1\"]\nslice_us = 750\n";
+    let problems = Scenario::parse("s.toml", machine, Path::new(""), &[]).unwrap_err();
+    expect![[r#"s.toml:4:17: machine.kernel.v6.1: a kernel's name is its version, as in "6.1" or "6.1.55""#]]
+        .assert_eq(&problems.to_string());
+}
+
+#[test]
 fn more_tasks_and_cpus_than_a_machine_holds_are_refused_with_their_place() {
     refused(
         "[workload.a]\nkind = \"hackbench\"\ngroups = 10000\nfds = 1000\n[workload.b]\nkind = \"schbench\"\n\
