@@ -80,6 +80,23 @@ impl Knobs {
                 });
                 refusal("period_us", given, allowed)
             }
+            // Carried on from before the change, which a smaller quota, or none, makes too much.
+            pl::BW_ERR_BURST if self.burst_us.is_none() => {
+                let with = *limits;
+                limits.burst_ns = 0;
+                let given = match &self.quota_us {
+                    Some(Quota::Microseconds(us)) if *us >= 0 => us.to_string(),
+                    _ => "\"max\"".to_string(),
+                };
+                let allowed = range_us(with.burst_ns.max(ok.period_ns), |quota_ns| {
+                    let quota_ns = Some(quota_ns);
+                    error_of(&Limits { quota_ns, ..with }, mainline) == pl::BW_OK
+                });
+                let burst = us(with.burst_ns);
+                let rule =
+                    format!("mainline semantics: no less than burst_us, which is {burst} at that time");
+                refusal("quota_us", given, format!("{allowed} ({rule})"))
+            }
             pl::BW_ERR_BURST => {
                 let given = self
                     .burst_us

@@ -218,6 +218,21 @@ struct Resolve<'a> {
     problems: Vec<Problem>,
 }
 
+/// What a CPU of a list has to be.
+const LEFT: &str = "left by the groups above";
+
+/// What a change is judged by: how things are at its time, after those before it. An affinity that a move or a cpuset
+/// leaves nothing of is forgotten, as in the kernel, so none is kept here.
+struct Now {
+    /// Of each group; a change names only what changes.
+    limits: Vec<Limits>,
+    /// Of each group, its own.
+    cpusets: Vec<Option<CpuSet>>,
+    /// Of each workload.
+    groups: Vec<GroupId>,
+    online: CpuSet,
+}
+
 impl Resolve<'_> {
     fn refuse(&mut self, path: &[&str], message: impl Into<String>) {
         self.problems.push(self.tree.problem_at(path, message));
@@ -246,30 +261,40 @@ impl Resolve<'_> {
         Some(GroupId(at as u32 + 1))
     }
 
-    /// The CPUs that a group may run on, as the run begins.
-    fn cpus_of(&self, group: GroupId) -> CpuSet {
+    /// The CPUs that a group may run on, of those in `all`. As in the kernel, a cpuset that the groups above leave nothing
+    /// of does not count.
+    fn cpus_of(&self, group: GroupId, cpusets: &[Option<CpuSet>], all: &CpuSet) -> CpuSet {
         let Some(at) = group.0.checked_sub(1) else {
-            return CpuSet::all(self.nr_cpus());
+            return all.clone();
         };
-        let spec = &self.scenario.groups[at as usize].spec;
-        let above = self.cpus_of(spec.parent);
-        spec.cpuset
-            .as_ref()
-            .map_or(above.clone(), |set| set.intersection(&above))
+        let above = self.cpus_of(self.scenario.groups[at as usize].spec.parent, cpusets, all);
+        let own = cpusets[at as usize].as_ref().map(|set| set.intersection(&above));
+        own.filter(|set| !set.is_empty()).unwrap_or(above)
     }
 
-    /// A list of CPUs, none of which is lost below `within`.
-    fn cpu_list(&mut self, list: &Option<CpuList>, within: &CpuSet, path: &[&str]) -> Option<CpuSet> {
+    /// Likewise, as the run begins, of the groups known by now.
+    fn first_cpus_of(&self, group: GroupId) -> CpuSet {
+        let cpusets: Vec<_> = self
+            .scenario
+            .groups
+            .iter()
+            .map(|group| group.spec.cpuset.clone())
+            .collect();
+        self.cpus_of(group, &cpusets, &CpuSet::all(self.nr_cpus()))
+    }
+
+    /// A list of CPUs, not all of which are lost outside `within`.
+    fn cpu_list(
+        &mut self,
+        list: &Option<CpuList>,
+        within: &CpuSet,
+        rule: &str,
+        path: &[&str],
+    ) -> Option<CpuSet> {
         match list.as_ref()?.cpus(self.nr_cpus()) {
             Ok(set) if set.intersection(within).is_empty() => {
-                let allowed: Vec<String> = within.iter().map(|cpu| cpu.to_string()).collect();
-                self.refuse(
-                    path,
-                    format!(
-                        "none of these CPUs is left by the groups above; allowed: {}",
-                        allowed.join(",")
-                    ),
-                );
+                let allowed = listed(within);
+                self.refuse(path, format!("none of these CPUs is {rule}; allowed: {allowed}"));
                 None
             }
             Ok(set) => Some(set),
@@ -333,11 +358,11 @@ impl Resolve<'_> {
 
     fn group(&mut self, name: &str, parent: GroupId, table: &GroupTable) -> GroupSpec {
         let mut spec = GroupSpec::new(format!("/{name}"), parent);
-        let above = self.cpus_of(parent);
+        let above = self.first_cpus_of(parent);
         spec.cpu_weight = table.knobs.weight.unwrap_or(spec.cpu_weight);
         spec.idle = table.knobs.idle.unwrap_or(false);
         spec.headroom_percent = table.knobs.headroom_percent.unwrap_or(0);
-        spec.cpuset = self.cpu_list(&table.cpus, &above, &["group", name, "cpus"]);
+        spec.cpuset = self.cpu_list(&table.cpus, &above, LEFT, &["group", name, "cpus"]);
         spec.limits = self
             .limits(&table.knobs, Limits::UNLIMITED, &["group", name])
             .unwrap_or(spec.limits);
@@ -385,9 +410,9 @@ impl Resolve<'_> {
         let group_name = table.group.clone().unwrap_or_default();
         let group = self.named_group(&group_name, &["workload", name, "group"]);
         let mut place = Place::new(name, group);
-        let within = self.cpus_of(group);
+        let within = self.first_cpus_of(group);
         place.nice = table.nice.unwrap_or(0);
-        place.affinity = self.cpu_list(&table.cpus, &within, &["workload", name, "cpus"]);
+        place.affinity = self.cpu_list(&table.cpus, &within, LEFT, &["workload", name, "cpus"]);
         place.start_ns = ns_of_ms(table.begin_ms.unwrap_or(0.0));
         if let Some(tasks) = table.work.tasks().filter(|tasks| *tasks > TASKS_MAX) {
             self.refuse(
@@ -416,13 +441,14 @@ impl Resolve<'_> {
     fn changes(&mut self) {
         let mut order: Vec<usize> = (0..self.file.change.len()).collect();
         order.sort_by(|a, b| self.file.change[*a].at_ms.total_cmp(&self.file.change[*b].at_ms));
-        // What each group's limits are at that time: a change names only what changes.
-        let mut limits: Vec<Limits> = self
-            .scenario
-            .groups
-            .iter()
-            .map(|group| group.spec.limits)
-            .collect();
+        let specs = self.scenario.groups.iter().map(|group| &group.spec);
+        let workloads = self.scenario.workloads.iter();
+        let mut now = Now {
+            limits: specs.clone().map(|spec| spec.limits).collect(),
+            cpusets: specs.map(|spec| spec.cpuset.clone()).collect(),
+            groups: workloads.map(|workload| workload.place.group).collect(),
+            online: CpuSet::all(self.nr_cpus()),
+        };
         for at in order {
             let table = &self.file.change[at];
             let index = at.to_string();
@@ -436,13 +462,13 @@ impl Resolve<'_> {
                 );
                 self.refuse(&["change", &index, "at_ms"], allowed);
             }
-            for what in self.change(table, &index, &mut limits) {
+            for what in self.change(table, &index, &mut now) {
                 self.scenario.changes.push((at_ns, what));
             }
         }
     }
 
-    fn change(&mut self, table: &ChangeTable, index: &str, limits: &mut [Limits]) -> Vec<What> {
+    fn change(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
         let path = ["change", index];
         let subjects = [
             ("group", table.group.is_some()),
@@ -499,32 +525,46 @@ impl Resolve<'_> {
             }
         }
         match subject {
-            "group" if used > 0 => self.change_group(table, index, limits),
-            "workload" if used > 0 => self.change_workload(table, index),
+            "group" if used > 0 => self.change_group(table, index, now),
+            "workload" if used > 0 => self.change_workload(table, index, now),
             "group" | "workload" => {
                 self.refuse(&path, format!("changes nothing of the {subject}"));
                 Vec::new()
             }
-            _ => {
-                let all = CpuSet::all(self.nr_cpus());
-                let offline = subject == "offline";
-                let list = if offline { &table.offline } else { &table.online };
-                let cpus = self
-                    .cpu_list(list, &all, &["change", index, subject])
-                    .unwrap_or_default();
-                let kind = |cpu| {
-                    if offline {
-                        ChangeKind::CpuOffline { cpu }
-                    } else {
-                        ChangeKind::CpuOnline { cpu }
-                    }
-                };
-                cpus.iter().map(|cpu| What::Kind(kind(cpu))).collect()
-            }
+            _ => self.change_cpus(table, index, now),
         }
     }
 
-    fn change_group(&mut self, table: &ChangeTable, index: &str, limits: &mut [Limits]) -> Vec<What> {
+    /// Takes CPUs off line, or back.
+    fn change_cpus(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
+        let all = CpuSet::all(self.nr_cpus());
+        let mut online = now.online.clone();
+        let (cpus, kind): (_, fn(u32) -> ChangeKind) = if table.offline.is_some() {
+            let path = ["change", index, "offline"];
+            let cpus = self
+                .cpu_list(&table.offline, &all, "there", &path)
+                .unwrap_or_default();
+            cpus.iter().for_each(|cpu| online.remove(cpu));
+            if online.is_empty() {
+                let message = format!(
+                    "no CPU would be on line; allowed is a list without one of these: {}",
+                    listed(&now.online)
+                );
+                self.refuse(&path, message);
+                return Vec::new();
+            }
+            (cpus, |cpu| ChangeKind::CpuOffline { cpu })
+        } else {
+            let cpus = self.cpu_list(&table.online, &all, "there", &["change", index, "online"]);
+            let cpus = cpus.unwrap_or_default();
+            cpus.iter().for_each(|cpu| online.insert(cpu));
+            (cpus, |cpu| ChangeKind::CpuOnline { cpu })
+        };
+        now.online = online;
+        cpus.iter().map(|cpu| What::Kind(kind(cpu))).collect()
+    }
+
+    fn change_group(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
         let name = table.group.clone().unwrap_or_default();
         let before = self.problems.len();
         let group = self.named_group(&name, &["change", index, "group"]);
@@ -546,13 +586,19 @@ impl Resolve<'_> {
             kinds.push(ChangeKind::Headroom { group, percent });
         }
         if table.cpus.is_some() {
-            let above = self.cpus_of(self.scenario.groups[number as usize].spec.parent);
-            let cpuset = self.cpu_list(&table.cpus, &above, &["change", index, "cpus"]);
+            // Of all CPUs: as in the kernel, a cpuset may wait for CPUs that are off line.
+            let parent = self.scenario.groups[number as usize].spec.parent;
+            let above = self.cpus_of(parent, &now.cpusets, &CpuSet::all(self.nr_cpus()));
+            let cpuset = self.cpu_list(&table.cpus, &above, LEFT, &["change", index, "cpus"]);
+            if cpuset.is_some() {
+                now.cpusets[number as usize] = cpuset.clone();
+            }
             kinds.push(ChangeKind::Cpuset { group, cpuset });
         }
         if table.knobs.limits_given() {
-            if let Some(changed) = self.limits(&table.knobs, limits[number as usize], &["change", index]) {
-                limits[number as usize] = changed;
+            if let Some(changed) = self.limits(&table.knobs, now.limits[number as usize], &["change", index])
+            {
+                now.limits[number as usize] = changed;
                 kinds.push(ChangeKind::Limits {
                     group,
                     limits: changed,
@@ -562,7 +608,7 @@ impl Resolve<'_> {
         kinds.into_iter().map(What::Kind).collect()
     }
 
-    fn change_workload(&mut self, table: &ChangeTable, index: &str) -> Vec<What> {
+    fn change_workload(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
         let name = table.workload.clone().unwrap_or_default();
         let Some(workload) = self
             .scenario
@@ -574,22 +620,41 @@ impl Resolve<'_> {
             self.refuse(&["change", index, "workload"], message);
             return Vec::new();
         };
-        let mut group = self.scenario.workloads[workload].place.group;
         let mut whats = Vec::new();
         if let Some(to) = &table.move_to {
-            group = self.named_group(to, &["change", index, "move_to"]);
+            let group = self.named_group(to, &["change", index, "move_to"]);
+            now.groups[workload] = group;
             whats.push(What::Move(workload, group));
         }
         if let Some(nice) = table.nice {
             whats.push(What::Nice(workload, nice));
         }
         if table.cpus.is_some() {
-            let within = self.cpus_of(group);
-            let affinity = self.cpu_list(&table.cpus, &within, &["change", index, "cpus"]);
+            // Of those on line: the kernel refuses an affinity that leaves none.
+            let within = self.cpus_of(now.groups[workload], &now.cpusets, &now.online);
+            let rule = "on line and left by the groups above";
+            let affinity = self.cpu_list(&table.cpus, &within, rule, &["change", index, "cpus"]);
             whats.push(What::Affinity(workload, affinity));
         }
         whats
     }
+}
+
+/// CPUs as in a cpuset file: "0,1,4-7".
+fn listed(cpus: &CpuSet) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus.iter() {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => runs.push((cpu, cpu)),
+        }
+    }
+    let shown = |(first, last): &(u32, u32)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first},{last}"),
+        _ => format!("{first}-{last}"),
+    };
+    runs.iter().map(shown).collect::<Vec<_>>().join(",")
 }
 
 fn ns_of_ms(ms: f64) -> u64 {

@@ -125,6 +125,77 @@ fn cpus_must_be_there_and_allowed_by_the_groups_above() {
 }
 
 #[test]
+fn cpus_of_a_change_are_judged_by_what_changed_before_it() {
+    let nested = "[group.p]\ncpus = \"0-1\"\n[group.\"p/c\"]\n[group.q]\ncpus = \"2-3\"\n\
+                  [workload.w]\nkind = \"spinners\"\ngroup = \"p/c\"\n";
+    // Whatever their order in the file.
+    good(&format!(
+        "{nested}[[change]]\nat_ms = 20\ngroup = \"p/c\"\ncpus = \"2-3\"\n\
+         [[change]]\nat_ms = 10\ngroup = \"p\"\ncpus = \"0-3\"\n"
+    ));
+    good(&format!(
+        "{nested}[[change]]\nat_ms = 10\nworkload = \"w\"\nmove_to = \"q\"\n\
+         [[change]]\nat_ms = 20\nworkload = \"w\"\ncpus = \"2\"\n"
+    ));
+    refused(
+        "[group.p]\n[group.\"p/c\"]\n[group.q]\ncpus = \"3\"\n[workload.w]\nkind = \"spinners\"\ngroup = \"p/c\"\n\
+         [[change]]\nat_ms = 10\ngroup = \"p\"\ncpus = \"0-1\"\n\
+         [[change]]\nat_ms = 20\ngroup = \"p/c\"\ncpus = \"2-3\"\n\
+         [[change]]\nat_ms = 30\nworkload = \"w\"\ncpus = \"2\"\n\
+         [[change]]\nat_ms = 40\nworkload = \"w\"\nmove_to = \"q\"\n\
+         [[change]]\nat_ms = 50\nworkload = \"w\"\ncpus = \"0\"\n",
+        expect![[r#"
+            s.toml:17:8: change.1.cpus: none of these CPUs is left by the groups above; allowed: 0,1
+            s.toml:21:8: change.2.cpus: none of these CPUs is on line and left by the groups above; allowed: 0,1
+            s.toml:29:8: change.4.cpus: none of these CPUs is on line and left by the groups above; allowed: 3"#]],
+    );
+    // As in the kernel: what a change above leaves nothing of has its parent's CPUs.
+    refused(
+        &format!(
+            "{nested}[group.\"p/c/d\"]\ncpus = \"1\"\n[[change]]\nat_ms = 10\ngroup = \"p\"\ncpus = \"0,3\"\n\
+             [[change]]\nat_ms = 20\nworkload = \"w\"\nmove_to = \"p/c/d\"\ncpus = \"3\"\n\
+             [[change]]\nat_ms = 30\nworkload = \"w\"\ncpus = \"1\"\n"
+        ),
+        expect!["s.toml:25:8: change.2.cpus: none of these CPUs is on line and left by the groups above; allowed: 0,3"],
+    );
+}
+
+#[test]
+fn no_change_takes_the_last_cpu_off_line() {
+    let offline = |at_ms: u32, cpus: &str| format!("[[change]]\nat_ms = {at_ms}\noffline = \"{cpus}\"\n");
+    refused(&offline(10, "0-3"), expect!["s.toml:5:11: change.0.offline: no CPU would be on line; allowed is a list without one of these: 0-3"]);
+    refused(&(offline(20, "1-3") + &offline(10, "0")), expect!["s.toml:5:11: change.0.offline: no CPU would be on line; allowed is a list without one of these: 1-3"]);
+    let back = "[[change]]\nat_ms = 15\nonline = \"0\"\n";
+    good(&(offline(20, "1-3") + &offline(10, "0") + back));
+    // Nor can a workload go where no CPU is on line; a cpuset may wait for its CPUs.
+    refused(
+        &format!(
+            "[group.a]\n[workload.w]\nkind = \"spinners\"\n{}\
+             [[change]]\nat_ms = 20\ngroup = \"a\"\ncpus = \"2-3\"\n\
+             [[change]]\nat_ms = 20\nworkload = \"w\"\ncpus = \"2-3\"\n",
+            offline(10, "2-3")
+        ),
+        expect!["s.toml:16:8: change.2.cpus: none of these CPUs is on line and left by the groups above; allowed: 0,1"],
+    );
+}
+
+#[test]
+fn a_change_is_refused_at_a_key_that_it_has() {
+    let text = "[switches]\nburst_semantics = \"mainline\"\n[group.a]\nquota_us = 10000\nburst_us = 5000\n\
+                [[change]]\nat_ms = 50\ngroup = \"a\"\n";
+    refused(
+        &format!("{text}quota_us = \"max\"\n"),
+        expect![[
+            r#"s.toml:11:12: change.0.quota_us: "max": allowed 5000 .. 17592186039415 (mainline semantics: no less than burst_us, which is 5000 at that time)"#
+        ]],
+    );
+    refused(&format!("{text}quota_us = 4999\n"), expect!["s.toml:11:12: change.0.quota_us: 4999: allowed 5000 .. 17592186039415 (mainline semantics: no less than burst_us, which is 5000 at that time)"]);
+    good(&format!("{text}quota_us = 5000\n"));
+    good(&format!("{text}quota_us = \"max\"\nburst_us = 0\n"));
+    refused(&format!("{text}burst_us = 10001\n"), expect!["s.toml:11:12: change.0.burst_us: 10001: allowed 0 .. 10000 (mainline semantics: no more than the quota)"]);
+}
+
+#[test]
 fn a_change_has_one_subject_and_knobs_that_go_with_it() {
     refused(
         "[group.a]\n[workload.w]\nkind = \"spinners\"\n\
