@@ -443,6 +443,16 @@ impl Build<'_> {
                     exit_ns: state.exit_ns,
                 })
                 .collect();
+            for (i, state) in states
+                .iter()
+                .enumerate()
+                .filter(|(_, state)| state.exit_ns > COST_MAX_NS)
+            {
+                self.refuse(
+                    &["costs", "idle_states", &i.to_string(), "exit_ns"],
+                    format!("{}: allowed 0 .. {COST_MAX_NS}", state.exit_ns),
+                );
+            }
             for (i, pair) in states.windows(2).enumerate() {
                 if pair[1].after_ns <= pair[0].after_ns {
                     let allowed = format!(

@@ -111,6 +111,7 @@ impl Scenario {
             scenario,
             problems: Vec::new(),
         };
+        resolve.switches();
         resolve.groups();
         resolve.workloads();
         resolve.changes();
@@ -318,6 +319,19 @@ impl Resolve<'_> {
         }
     }
 
+    /// What two switches allow together.
+    fn switches(&mut self) {
+        let headroom = &self.scenario.policy.headroom;
+        if headroom.tolerance_ns > headroom.window_ns {
+            let message = format!(
+                "{}: allowed 1 .. {}, the window (headroom_window_ms)",
+                headroom.tolerance_ns / 1000,
+                headroom.window_ns / 1000
+            );
+            self.refuse(&["switches", "headroom_tolerance_us"], message);
+        }
+    }
+
     fn groups(&mut self) {
         let mut names = self.names("group");
         names.sort_by_key(|name| name.matches('/').count());
@@ -456,7 +470,7 @@ impl Resolve<'_> {
             let at_ns = ns_of_ms(table.at_ms);
             if at_ns >= end_ns {
                 let allowed = format!(
-                    "{}: allowed 0 .. {}, the end of the run",
+                    "{}: allowed 0 .. below {}, the end of the run",
                     table.at_ms,
                     end_ns / 1_000_000
                 );

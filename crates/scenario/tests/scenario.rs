@@ -210,7 +210,7 @@ fn a_change_has_one_subject_and_knobs_that_go_with_it() {
             s.toml:8:1: change.1: group and online given: allowed is one of group, workload, offline, online
             s.toml:15:8: change.2.nice: goes with workload, not with group
             s.toml:16:1: change.3: changes nothing of the group
-            s.toml:20:9: change.4.at_ms: 1000: allowed 0 .. 1000, the end of the run
+            s.toml:20:9: change.4.at_ms: 1000: allowed 0 .. below 1000, the end of the run
             s.toml:26:12: change.5.quota_us: 5: allowed 1000 .. 17592186044415, or "max""#]],
     );
 }
@@ -347,6 +347,20 @@ fn an_inline_machine_is_checked_like_a_file() {
         s.toml:9:57: machine.costs.idle_states.1.after_ns: 5: allowed more than 5, the one before"#]].assert_eq(&refuse(
         "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4\n[machine.clock]\nhz = 5\n[machine.costs]\nsmt_percent = { value = 0, source = \"?\" }\nline = { core_ns = 1, llc_ns = 2, socket_ns = 3, remote_ns = 4000000000 }\nidle_states = [{after_ns = 5, exit_ns = 1}, {after_ns = 5, exit_ns = 1}]\n"
     ));
+    expect!["s.toml:5:79: machine.costs.idle_states.1.exit_ns: 9223372036854775807: allowed 0 .. 1000000000"].assert_eq(&refuse(
+        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 2\n[machine.costs]\n\
+         idle_states = [{after_ns = 0, exit_ns = 1000000000}, {after_ns = 1, exit_ns = 9223372036854775807}]\n",
+    ));
+}
+
+#[test]
+fn a_headroom_tolerance_above_its_window_is_refused_in_its_own_unit() {
+    let switches = |window_ms: u32, tolerance_us: u32| {
+        format!("[switches]\nheadroom_window_ms = {window_ms}\nheadroom_tolerance_us = {tolerance_us}\n")
+    };
+    good(&switches(10, 10_000));
+    refused(&switches(10, 10_001), expect!["s.toml:5:25: switches.headroom_tolerance_us: 10001: allowed 1 .. 10000, the window (headroom_window_ms)"]);
+    refused("[switches]\nheadroom_tolerance_us = 200000\n", expect!["s.toml:4:25: switches.headroom_tolerance_us: 200000: allowed 1 .. 100000, the window (headroom_window_ms)"]);
 }
 
 #[test]
