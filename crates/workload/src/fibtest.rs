@@ -15,7 +15,7 @@ pub struct Fibtest {
     /// Threads that compute without end. Default 1.
     #[schemars(range(min = 0, max = 65536))]
     pub fast_threads: u32,
-    /// Threads that compute briefly, then sleep. Default: one for each CPU that has no fast one.
+    /// Threads that compute briefly, then sleep. Default: one for each CPU, of `cpus` if given, that has no fast one.
     #[schemars(range(min = 0, max = 65536))]
     pub slow_threads: Option<u32>,
     /// CPU time of a slow thread between two sleeps, in microseconds. Default 5.
@@ -27,7 +27,7 @@ pub struct Fibtest {
     /// A sleep may last up to this much longer, in microseconds: the kernel's timer slack. Default 50.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub slow_slack_us: f64,
-    /// Thread k runs on CPU k only. Default true.
+    /// Thread k runs only on CPU k of `cpus`, else of the machine's; counted round. Default true.
     pub pin: bool,
 }
 
@@ -52,7 +52,7 @@ impl Fibtest {
     pub fn build(&self, place: &Place, config: &mut Config) -> WorkloadId {
         let workload = config.add_workload(&place.name);
         let fast_us = config.add_counter(workload, "fast_us");
-        let nr_cpus = config.machine.topology.nr_cpus();
+        let nr_cpus = place.nr_cpus(config);
         let slow_threads = self
             .slow_threads
             .unwrap_or(nr_cpus.saturating_sub(self.fast_threads));

@@ -47,11 +47,22 @@ impl Place {
         task
     }
 
-    /// A task that may run on one CPU only: `number` modulo the machine's CPUs.
+    /// A task that may run on one CPU only: of the CPUs that the workload is given, else of the machine's, the one at
+    /// `number`, counted round.
     pub(crate) fn pinned(&self, mut task: TaskSpec, number: u32, config: &Config) -> TaskSpec {
-        let nr_cpus = config.machine.topology.nr_cpus().max(1);
-        task.affinity = Some(std::iter::once(number % nr_cpus).collect());
+        let number = number % self.nr_cpus(config).max(1);
+        let cpu = match &self.affinity {
+            Some(cpus) => cpus.iter().nth(number as usize).unwrap_or(number),
+            None => number,
+        };
+        task.affinity = Some(std::iter::once(cpu).collect());
         task
+    }
+
+    /// How many CPUs the workload is given, else the machine has.
+    pub(crate) fn nr_cpus(&self, config: &Config) -> u32 {
+        let machine = config.machine.topology.nr_cpus();
+        self.affinity.as_ref().map_or(machine, CpuSet::len)
     }
 }
 

@@ -145,6 +145,34 @@ fn fibtest_puts_each_thread_on_its_own_cpu() {
     );
 }
 
+/// Threads are pinned within the CPUs that the workload is given, and there are as many as these.
+#[test]
+fn pinned_threads_stay_on_the_cpus_of_their_workload() {
+    for parameters in [
+        r#"{"kind":"fibtest"}"#,
+        r#"{"kind":"duty","spinners":3,"threads":0,"pin":true}"#,
+        r#"{"kind":"spinners","threads":3,"pin":true}"#,
+    ] {
+        let workload: Workload = serde_json::from_str(parameters).unwrap();
+        let mut config = Config::new(Machine::new(Topology::flat(6)), 1_000_000);
+        let mut place = Place::new("w", GroupId::ROOT);
+        place.affinity = Some([2, 3, 5].into_iter().collect());
+        workload.build(&place, &mut config);
+        place.affinity = Some([4, 1].into_iter().collect());
+        workload.build(&place, &mut config);
+        let cpus: Vec<Vec<u32>> = config
+            .tasks
+            .iter()
+            .map(|task| task.affinity.iter().flat_map(|set| set.iter()).collect())
+            .collect();
+        let mut wanted = vec![[2], [3], [5], [1], [4]];
+        if !parameters.contains("fibtest") {
+            wanted.push([1]);
+        }
+        assert_eq!(cpus, wanted, "{parameters}");
+    }
+}
+
 #[test]
 fn request_response_takes_the_time_of_both_sides() {
     let results = run(
