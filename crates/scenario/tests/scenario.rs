@@ -312,6 +312,21 @@ fn a_kernel_is_named_by_its_version_only() {
         .assert_eq(&problems.to_string());
 }
 
+/// As schbench's own -R is: with seconds as rounds, a fraction would be another rate than the one asked for.
+#[test]
+fn requests_per_second_of_schbench_are_a_whole_number() {
+    let text = |rate: &str| format!("[workload.w]\nkind = \"schbench\"\nrequests_per_s = {rate}\n");
+    good(&text("1"));
+    refused(
+        &text("0.5"),
+        expect!["s.toml:5:18: workload.w.requests_per_s: 0.5: allowed an integer, 0 .. 10000000"],
+    );
+    refused(
+        &text("10000001"),
+        expect!["s.toml:5:18: workload.w.requests_per_s: 10000001: allowed 0 .. 10000000"],
+    );
+}
+
 #[test]
 fn more_tasks_and_cpus_than_a_machine_holds_are_refused_with_their_place() {
     refused(

@@ -30,8 +30,8 @@ pub struct Schbench {
     #[schemars(range(min = 0.001, max = 1e8))]
     pub cputime_us: f64,
     /// Requests per second of each message thread (-R); 0: as fast as workers ask. Default 0.
-    #[schemars(range(min = 0.0, max = 1e7))]
-    pub requests_per_s: f64,
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub requests_per_s: u32,
     /// Requests handed out between two sleeps of the message thread. schbench: 8.
     #[schemars(range(min = 1, max = 65536))]
     pub batch: u32,
@@ -65,7 +65,7 @@ impl Default for Schbench {
             message_threads: 1,
             worker_threads: 16,
             cputime_us: 10_000.0,
-            requests_per_s: 0.0,
+            requests_per_s: 0,
             batch: 8,
             random_sleeps: false,
             dispatch_us: 2.0,
@@ -90,9 +90,9 @@ impl Schbench {
             self.batch
         };
         let slept_ns = if old {
-            1e9 / (self.requests_per_s / f64::from(batch)).ceil()
+            1e9 / (f64::from(self.requests_per_s) / f64::from(batch)).ceil()
         } else {
-            1e9 / self.requests_per_s * f64::from(batch)
+            1e9 / f64::from(self.requests_per_s) * f64::from(batch)
         };
         for message_thread in 0..self.message_threads {
             let first = message_thread * self.worker_threads;
@@ -101,7 +101,7 @@ impl Schbench {
             for number in first..first + self.worker_threads {
                 let channel = config.add_futex(PENDING_MAX + 1);
                 let pending = Arc::new(AtomicU32::new(0));
-                let asks = (self.requests_per_s == 0.0).then_some((inbox, u64::from(number - first)));
+                let asks = (self.requests_per_s == 0).then_some((inbox, u64::from(number - first)));
                 let worker = Worker {
                     channel,
                     pending: pending.clone(),
@@ -116,7 +116,7 @@ impl Schbench {
                 config.add_task(task);
                 workers.push((channel, pending));
             }
-            let task = if self.requests_per_s == 0.0 {
+            let task = if self.requests_per_s == 0 {
                 let replies = Replies {
                     inbox,
                     workers,
@@ -129,7 +129,7 @@ impl Schbench {
                 let schedule = Schedule {
                     workers,
                     dispatch_ns,
-                    per_second: self.requests_per_s.max(1.0) as u64,
+                    per_second: u64::from(self.requests_per_s),
                     sleep_ns: slept_ns,
                     slack_ns: ns(self.timer_slack_us),
                     batch: u64::from(batch),
