@@ -69,8 +69,8 @@ pub fn code(result: Result) -> ExitCode {
         Ok(Outcome::Missed) => ExitCode::from(1),
         Ok(Outcome::Code(code)) => ExitCode::from(code),
         Err(failure) => {
-            for line in crate::out::plain(&failure.to_string()).lines() {
-                eprintln!("error: {line}");
+            for line in failure.to_string().lines() {
+                errln!("error: {line}");
             }
             ExitCode::from(match failure {
                 Failure::Input(_) => 2,

@@ -2,7 +2,7 @@
 //!
 //! Each subcommand is a file in `cmd/` with its flags (`Args`) and `run`. The flags defined there feed the parser, the
 //! help, the man pages and the completions.
-#![deny(clippy::print_stdout)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
 mod out;

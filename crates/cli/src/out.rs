@@ -1,5 +1,6 @@
 //! What a command prints. A closed pipe (`plimsoll ... | head`) ends the printing, not the command: what it was asked to do
 //! is done, and its exit code says how it went. Any other error, a full disk say, would lose results and ends it with 3.
+//! On the standard error are no results: whatever becomes of it, the command goes on, above all one that schedules.
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Result, Write};
 
@@ -13,13 +14,18 @@ macro_rules! outln {
     ($($argument:tt)*) => {{ $crate::out::print(format_args!("{}\n", format_args!($($argument)*))); }};
 }
 
+/// As `eprintln!`, which panics when nobody takes it.
+macro_rules! errln {
+    ($($argument:tt)*) => {{ $crate::out::complain(format_args!("{}\n", format_args!($($argument)*))); }};
+}
+
 /// Whether anybody reads it. Who prints for ever ends when nobody does.
 pub fn print(text: Arguments<'_>) -> bool {
     match write(text) {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
         Err(error) => {
-            eprintln!("error: standard output: cannot write it: {error}");
+            errln!("error: standard output: cannot write it: {error}");
             std::process::exit(3);
         }
     }
@@ -28,6 +34,11 @@ pub fn print(text: Arguments<'_>) -> bool {
 /// A line of one who has other things to do, whatever becomes of it.
 pub fn note(text: Arguments<'_>) {
     let _ = write(format_args!("{text}\n"));
+}
+
+/// To the standard error, whatever becomes of it.
+pub fn complain(text: Arguments<'_>) {
+    let _ = std::io::stderr().write_all(plain(&text.to_string()).as_bytes());
 }
 
 /// Without what a terminal would obey: names of threads and groups come from whoever chose them.

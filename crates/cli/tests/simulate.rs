@@ -61,6 +61,22 @@ fn a_closed_pipe_ends_the_printing_and_a_full_disk_the_command() {
 }
 
 #[test]
+fn a_standard_error_that_nobody_takes_changes_no_exit_code() {
+    for (args, code) in [
+        ("simulate nosuch", 2),
+        ("validate nosuch", 2),
+        ("simulate limits.toml --sed 3", 2),
+        ("simulate limits.toml --trace /dev/null", 0),
+        ("simulate limits.toml > /dev/full", 3),
+    ] {
+        for nobody in ["/dev/full", ">(true)", "&-"] {
+            let output = shell(&format!("$0 {args} 2> {nobody}").replace("> &", ">&"));
+            assert_eq!(output.status.code(), Some(code), "{args} to {nobody}");
+        }
+    }
+}
+
+#[test]
 fn a_setting_prints_both_runs_side_by_side() {
     let args = ["simulate", "limits.toml", "--set", "group.web.burst_us=0"];
     expect_file!["golden/limits-compared.txt"].assert_eq(&stdout(&args));

@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result {
     let mut watch = Watch::default();
     let look = |watch: &mut Watch| {
         for error in watch.look(&scheduler) {
-            eprintln!("warning: {error}; the knobs of this cgroup are left as they were");
+            errln!("warning: {error}; the knobs of this cgroup are left as they were");
         }
     };
     look(&mut watch);
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result {
     }
     // A service manager that started this command with Type=notify waits for it; nobody else listens.
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
-        eprintln!("warning: the service manager cannot be told: {error}");
+        errln!("warning: the service manager cannot be told: {error}");
     }
     let mut overdue = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -96,14 +96,14 @@ pub fn run(args: &Args) -> Result {
         look(&mut watch);
         let before = std::mem::replace(&mut overdue, scheduler.mend_timers()?);
         if overdue != before {
-            eprintln!("warning: {overdue} period timers so far did not fire, and were started again");
+            errln!("warning: {overdue} period timers so far did not fire, and were started again");
         }
         if let Some(ended) = scheduler.ended() {
-            eprintln!(
+            errln!(
                 "plimsoll: the kernel's own scheduler has taken over: {}: {}",
                 ended.reason, ended.message
             );
-            eprint!("{}", ended.dump);
+            crate::out::complain(format_args!("{}", ended.dump));
             return Ok(if ended.is_error {
                 Outcome::Missed
             } else {

@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> Result {
     )?;
     let report = Report::new(run_all(&jobs)?);
     for path in jobs.iter().filter_map(|job| job.trace.as_ref()) {
-        eprintln!(
+        errln!(
             "timeline: {} (open it in https://ui.perfetto.dev)",
             path.display()
         );

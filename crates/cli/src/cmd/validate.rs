@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result {
     let verdicts = compare(&model, &rows, args.seed, || progress.inc(1));
     progress.finish_and_clear();
     for line in stand_ins(&model, &verdicts) {
-        eprintln!("{line}");
+        errln!("{line}");
     }
     if output::json(args.json.as_deref(), || format!("{:#}\n", json(&verdicts, args)))? {
         out!("{}\n{}", rows_table(&verdicts), summary(&verdicts));

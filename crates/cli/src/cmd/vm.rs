@@ -83,11 +83,11 @@ pub fn run(args: &Args) -> Result {
         Err(Error::Input(message)) => Err(Failure::Input(message)),
         Err(Error::Machine(message)) => Err(Failure::Machine(message)),
         Err(Error::Guest(message)) => {
-            eprintln!("error: {message}");
+            errln!("error: {message}");
             Ok(Outcome::Missed)
         }
         Err(Error::Timeout(message)) => {
-            eprintln!("error: {message}");
+            errln!("error: {message}");
             Ok(Outcome::Code(124))
         }
     }
@@ -120,7 +120,7 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
     let note = |text: &str| {
         // What matters afterwards stays on the screen; the rest only shows that something goes on.
         if text.starts_with("warning:") || text.contains("passed over") {
-            progress.suspend(|| eprintln!("plimsoll vm: {text}"));
+            progress.suspend(|| errln!("plimsoll vm: {text}"));
         } else {
             say(text);
         }
@@ -137,12 +137,12 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
     progress.finish_and_clear();
     if args.verbose {
         let (major, minor) = qemu.version;
-        eprintln!(
+        errln!(
             "plimsoll vm: Linux {} (Debian {}), QEMU {major}.{minor}",
             kernel.release, kernel.suite
         );
         if kernel.config_release != kernel.release {
-            eprintln!(
+            errln!(
                 "plimsoll vm: its configuration is that of {}",
                 kernel.config_release
             );
@@ -166,7 +166,7 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         &mut std::io::stderr().lock(),
     )?;
     if args.verbose {
-        eprintln!(
+        errln!(
             "plimsoll vm: booted in {:.2} s, {} s on the guest's clock{}",
             ended.boot.as_secs_f64(),
             ended.boot_guest_s,
