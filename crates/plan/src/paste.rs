@@ -11,8 +11,8 @@ pub struct Paste {
     pub lacks: Option<String>,
 }
 
-/// Settings for `group`, ready to be pasted.
-pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
+/// Settings for `group`, ready to be pasted where `today`'s are in force.
+pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
     let name = group.trim_matches('/');
     let last = name.rsplit('/').next().unwrap_or(name);
     // What systemd made is named after its unit; Docker's groups are then scopes of the container's number.
@@ -51,14 +51,19 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
     };
     let beyond = own_burst.then(|| "a burst above the quota: the kernel refuses it".to_string());
 
-    let mut v2 = vec![format!(
+    let mut v2 = Vec::new();
+    let mut v1 = Vec::new();
+    // The kernel refuses a quota below the burst that is there, and keeps that burst where no other is written.
+    if today.burst_us > 0 {
+        v2.push(format!("echo 0 > {}", v2_file("/cpu.max.burst")));
+        v1.push(format!("echo 0 > {}", v1_file("/cpu.cfs_burst_us")));
+    }
+    v2.push(format!(
         "echo \"{quota_v2} {period_us}\" > {}",
         v2_file("/cpu.max")
-    )];
-    let mut v1 = vec![
-        format!("echo {period_us} > {}", v1_file("/cpu.cfs_period_us")),
-        format!("echo {quota_v1} > {}", v1_file("/cpu.cfs_quota_us")),
-    ];
+    ));
+    v1.push(format!("echo {period_us} > {}", v1_file("/cpu.cfs_period_us")));
+    v1.push(format!("echo {quota_v1} > {}", v1_file("/cpu.cfs_quota_us")));
     if let (Some(us), false) = (burst, own_burst) {
         v2.push(format!("echo {us} > {}", v2_file("/cpu.max.burst")));
         v1.push(format!("echo {us} > {}", v1_file("/cpu.cfs_burst_us")));
@@ -75,8 +80,9 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         systemd += &format!(" CPUWeight={weight}");
     }
 
+    // `--cpus 0` would change nothing.
     let mut docker = match cpus {
-        None => format!("docker update --cpus 0 {container}"),
+        None => format!("docker update --cpu-quota -1 {container}"),
         Some(cpus) if period_us == 100_000 => format!("docker update --cpus {} {container}", trim(cpus, 3)),
         Some(_) => {
             format!(
@@ -85,6 +91,17 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
             )
         }
     };
+
+    let made_otherwise = match cpus {
+        Some(_) if period_us == 100_000 => {
+            "a container made with --cpu-quota or --cpu-period: Docker refuses --cpus for it; say --cpu-quota instead"
+        }
+        _ => "a container made with --cpus: Docker refuses --cpu-period and --cpu-quota for it; make it anew",
+    };
+    let old_burst = (today.burst_us > 0).then(|| {
+        let burst_us = today.burst_us;
+        format!("today's burst ({burst_us} us), under which the kernel refuses a smaller quota: first write 0 to the cgroup file itself, as above")
+    });
 
     if weight != 100 {
         docker += &format!("\ndocker update --cpu-shares {} {container}", shares(weight));
@@ -127,12 +144,17 @@ pub fn paste(group: &str, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
         Paste {
             system: "systemd",
             text: systemd,
-            lacks: list(&[no_burst.clone(), no_headroom.clone()]),
+            lacks: list(&[old_burst.clone(), no_burst.clone(), no_headroom.clone()]),
         },
         Paste {
             system: "Docker",
             text: docker,
-            lacks: list(&[no_burst, no_headroom.clone()]),
+            lacks: list(&[
+                old_burst,
+                no_burst,
+                no_headroom.clone(),
+                Some(made_otherwise.into()),
+            ]),
         },
         Paste {
             system: "Kubernetes",
@@ -188,6 +210,13 @@ mod tests {
         headroom_percent: 0,
     };
 
+    const FREE: Limits = Limits {
+        quota_us: None,
+        period_us: 100_000,
+        burst_us: 0,
+        ..LIMITS
+    };
+
     fn text_of<'a>(found: &'a [Paste], system: &str) -> (&'a str, &'a str) {
         let paste = found.iter().find(|p| p.system == system).unwrap();
         (&paste.text, paste.lacks.as_deref().unwrap_or(""))
@@ -195,7 +224,7 @@ mod tests {
 
     #[test]
     fn every_system_is_told_the_same_limit_and_what_it_cannot_say() {
-        let found = paste("/web/api", &LIMITS, Semantics::Mainline);
+        let found = paste("/web/api", &FREE, &LIMITS, Semantics::Mainline);
         assert!(text_of(&found, "cgroup v2")
             .0
             .contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max"));
@@ -231,7 +260,7 @@ mod tests {
             weight: 200,
             ..LIMITS
         };
-        let found = paste("/web/api", &limits, Semantics::Published);
+        let found = paste("/web/api", &FREE, &limits, Semantics::Published);
         let text = text_of(&found, "Plimsoll").0;
         assert!(
             text.contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max\n"),
@@ -252,14 +281,56 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_of_today_is_taken_away_before_the_quota_that_it_forbids() {
+        let today = Limits {
+            quota_us: Some(20_000),
+            burst_us: 20_000,
+            ..LIMITS
+        };
+        let lines = |today, limits, system| {
+            let found = paste("/web", today, limits, Semantics::Mainline);
+            text_of(&found, system).0.to_string()
+        };
+        let v2 = "echo \"12500 25000\" > /sys/fs/cgroup/web/cpu.max";
+        let gone = "echo 0 > /sys/fs/cgroup/web/cpu.max.burst";
+        let new = "echo 6000 > /sys/fs/cgroup/web/cpu.max.burst";
+        for system in ["cgroup v2", "Plimsoll"] {
+            assert_eq!(lines(&today, &LIMITS, system), format!("{gone}\n{v2}\n{new}"));
+        }
+        let none = Limits {
+            burst_us: 0,
+            ..LIMITS
+        };
+        assert_eq!(lines(&today, &none, "cgroup v2"), format!("{gone}\n{v2}"));
+        assert_eq!(lines(&FREE, &none, "cgroup v2"), v2);
+        let v1 = lines(&today, &none, "cgroup v1");
+        assert!(
+            v1.starts_with("echo 0 > /sys/fs/cgroup/cpu/web/cpu.cfs_burst_us\n"),
+            "{v1}"
+        );
+        let found = paste("/web", &today, &none, Semantics::Mainline);
+        for system in ["systemd", "Docker"] {
+            let lacks = text_of(&found, system).1;
+            assert!(lacks.contains("today's burst (20000 us)"), "{system}: {lacks}");
+        }
+    }
+
+    #[test]
     fn units_and_containers_are_called_by_their_own_names() {
-        let found = paste("/system.slice/nginx.service", &LIMITS, Semantics::Mainline);
+        let found = paste("/system.slice/nginx.service", &FREE, &LIMITS, Semantics::Mainline);
         assert!(text_of(&found, "systemd").0.contains(" nginx.service CPUQuota"));
-        let found = paste("/system.slice/docker-4f2a.scope", &LIMITS, Semantics::Mainline);
+        let found = paste(
+            "/system.slice/docker-4f2a.scope",
+            &FREE,
+            &LIMITS,
+            Semantics::Mainline,
+        );
         assert!(text_of(&found, "Docker").0.ends_with(" 4f2a"));
-        assert!(text_of(&paste("/web", &LIMITS, Semantics::Mainline), "systemd")
-            .0
-            .contains(" web.service CPUQuota"));
+        assert!(
+            text_of(&paste("/web", &FREE, &LIMITS, Semantics::Mainline), "systemd")
+                .0
+                .contains(" web.service CPUQuota")
+        );
     }
 
     #[test]
@@ -274,7 +345,7 @@ mod tests {
             ("a b$(reboot)", "a b$(reboot)"),
             ("it's;reboot", r"it'\''s;reboot"),
         ] {
-            for paste in paste(&format!("/x/{name}"), &limits, Semantics::Published) {
+            for paste in paste(&format!("/x/{name}"), &FREE, &limits, Semantics::Published) {
                 for line in paste.text.lines().filter(|line| line.contains(said)) {
                     let before = &line[..line.find(said).unwrap()];
                     assert_eq!(before.matches('\'').count(), 1, "{line}");
@@ -289,15 +360,12 @@ mod tests {
 
     #[test]
     fn no_limit_is_said_as_such() {
-        let free = Limits {
-            quota_us: None,
-            period_us: 100_000,
-            burst_us: 0,
-            ..LIMITS
-        };
-        let found = paste("web", &free, Semantics::Mainline);
+        let found = paste("web", &LIMITS, &FREE, Semantics::Mainline);
         assert!(text_of(&found, "cgroup v2").0.contains("\"max 100000\""));
         assert!(text_of(&found, "cgroup v1").0.contains("echo -1"));
         assert!(text_of(&found, "systemd").0.contains("CPUQuota= "));
+        let (docker, lacks) = text_of(&found, "Docker");
+        assert_eq!(docker, "docker update --cpu-quota -1 web");
+        assert!(lacks.contains("a container made with --cpus"), "{lacks}");
     }
 }

@@ -130,7 +130,12 @@ fn page_holds_everything_and_loads_nothing() {
     let source = source();
     let options = options(&["p99(request) < 20ms"]);
     let plan = plan(&source, &options, &|_, _| {}).unwrap();
-    let settings = plimsoll_plan::paste(&plan.group, &plan.recommended.limits, options.semantics);
+    let settings = plimsoll_plan::paste(
+        &plan.group,
+        &plan.today.limits,
+        &plan.recommended.limits,
+        options.semantics,
+    );
     let warnings = ["not <quite>".to_string()];
     let page = plimsoll_plan::html(&source, &options, &plan, &settings, &warnings).unwrap();
     assert!(page.contains("not &lt;quite&gt;"));

@@ -132,7 +132,12 @@ pub fn run(args: &Args) -> Result {
         bar.set_position(done as u64);
     })?;
     bar.finish_and_clear();
-    let settings = paste(&found.group, &found.recommended.limits, options.semantics);
+    let settings = paste(
+        &found.group,
+        &found.today.limits,
+        &found.recommended.limits,
+        options.semantics,
+    );
 
     if let Some(path) = &args.html {
         let failed = recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds());
@@ -287,7 +292,7 @@ mod tests {
             weight: 200,
             headroom_percent: 30,
         };
-        let found = paste("/web", &limits, Semantics::Published);
+        let found = paste("/web", &limits, &limits, Semantics::Published);
         let text = &found.last().expect("Plimsoll is the last").text;
         let knobs = text
             .lines()
