@@ -49,9 +49,9 @@ impl From<plimsoll_live::Error> for Failure {
     fn from(error: plimsoll_live::Error) -> Self {
         match error {
             plimsoll_live::Error::Input(message) => Failure::Input(message),
-            plimsoll_live::Error::Machine(message) | plimsoll_live::Error::Failed(message) => {
-                Failure::Machine(message)
-            }
+            plimsoll_live::Error::Machine(message)
+            | plimsoll_live::Error::Absent(message)
+            | plimsoll_live::Error::Failed(message) => Failure::Machine(message),
         }
     }
 }

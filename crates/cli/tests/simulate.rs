@@ -366,6 +366,26 @@ fn results_replace_a_file_whole_and_leave_none_beside_it() {
     assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 2);
 }
 
+/// A directory of this test's own, empty.
+fn directory(name: &str) -> PathBuf {
+    let dir = temporary(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a directory");
+    dir
+}
+
+/// A directory with a cgroup's files is one to `set`; no scheduler is asked about it.
+#[test]
+fn the_root_group_takes_no_knobs() {
+    let dir = directory("cgroup");
+    std::fs::write(dir.join("cgroup.controllers"), "cpu\n").expect("a file");
+    let path = dir.display().to_string();
+    let output = plimsoll(&["set", &path, "burst_us=1"]);
+    let message = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("the root group takes no knobs"), "{message}");
+}
+
 #[test]
 fn flags_of_a_replay_are_not_ignored_where_nothing_is_replayed() {
     for flag in [["--group", "/web"], ["--request", "comm:web"]] {
@@ -424,7 +444,7 @@ fn the_invariants_hold_at_every_event() {
 
 #[test]
 fn the_manual_and_the_completions_are_made_from_the_flags() {
-    let dir = temporary("man");
+    let dir = directory("man");
     stdout(&["man", dir.to_str().expect("a path of ours")]);
     let page = std::fs::read_to_string(dir.join("plimsoll-simulate.1")).expect("the page");
     assert!(

@@ -3,7 +3,7 @@ use crate::{Error, Result, Scheduler, Status, Watch};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SOCKET: &str = "/run/plimsoll.sock";
@@ -32,29 +32,38 @@ enum Answer {
     Error(String),
 }
 
-/// Asks the scheduler that runs. `None`: done, nothing to tell. No scheduler runs: an error of this machine.
+/// Asks the scheduler that runs. `None`: done, nothing to tell. `Error::Input`: what was asked for is refused.
 pub fn ask(request: &Request) -> Result<Option<Status>> {
-    let absent = |error: std::io::Error| {
-        Error::Machine(format!(
-            "no plimsoll scheduler answers at {SOCKET} ({error}); `plimsoll run` starts one"
-        ))
+    ask_at(Path::new(SOCKET), request)
+}
+
+fn ask_at(socket: &Path, request: &Request) -> Result<Option<Status>> {
+    let said = |error: std::io::Error| {
+        let socket = socket.display();
+        format!("no plimsoll scheduler answers at {socket} ({error}); `plimsoll run` starts one")
     };
-    let mut stream = UnixStream::connect(SOCKET).map_err(absent)?;
-    stream.set_read_timeout(Some(LONGEST_ANSWER)).map_err(absent)?;
+    let silent = |error: std::io::Error| Error::Machine(said(error));
+    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        // The second is what a scheduler that was killed leaves behind.
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::Absent(said(error)),
+        _ => silent(error),
+    })?;
+    stream.set_read_timeout(Some(LONGEST_ANSWER)).map_err(silent)?;
     // JSON has no words for a path that is no UTF-8.
     let mut line =
         serde_json::to_string(request).map_err(|error| Error::Input(format!("{request:?}: {error}")))?;
     line.push('\n');
-    stream.write_all(line.as_bytes()).map_err(absent)?;
+    stream.write_all(line.as_bytes()).map_err(silent)?;
     let mut answer = String::new();
     BufReader::new(stream)
         .read_line(&mut answer)
         .map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => Error::Machine(format!(
-                "`plimsoll run` is there but has not answered at {SOCKET} within {} s",
+                "`plimsoll run` is there but has not answered at {} within {} s",
+                socket.display(),
                 LONGEST_ANSWER.as_secs()
             )),
-            _ => absent(error),
+            _ => silent(error),
         })?;
     match serde_json::from_str(&answer) {
         Ok(Answer::Status(status)) => Ok(Some(status)),
@@ -125,4 +134,33 @@ fn answer(scheduler: &Scheduler, watch: &mut Watch, mut stream: &UnixStream) -> 
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
     stream.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheduler_that_is_not_there_is_told_from_one_that_refuses_and_one_that_says_nothing() {
+        let place = std::env::temp_dir().join(format!("plimsoll-control-{}", std::process::id()));
+        let request = Request::Reload {
+            cgroup: "/web".into(),
+        };
+        let ask = || ask_at(&place, &request);
+        assert!(matches!(ask(), Err(Error::Absent(_))), "no socket");
+        let listener = UnixListener::bind(&place).unwrap();
+        let answers = ["{\"error\":\"refused\"}\n", ""];
+        let server = std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        assert!(matches!(ask(), Err(Error::Input(message)) if message == "refused"));
+        assert!(matches!(ask(), Err(Error::Failed(_))), "an empty answer");
+        server.join().unwrap();
+        assert!(matches!(ask(), Err(Error::Absent(_))), "nobody listens any more");
+        std::fs::remove_file(&place).unwrap();
+    }
 }

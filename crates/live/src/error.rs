@@ -8,6 +8,9 @@ pub enum Error {
     /// This machine cannot do it: what is missing.
     #[error("{0}")]
     Machine(String),
+    /// No scheduler of ours runs.
+    #[error("{0}")]
+    Absent(String),
     /// It worked, and then it failed.
     #[error("{0}")]
     Failed(String),

@@ -239,6 +239,11 @@ pub fn cgroup_id(cgroup: &Path) -> Result<u64> {
     Ok(metadata.ino())
 }
 
+/// Whether a directory is the root of its hierarchy, which takes no limits and no knobs.
+pub fn is_root(cgroup: &Path) -> bool {
+    !cgroup.join("cgroup.type").exists()
+}
+
 /// `cpu.max` of a cgroup: quota (`None`: max) and period.
 pub fn cpu_max(cgroup: &Path) -> (Option<u64>, u64) {
     let text = std::fs::read_to_string(cgroup.join("cpu.max")).unwrap_or_default();

@@ -2,7 +2,7 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use plimsoll_live::{ask, GroupStatus, Request, Status};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Show what the running scheduler counts, for every cgroup or one and those below it
@@ -43,22 +43,15 @@ pub fn run(args: &Args) -> Result {
             cgroup: cgroup.clone(),
         })?
         .ok_or_else(|| Failure::Machine("the scheduler sent no status".into()))?;
-        if let (Some(path), true) = (&cgroup, args.cpu_stat) {
-            let name = path.display().to_string();
-            let group = status
-                .groups
-                .iter()
-                .find(|group| group.cgroup == name)
-                .ok_or_else(|| {
-                    Failure::Input(format!(
-                        "{name}: the scheduler does not know this cgroup; has it the cpu controller?"
-                    ))
-                })?;
-            let file = path.join("cpu.stat");
-            let kernels =
-                std::fs::read_to_string(&file).map_err(|error| Failure::file("read it", &file, &error))?;
-            out!("{}", group.cpu_stat(&kernels));
-            return Ok(Outcome::Done);
+        if let Some(path) = &cgroup {
+            let group = group_of(&status, path)?;
+            if args.cpu_stat {
+                let file = path.join("cpu.stat");
+                let kernels = std::fs::read_to_string(&file)
+                    .map_err(|error| Failure::file("read it", &file, &error))?;
+                out!("{}", group.cpu_stat(&kernels));
+                return Ok(Outcome::Done);
+            }
         }
         let text = if args.prometheus {
             crate::prometheus::text(&status)
@@ -73,6 +66,17 @@ pub fn run(args: &Args) -> Result {
         }
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+/// The group at `path`: without it there is nothing to show, and nothing shown would read as nothing used.
+fn group_of<'a>(status: &'a Status, path: &Path) -> std::result::Result<&'a GroupStatus, Failure> {
+    let name = path.display().to_string();
+    let found = status.groups.iter().find(|group| group.cgroup == name);
+    found.ok_or_else(|| {
+        Failure::Input(format!(
+            "{name}: the scheduler does not know this cgroup; has it the cpu controller?"
+        ))
+    })
 }
 
 /// A figure of a group, as a column shows it.
