@@ -17,6 +17,7 @@ mod print;
 mod prometheus;
 mod rates;
 mod report;
+mod signals;
 mod simulate;
 mod table;
 mod timeline;

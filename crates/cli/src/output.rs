@@ -3,7 +3,7 @@
 //! They are tried before the work begins: minutes of simulation are not lost to a misspelt directory. They are there
 //! whole or not at all: a full disk leaves no half of one, and what stood there before stays.
 use crate::exit::Failure;
-use plimsoll_trace::Unfinished;
+use plimsoll_trace::{behind_links, Unfinished};
 use std::fs::{remove_file, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,7 @@ fn file(path: &Path) -> Option<PathBuf> {
         Ok(metadata) if !metadata.is_file() => None,
         Ok(_) => path.canonicalize().ok(),
         Err(_) => {
+            let path = behind_links(path);
             let parent = path.parent().filter(|parent| *parent != Path::new(""));
             let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
             Some(parent.join(path.file_name()?))
@@ -55,12 +56,14 @@ fn file(path: &Path) -> Option<PathBuf> {
 }
 
 fn check_one(path: &Path) -> Result<(), Failure> {
-    let open = |new| OpenOptions::new().write(true).create_new(new).open(path);
+    // A link that leads to nothing yet is there, and still its file can be made.
+    let there = behind_links(path);
+    let open = |new| OpenOptions::new().write(true).create_new(new).open(&there);
     let tried = match path.metadata() {
         // Who reads a pipe would take the trial for its end.
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(()),
         Ok(_) => open(false).map(drop),
-        Err(_) => open(true).and_then(|_| remove_file(path)),
+        Err(_) => open(true).and_then(|_| remove_file(&there)),
     };
     tried.map_err(|error| Failure::file("write it", path, &error))
 }
@@ -103,6 +106,7 @@ impl Whole {
             let file = OpenOptions::new().write(true).open(path)?;
             return Ok(Whole { file, names: None });
         }
+        crate::signals::leave_no_partials();
         let names = Unfinished::new(path);
         Ok(Whole {
             file: names.create()?,

@@ -374,6 +374,55 @@ fn directory(name: &str) -> PathBuf {
     dir
 }
 
+#[test]
+fn a_link_to_nothing_stays_one_and_its_file_is_made() {
+    let dir = directory("dangling");
+    std::os::unix::fs::symlink("real.json", dir.join("link.json")).expect("a link");
+    let link = dir.join("link.json");
+    for _ in 0..2 {
+        stdout(&["simulate", "limits.toml", "--json", link.to_str().expect("ours")]);
+        assert!(link.is_symlink());
+        expect_file!["golden/limits.json"]
+            .assert_eq(&std::fs::read_to_string(dir.join("real.json")).expect("the results"));
+    }
+    std::fs::remove_file(dir.join("real.json")).expect("the results");
+    let [link, real] = ["link.json", "real.json"].map(|name| dir.join(name).display().to_string());
+    let output = plimsoll(&["simulate", "limits.toml", "--json", &link, "--trace", &real]);
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("another result goes there"), "{said}");
+}
+
+#[test]
+fn a_signal_leaves_no_half_of_a_file() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let dir = directory(&format!("signal-{signal}"));
+        let trace = dir.join("t.pftrace").display().to_string();
+        let day = ["--duration-ms", "86400000"];
+        // Whoever runs the tests may have had them ignored: nohup, or a shell in the background.
+        let mut child = Command::new("env")
+            .args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_plimsoll")])
+            .args([&["simulate", "limits.toml", "--trace", &trace][..], &day].concat())
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
+            .spawn()
+            .expect("env of coreutils");
+        let files = || std::fs::read_dir(&dir).expect("the directory").count();
+        while files() == 0 {
+            assert_eq!(
+                child.try_wait().expect("our child"),
+                None,
+                "ended before it was told to"
+            );
+            std::thread::yield_now();
+        }
+        let output = shell(&format!("kill -{signal} {}", child.id()));
+        assert!(output.status.success());
+        let status = child.wait().expect("our child");
+        assert_eq!(status.code(), None, "ended by the signal, as its parent expects");
+        assert_eq!(files(), 0, "{signal}");
+    }
+}
+
 /// A directory with a cgroup's files is one to `set`; no scheduler is asked about it.
 #[test]
 fn the_root_group_takes_no_knobs() {

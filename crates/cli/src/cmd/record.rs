@@ -6,8 +6,7 @@ use plimsoll_record::{record, sample, Options, RecordError, Report, SampleReport
 use plimsoll_trace::{RequestSpec, TraceError};
 use serde_json::json;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Record what the threads of this machine do
@@ -16,8 +15,8 @@ use std::time::Duration;
 /// is a Parquet file (docs/trace-format.md) for `plimsoll simulate --replay` and `plimsoll plan`. Record without a
 /// limit, or with one that does not throttle: work is then seen as it wants to run.
 ///
-/// Prints how many events were lost, and what share of the machine recording took. Ctrl-C ends it early and keeps
-/// what was recorded.
+/// Prints how many events were lost, and what share of the machine recording took. Ctrl-C, or the end of the session, ends it early and
+/// keeps what was recorded.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only threads of this cgroup and of those below it: a path in the cpu controller's hierarchy, v1 or v2
@@ -96,11 +95,7 @@ impl From<RecordError> for Failure {
 
 pub fn run(args: &Args) -> Result {
     output::check([], args.json.as_deref(), [&args.output])?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|e| Failure::Machine(format!("signals cannot be handled: {e}")))?;
-    }
+    let stop = crate::signals::stop()?;
     let bar = progress_bar();
     let stopped = || stop.load(Ordering::Relaxed);
     let progress = |share: f64| bar.set_position((share * 1000.0) as u64);

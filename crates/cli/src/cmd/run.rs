@@ -6,8 +6,7 @@ use sd_notify::NotifyState;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Schedule this machine: CPU limits, burst, weights, stealing and headroom, by cgroup
@@ -56,11 +55,7 @@ pub fn run(args: &Args) -> Result {
         return Ok(Outcome::Done);
     }
 
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::Machine(format!("cannot handle signal {signal}: {error}")))?;
-    }
+    let stop = crate::signals::stop()?;
     let begin = Instant::now();
     let mut object = MaybeUninit::<OpenObject>::uninit();
     let scheduler = Scheduler::start(&machine, &config, &mut object)?;
@@ -101,7 +96,8 @@ pub fn run(args: &Args) -> Result {
         if let Some(ended) = scheduler.ended() {
             errln!(
                 "plimsoll: the kernel's own scheduler has taken over: {}: {}",
-                ended.reason, ended.message
+                ended.reason,
+                ended.message
             );
             crate::out::complain(format_args!("{}", ended.dump));
             return Ok(if ended.is_error {
