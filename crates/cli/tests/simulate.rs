@@ -423,6 +423,31 @@ fn a_signal_leaves_no_half_of_a_file() {
     }
 }
 
+/// Minutes of fitting would end in a table of costs that cannot be written.
+#[test]
+fn a_dry_run_of_calibrate_asks_for_the_same_files() {
+    let dir = directory("calibrated");
+    let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/published");
+    let machines = dir.display().to_string();
+    let args = [
+        "calibrate",
+        "--dry-run",
+        "--scenarios",
+        scenarios,
+        "--machines",
+        &machines,
+    ];
+    for text in [None, Some("smt_percent = 1\n")] {
+        if let Some(text) = text {
+            std::fs::write(dir.join("x6-2-1x10.toml"), text).expect("a file");
+        }
+        let output = plimsoll(&args);
+        let message = String::from_utf8_lossy(&output.stderr).to_string();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("x6-2-1x10.toml"), "{message}");
+    }
+}
+
 /// A directory with a cgroup's files is one to `set`; no scheduler is asked about it.
 #[test]
 fn the_root_group_takes_no_knobs() {

@@ -172,15 +172,16 @@ struct Point {
     published: f64,
 }
 
-/// Fits one machine. `step` is called before each set of runs with how many there will be in all.
+/// Fits one machine, as its file in `machines` has it (an absolute path). `step` is called before each set of runs with how many there will be in all.
 pub fn fit(
     fit: &Fit,
     index: &Index,
     rows: &[Row],
     dir: &Path,
+    machines: &Path,
     step: impl Fn(u64),
 ) -> Result<Vec<Fitted>, Problems> {
-    let points = points(fit, index, rows, dir)?;
+    let points = points(fit, index, rows, dir, machines)?;
     let mut values: Vec<u64> = match points.first() {
         Some(point) => fit
             .parameters
@@ -225,7 +226,16 @@ pub fn fit(
     Ok(fitted.collect())
 }
 
-fn points(fit: &Fit, index: &Index, rows: &[Row], dir: &Path) -> Result<Vec<Point>, Problems> {
+fn points(
+    fit: &Fit,
+    index: &Index,
+    rows: &[Row],
+    dir: &Path,
+    machines: &Path,
+) -> Result<Vec<Point>, Problems> {
+    // By its name another file might be found, and costs be fitted that are not those of the file they go into.
+    let file = machines.join(format!("{}.toml", fit.machine));
+    let machine = [format!("machine={:?}", file.display().to_string())];
     let mut points = Vec::new();
     for row in rows {
         let wanted = |rows: &&Rows| {
@@ -253,8 +263,8 @@ fn points(fit: &Fit, index: &Index, rows: &[Row], dir: &Path) -> Result<Vec<Poin
             }
             let relative = recipe.relative().map(|other| other.variant(false));
             points.push(Point {
-                relative: relative.map(|variant| variant.load(dir, &[])).transpose()?,
-                scenario: variant.load(dir, &[])?,
+                relative: relative.map(|variant| variant.load(dir, &machine)).transpose()?,
+                scenario: variant.load(dir, &machine)?,
                 measure,
                 work: recipe.case.work,
                 published,
@@ -372,6 +382,10 @@ mod tests {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/published")
     }
 
+    fn machines() -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../machines")
+    }
+
     fn file(name: &str) -> &'static str {
         let found = find::machines().find(|(known, _)| *known == name);
         found.unwrap_or_else(|| panic!("no machine {name}")).1
@@ -418,8 +432,45 @@ mod tests {
         let rows = published::read("results.csv", published::EMBEDDED).unwrap();
         let text = std::fs::read_to_string(scenarios().join("tables.toml")).unwrap();
         let index = Index::read("tables.toml", &text, &rows).unwrap();
-        let fitted = fit(&around, &index, &rows, &scenarios(), |_| {}).unwrap();
+        let fitted = fit(&around, &index, &rows, &scenarios(), &machines(), |_| {}).unwrap();
         assert_eq!(fitted[0].after, committed);
+    }
+
+    /// Of any other file of that name the costs would be fitted, and written into this one.
+    #[test]
+    fn what_is_fitted_is_the_file_in_the_directory_that_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let fit = FITS.iter().find(|fit| fit.machine == "unnamed-headroom").unwrap();
+        let other = rewrite(file(fit.machine), "smt_percent", 41, "another").unwrap();
+        std::fs::write(dir.path().join("unnamed-headroom.toml"), other).unwrap();
+        let rows = published::read("results.csv", published::EMBEDDED).unwrap();
+        let text = std::fs::read_to_string(scenarios().join("tables.toml")).unwrap();
+        let index = Index::read("tables.toml", &text, &rows).unwrap();
+        let found = points(fit, &index, &rows, &scenarios(), dir.path()).unwrap();
+        assert!(!found.is_empty());
+        assert!(found
+            .iter()
+            .all(|point| point.scenario.machine.costs.smt_percent == 41));
+    }
+
+    /// The file that is given takes the place of the machine that the scenario names.
+    #[test]
+    fn scenarios_of_a_fit_are_on_the_machine_that_is_fitted() {
+        let rows = published::read("results.csv", published::EMBEDDED).unwrap();
+        let text = std::fs::read_to_string(scenarios().join("tables.toml")).unwrap();
+        let index = Index::read("tables.toml", &text, &rows).unwrap();
+        for fit in FITS {
+            for row in rows
+                .iter()
+                .filter(|row| fit.rows.iter().any(|rows| rows.table == row.table))
+            {
+                let Ok(Plan::Run(recipe)) = index.plan(row) else {
+                    continue;
+                };
+                let scenario = recipe.variant(false).load(&scenarios(), &[]).unwrap();
+                assert_eq!(scenario.machine_name, fit.machine, "{}", row.table);
+            }
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct Args {
     /// Only this machine. Default: all
     machine: Option<String>,
-    /// Directory of the machine files
+    /// Directory of the machine files: what is fitted is what lies there
     #[arg(long, value_name = "DIR", default_value = "machines")]
     machines: PathBuf,
     /// Directory with tables.toml and the scenarios
@@ -43,14 +43,14 @@ pub fn run(args: &Args) -> Result {
             known.join(", ")
         )));
     }
+    let machines = args.machines.canonicalize();
+    let machines = machines.map_err(|error| Failure::file("find it", &args.machines, &error))?;
     let files = MachineFiles { dir: &args.machines };
-    if !args.dry_run {
-        for fit in &fits {
-            files.check(fit)?;
-        }
+    for fit in &fits {
+        files.check(fit)?;
     }
-    let machines: Vec<PathBuf> = fits.iter().flat_map(|fit| files.paths(fit)).collect();
-    output::check(&machines, args.json.as_deref(), [])?;
+    let paths: Vec<PathBuf> = fits.iter().flat_map(|fit| files.paths(fit)).collect();
+    output::check(&paths, args.json.as_deref(), [])?;
     let mut all = Vec::new();
     for one in fits {
         let progress = ProgressBar::no_length().with_style(
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result {
                 .unwrap_or(ProgressStyle::default_bar()),
         );
         progress.set_message(one.machine);
-        let fitted = fit(one, &index, &rows, &args.scenarios, |total| {
+        let fitted = fit(one, &index, &rows, &args.scenarios, &machines, |total| {
             progress.set_length(total);
             progress.inc(1);
         })?;
