@@ -1,10 +1,11 @@
 //! Measured runs of the bandwidth probe: the CSV file, each row with its line.
 //!
-//! Columns are found by name, in any order; unknown ones are left alone. A row describes a run by its parameters and
-//! holds what was measured; a measured field that is empty, or whose column is missing, is not compared. A row that has
-//! fewer fields than there are columns was cut off, and is refused.
+//! Columns are found by name, in any order; unknown ones are refused: one that is misspelt would not be compared, unseen. A
+//! row describes a run by its parameters and holds what was measured; a measured field that is empty, or whose column is
+//! missing, is not compared, and a row without any is refused. So is one that has fewer fields than there are columns: it
+//! was cut off.
 use crate::rebuild::Scheduler;
-use plimsoll_scenario::{Problem, Problems};
+use plimsoll_scenario::{nearest, Problem, Problems};
 
 /// One run: what was set, and what came of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,8 +76,14 @@ pub fn read(name: &str, text: &str, scheduler: Scheduler) -> Result<Vec<Row>, Pr
         }
     }
     for (place, column) in header.iter().enumerate() {
-        let known = REQUIRED.contains(&column) || OPTIONAL.contains(&column);
-        if known && header.iter().take(place).any(|one| one == column) {
+        if !known().any(|one| one == column) {
+            problems.push(Problem {
+                place: format!("{name}:1"),
+                path: format!("column {}", place + 1),
+                message: unknown(column),
+                at: 0,
+            });
+        } else if header.iter().take(place).any(|one| one == column) {
             problems.push(Problem {
                 place: format!("{name}:1"),
                 path: column.to_string(),
@@ -144,18 +151,37 @@ const REQUIRED: &[&str] = &[
 ];
 
 /// Those that may be missing.
-const OPTIONAL: &[&str] = &[
-    "rep",
-    "phase_us",
+const OPTIONAL: &[&str] = &["rep", "phase_us"];
+
+/// What was measured and is compared: each row has one of these.
+const COMPARED: &[&str] = &[
     "cpu_us",
     "nr_periods",
     "nr_throttled",
-    "throttled_usec",
     "nr_bursts",
     "burst_usec",
     "p50",
     "p99",
 ];
+
+/// What else the probe prints. Of these only `throttled_usec` is read, and not judged.
+const OTHERS: &[&str] = &["throttled_usec", "bursts", "mean", "p90", "p95", "p999", "max"];
+
+/// The greatest of measured values: the policy's longest time, more than all CPUs of a row in its longest run.
+const MEASURED_MOST: f64 = ((1u64 << 44) - 1) as f64;
+
+fn known() -> impl Iterator<Item = &'static str> {
+    [REQUIRED, OPTIONAL, COMPARED, OTHERS]
+        .into_iter()
+        .flatten()
+        .copied()
+}
+
+fn unknown(column: &str) -> String {
+    let hint = nearest(column, known()).map_or(String::new(), |near| format!("; did you mean {near}?"));
+    let all: Vec<&str> = known().collect();
+    format!("\"{column}\": unknown column{hint}; allowed: {}", all.join(", "))
+}
 
 struct Fields<'a> {
     name: &'a str,
@@ -203,15 +229,15 @@ impl Fields<'_> {
         }
     }
 
-    /// A measured value: a number >= 0, or nothing.
+    /// A measured value, or nothing.
     fn measured(&mut self, column: &str) -> Option<f64> {
         let text = self.text(column)?.to_string();
         match text.parse::<f64>() {
-            Ok(value) if value.is_finite() && value >= 0.0 => Some(value),
+            Ok(value) if (0.0..=MEASURED_MOST).contains(&value) => Some(value),
             _ => {
                 self.wrong(
                     column,
-                    format!("\"{text}\": allowed are numbers from 0, or nothing"),
+                    format!("\"{text}\": allowed 0 .. {MEASURED_MOST}, or nothing"),
                 );
                 None
             }
@@ -283,6 +309,13 @@ impl Fields<'_> {
             p50_us: self.measured("p50"),
             p99_us: self.measured("p99"),
         };
+        if COMPARED.iter().all(|column| self.text(column).is_none()) {
+            let message = format!(
+                "nothing was measured: allowed is at least one of {}",
+                COMPARED.join(", ")
+            );
+            self.wrong("", message);
+        }
         Row {
             line: self.line,
             label,
@@ -321,8 +354,8 @@ mod tests {
     #[test]
     fn a_row_is_read_by_column_name() {
         let text =
-            "dur_ms,label,kernel,vcpus,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,extra\n\
-                    2000,x,6.1,4,-1,100000,0,,2,40000,200000,0,0,1,?\n";
+            "dur_ms,label,kernel,vcpus,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,mean,p50\n\
+                    2000,x,6.1,4,-1,100000,0,,2,40000,200000,0,0,1,?,7\n";
         let rows = read("m.csv", text, Scheduler::Kernel).unwrap();
         assert_eq!(rows.len(), 1);
         let row = &rows[0];
@@ -334,7 +367,11 @@ mod tests {
             (row.nth, row.work_us, row.pin, row.dur_ms),
             (2, 40_000, true, 2000)
         );
-        assert_eq!(row.measured, Measured::default());
+        let only_p50 = Measured {
+            p50_us: Some(7.0),
+            ..Measured::default()
+        };
+        assert_eq!(row.measured, only_p50);
     }
 
     #[test]
@@ -351,7 +388,12 @@ mod tests {
         );
         assert_eq!(
             problems("6.1,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,x"),
-            "m.csv:2: cpu_us: \"x\": allowed are numbers from 0, or nothing"
+            "m.csv:2: cpu_us: \"x\": allowed 0 .. 17592186044415, or nothing"
+        );
+        // Its tolerance would be infinite, and anything within it.
+        assert_eq!(
+            problems("6.1,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1e308"),
+            "m.csv:2: cpu_us: \"1e308\": allowed 0 .. 17592186044415, or nothing"
         );
         assert_eq!(
             problems("new,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1"),
@@ -379,6 +421,42 @@ mod tests {
                 problems(&format!("6.1,4,1,a,{quota},100000,0,47,0,0,100000,1,0,0,2000,1")),
                 format!("m.csv:2: quota: \"{quota}\": allowed 1000 .. 17592186044415, or -1 for no limit")
             );
+        }
+    }
+
+    #[test]
+    fn a_row_with_nothing_to_compare_is_refused() {
+        let parameters = "6.1,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000";
+        let nothing =
+            "m.csv:2: nothing was measured: allowed is at least one of cpu_us, nr_periods, nr_throttled, \
+                       nr_bursts, burst_usec, p50, p99";
+        assert_eq!(problems(&format!("{parameters},")), nothing);
+        let header = HEADER.replace(",cpu_us", "");
+        // A column that is not judged is nothing to compare.
+        for (more, value) in [("", ""), (",throttled_usec", ",5")] {
+            let text = format!("{header}{more}\n{parameters}{value}\n");
+            let error = read("m.csv", &text, Scheduler::Kernel).unwrap_err();
+            assert_eq!(error.to_string(), nothing);
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_not_known_is_refused_with_the_one_that_was_meant() {
+        let row = "6.1,4,1,a,50000,100000,0,47,0,0,100000,1,0,0,2000,1";
+        for (wrong, said) in [
+            (
+                "nr_throtled",
+                "\"nr_throtled\": unknown column; did you mean nr_throttled?; allowed: kernel, ",
+            ),
+            ("", "\"\": unknown column; allowed: kernel, "),
+        ] {
+            let text = format!("{HEADER},{wrong}\n{row},3\n");
+            let error = read("m.csv", &text, Scheduler::Kernel).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("m.csv:1: column 17: {said}")),
+                "{error}"
+            );
+            assert_eq!(error.lines().count(), 1, "{error}");
         }
     }
 
