@@ -53,6 +53,19 @@ fn refused(trace: &str, words: &[&str]) {
 #[test]
 fn good_trace_passes_its_own_check_and_gets_a_plan() {
     let trace = good("good.trace");
+    let most = [
+        "plan",
+        &trace,
+        "--goal",
+        "p99(request) < 20ms",
+        "--max-cpus",
+        "4000",
+    ];
+    let (_, err) = run(&most, 0);
+    assert!(
+        err.starts_with("note: --max-cpus 4000: the recorded machine has "),
+        "{err}"
+    );
     let (out, _) = run(&["simulate", "--replay", &trace], 0);
     assert!(out.contains("self-check") && !out.contains("MISSED"), "{out}");
     let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 0);
@@ -61,6 +74,8 @@ fn good_trace_passes_its_own_check_and_gets_a_plan() {
         "next cheaper, misses",
         "cpu.max",
         "CPUQuota=",
+        "one replay each",
+        "met, not in costly runs",
         "docker",
     ] {
         assert!(out.contains(word), "{word:?} is not in: {out}");
@@ -295,6 +310,10 @@ fn several_recordings_say_how_much_they_differ_and_warn_where_nothing_is_safe() 
     assert!(!out.contains("warning"), "{out}");
     let out = plan(&far, &[]);
     assert!(out.contains("warning: no setting is safe"), "{out}");
+    assert!(
+        out.contains("met, not in costly runs") && !out.contains(" met\n"),
+        "{out}"
+    );
     let json: serde_json::Value = serde_json::from_str(&plan(&near, &["--json", "-"])).unwrap();
     assert_eq!(json["traces"].as_array().unwrap().len(), 3);
     assert_eq!(json["plan"]["variation"]["cost_ns"].as_array().unwrap().len(), 3);

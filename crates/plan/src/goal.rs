@@ -5,6 +5,7 @@
 //! quantity = "p" NUMBER "(" NAME ")" | "mean(" NAME ")" | "max(" NAME ")" | "throttled"
 //! value    = NUMBER ("ns" | "us" | "ms" | "s" | "%")
 //! ```
+//! A time is above 0, and so is a share behind `<`: nothing is below it.
 //! `request` names every request; another name those that this program answers.
 use std::fmt;
 
@@ -60,7 +61,8 @@ impl Goal {
     /// How much room a value leaves, as a share of the bound; negative: missed by so much.
     pub fn margin(&self, value: f64) -> f64 {
         match self.bound {
-            0.0 => -value,
+            // Not -value, which is "-0" for nothing.
+            0.0 => 0.0 - value,
             bound => (bound - value) / bound,
         }
     }
@@ -80,7 +82,7 @@ impl std::str::FromStr for Goal {
         let subject = parser.subject()?;
         let comparison = parser.comparison()?;
         let is_share = subject == Subject::Throttled;
-        let bound = parser.bound(is_share)?;
+        let bound = parser.bound(is_share, comparison)?;
         parser.end()?;
         Ok(Goal {
             text: text.trim().into(),
@@ -90,6 +92,9 @@ impl std::str::FromStr for Goal {
         })
     }
 }
+
+/// As long as a recording may be.
+const LONGEST_NS: f64 = 86_400e9;
 
 const QUANTITIES: &str = "p99(request), any pNUMBER(NAME), mean(NAME), max(NAME), throttled";
 
@@ -192,7 +197,7 @@ impl Parser<'_> {
         Ok(comparison)
     }
 
-    fn bound(&mut self, is_share: bool) -> Result<f64, GoalError> {
+    fn bound(&mut self, is_share: bool, comparison: Comparison) -> Result<f64, GoalError> {
         self.skip_space();
         let start = self.at;
         let number = self.take(|c| c.is_ascii_digit() || c == '.').parse::<f64>();
@@ -202,15 +207,25 @@ impl Parser<'_> {
         self.skip_space();
         let unit_at = self.at;
         let unit = self.take(|c| c.is_ascii_alphabetic() || c == '%').to_string();
-        match (is_share, unit.as_str()) {
-            (true, "%") if number <= 100.0 => Ok(number / 100.0),
-            (true, "%") => self.error(start, "0% to 100%"),
-            (true, _) => self.error(unit_at, "%"),
-            (false, "ns") => Ok(number),
-            (false, "us") => Ok(number * 1e3),
-            (false, "ms") => Ok(number * 1e6),
-            (false, "s") => Ok(number * 1e9),
-            (false, _) => self.error(unit_at, "ns, us, ms, s"),
+        let bound = match (is_share, unit.as_str()) {
+            (true, "%") => number / 100.0,
+            (true, _) => return self.error(unit_at, "%"),
+            (false, "ns") => number,
+            (false, "us") => number * 1e3,
+            (false, "ms") => number * 1e6,
+            (false, "s") => number * 1e9,
+            (false, _) => return self.error(unit_at, "ns, us, ms, s"),
+        };
+        let least = match is_share && comparison == Comparison::AtMost {
+            true => 0.0,
+            false => f64::MIN_POSITIVE,
+        };
+        let most = if is_share { 1.0 } else { LONGEST_NS };
+        match ((least..=most).contains(&bound), is_share, comparison) {
+            (true, ..) => Ok(bound),
+            (_, true, Comparison::AtMost) => self.error(start, "0% to 100%"),
+            (_, true, Comparison::Below) => self.error(start, "above 0%, to 100%; or <= 0%"),
+            (_, false, _) => self.error(start, "above 0, to one day (86400s)"),
         }
     }
 
@@ -253,6 +268,14 @@ mod tests {
     }
 
     #[test]
+    fn no_throttling_at_all_is_a_goal_whose_margin_has_a_sign_only_when_missed() {
+        let goal: Goal = "throttled <= 0%".parse().unwrap();
+        assert!(goal.is_met_by(0.0) && !goal.is_met_by(0.01));
+        assert!(goal.margin(0.0).is_sign_positive());
+        assert_eq!(goal.margin(0.01), -0.01);
+    }
+
+    #[test]
     fn a_goal_that_cannot_be_read_shows_where() {
         for (text, position, allowed) in [
             ("", 1, "p99(request)"),
@@ -266,6 +289,10 @@ mod tests {
             ("p99(request) < 5%", 17, "ms"),
             ("throttled < 5ms", 14, "%"),
             ("throttled < 500%", 13, "100%"),
+            ("p99(request) < 0ms", 16, "above 0"),
+            ("mean(request) <= 0.0s", 18, "above 0"),
+            ("p99(request) < 86401s", 16, "one day"),
+            ("throttled < 0%", 13, "<= 0%"),
             ("throttled < 5% or so", 16, "nothing more"),
         ] {
             let error = text.parse::<Goal>().unwrap_err();

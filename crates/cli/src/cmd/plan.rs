@@ -127,6 +127,10 @@ pub fn run(args: &Args) -> Result {
     let style =
         ProgressStyle::with_template("settings {bar:40} {pos}/{len} {elapsed}").expect("a fixed template");
     bar.set_style(style);
+    let cpus = f64::from(recordings.median().machine.topology.nr_cpus());
+    if let Some(most) = args.max_cpus.filter(|most| *most > cpus) {
+        errln!("note: --max-cpus {most}: the recorded machine has {cpus}; no limit above that is tried");
+    }
     let found = plan(&recordings, &options, &|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
@@ -213,21 +217,21 @@ fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
     match found.verdict {
         Verdict::NotMet => writeln!(
             text,
-            "none of {} settings meets {goals}. Nearest (misses by {:.0}% of the bound):",
+            "none of {} settings meets {goals}. Nearest (misses by {}% of the bound):",
             found.tried,
-            -found.recommended.margin * 100.0
+            percent(-found.recommended.margin)
         )?,
         Verdict::Met => writeln!(
             text,
-            "{} settings tried; the cheapest that meets {goals} in nine of ten runs (margin {:.0}% of the bound):",
+            "{} settings tried; the cheapest that meets {goals} in nine of ten runs (margin {}% of the bound):",
             found.tried,
-            found.recommended.margin * 100.0
+            percent(found.recommended.margin)
         )?,
         Verdict::MetNarrowly => writeln!(
             text,
-            "{} settings tried; meets {goals}, but not in nine of ten runs (margin {:.0}% of the bound):",
+            "{} settings tried; meets {goals}, but not in nine of ten runs (margin {}% of the bound):",
             found.tried,
-            found.recommended.margin * 100.0
+            percent(found.recommended.margin)
         )?,
     }
     let mut table = Table::new(&[
@@ -266,10 +270,32 @@ fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
             figure(c.p50_ns / 1e6),
             figure(c.p99_ns / 1e6),
             format!("{:.1}%", c.throttled * 100.0),
-            if c.meets { "met" } else { "missed" }.into(),
+            met(c).into(),
         ]);
     }
-    write!(text, "{table}")
+    writeln!(
+        text,
+        "{table}one replay each; the table above shows the middles of ranges"
+    )
+}
+
+/// A share in whole percent, without the sign of a nothing.
+fn percent(share: f64) -> f64 {
+    let percent = (share * 100.0).round();
+    if percent == 0.0 {
+        0.0
+    } else {
+        percent
+    }
+}
+
+/// What a replay of a setting says of the goals, as recorded and with all work as costly as it may be.
+fn met(c: &Candidate) -> &'static str {
+    match (c.meets, c.meets_costly) {
+        (true, true) => "met",
+        (true, false) => "met, not in costly runs",
+        (false, _) => "missed",
+    }
 }
 
 fn range(range: Option<Range>) -> String {
@@ -282,6 +308,12 @@ fn range(range: Option<Range>) -> String {
 mod tests {
     use super::*;
     use plimsoll_plan::Limits;
+
+    #[test]
+    fn a_margin_of_nothing_has_no_sign() {
+        let shown = [-0.0, -0.004, 0.004, -0.02, 1.0].map(percent);
+        assert_eq!(shown.map(|one| one.to_string()), ["0", "0", "0", "-2", "100"]);
+    }
 
     #[test]
     fn knobs_that_are_pasted_are_knobs_that_plimsoll_set_takes() {

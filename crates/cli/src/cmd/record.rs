@@ -1,6 +1,7 @@
 //! `plimsoll record`: what a real workload's threads do, into a trace file.
 use crate::exit::{Failure, Outcome, Result};
 use crate::output;
+use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_record::{record, sample, Options, RecordError, Report, SampleReport};
 use plimsoll_trace::{RequestSpec, TraceError};
@@ -20,7 +21,7 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub struct Args {
     /// Only threads of this cgroup and of those below it: a path in the cpu controller's hierarchy, v1 or v2
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     cgroup: Option<String>,
 
     /// How long

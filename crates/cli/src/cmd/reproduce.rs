@@ -2,6 +2,7 @@
 use crate::exit::{Failure, Outcome as End, Result};
 use crate::table::Table;
 use crate::{number, output};
+use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_reproduce::run::Work;
 use plimsoll_reproduce::{html, published, Index, Outcome, Row, Summary, Verdict};
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 pub struct Args {
     /// Only this table, such as 001-x6-1x10, or all tables whose name begins so. Default: all
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     table: Option<String>,
     /// Seeds for each row
     #[arg(long, default_value_t = 10, allow_hyphen_values = true, value_parser = number::within(1..=1000_u64))]
