@@ -151,3 +151,23 @@ fn tables(status: &Status) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rates::tests::two;
+
+    #[test]
+    fn a_cgroup_that_the_scheduler_does_not_know_is_refused() {
+        let (_, status) = two();
+        let known = status.groups[1].cgroup.clone();
+        let found = group_of(&status, Path::new(&known));
+        assert_eq!(found.map(|group| &group.cgroup).ok(), Some(&known));
+        for unknown in [format!("{known}/below"), "/proc".into()] {
+            let Err(Failure::Input(message)) = group_of(&status, Path::new(&unknown)) else {
+                panic!("{unknown}");
+            };
+            assert!(message.contains(&unknown), "{message}");
+        }
+    }
+}
