@@ -75,15 +75,15 @@ pub fn json(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<bool, 
             out!("{}", text());
             Ok(false)
         }
-        Some(path) => write(path, &text()).map(|()| true),
+        Some(path) => write(path, text()).map(|()| true),
         None => Ok(true),
     }
 }
 
-pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     Whole::create(path)
         .and_then(|mut whole| {
-            io::Write::write_all(&mut whole.file, text.as_bytes())?;
+            io::Write::write_all(&mut whole.file, content.as_ref())?;
             whole.finish()
         })
         .map_err(|error| lost(path, &error))

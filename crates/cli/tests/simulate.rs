@@ -393,6 +393,19 @@ fn a_link_to_nothing_stays_one_and_its_file_is_made() {
     assert!(said.contains("another result goes there"), "{said}");
 }
 
+/// Names made from a device's would be new files beside it.
+#[test]
+fn two_timelines_do_not_go_beside_a_device() {
+    let dir = directory("device");
+    std::os::unix::fs::symlink("/dev/full", dir.join("full")).expect("a link");
+    let trace = dir.join("full").display().to_string();
+    let output = plimsoll(&["simulate", "limits.toml", "--trace", &trace, "--set", "seed=2"]);
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("two timelines"), "{said}");
+    assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 1);
+}
+
 #[test]
 fn a_signal_leaves_no_half_of_a_file() {
     for signal in ["INT", "TERM", "HUP"] {
@@ -526,4 +539,9 @@ fn the_manual_and_the_completions_are_made_from_the_flags() {
         "{page}"
     );
     assert!(stdout(&["completions", "bash"]).contains("--per-cpu"));
+    // A page that cannot be written whole is the disk's fault.
+    std::fs::remove_file(dir.join("plimsoll.1")).expect("the page");
+    std::os::unix::fs::symlink("/dev/full", dir.join("plimsoll.1")).expect("a link");
+    let output = plimsoll(&["man", dir.to_str().expect("a path of ours")]);
+    assert_eq!(output.status.code(), Some(3));
 }

@@ -102,10 +102,10 @@ pub fn run(args: &Args) -> Result {
         .map(|table| (table.name.clone(), table.about.clone()))
         .collect();
     if let Some(path) = &args.html {
-        output::write(path, &html::page(&outcomes, &summary, &about, args.seeds))?;
+        output::write(path, html::page(&outcomes, &summary, &about, args.seeds))?;
     }
     if let Some(path) = &args.markdown {
-        output::write(path, &markdown(&outcomes, &about, args.seeds))?;
+        output::write(path, markdown(&outcomes, &about, args.seeds))?;
     }
     let json = || {
         let value =

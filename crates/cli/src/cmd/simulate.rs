@@ -1,5 +1,5 @@
 //! `plimsoll simulate`: runs a scenario, or two side by side.
-use crate::exit::{Outcome, Result};
+use crate::exit::{Failure, Outcome, Result};
 use crate::report::Report;
 use crate::simulate::{run_all, Job};
 use crate::{number, output, print};
@@ -101,6 +101,13 @@ pub fn run(args: &Args) -> Result {
         }
     };
     let several = jobs.len() > 1;
+    if let Some(path) = args.trace.as_ref().filter(|path| several && is_device(path)) {
+        let message = format!(
+            "{}: two runs write two timelines, and their names are made from this one; allowed: a file",
+            path.display()
+        );
+        return Err(Failure::Input(message));
+    }
     for job in &mut jobs {
         job.trace = args
             .trace
@@ -128,6 +135,11 @@ pub fn run(args: &Args) -> Result {
         _ => unreachable!("one or two jobs"),
     }
     Ok(Outcome::Done)
+}
+
+fn is_device(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
 /// Names of two scenarios in a table: their files' names, if these differ.

@@ -139,7 +139,8 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         let (major, minor) = qemu.version;
         errln!(
             "plimsoll vm: Linux {} (Debian {}), QEMU {major}.{minor}",
-            kernel.release, kernel.suite
+            kernel.release,
+            kernel.suite
         );
         if kernel.config_release != kernel.release {
             errln!(
@@ -178,8 +179,8 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         );
     }
     if let Some(path) = &args.dmesg {
-        std::fs::write(path, &ended.kernel_log)
-            .map_err(|error| Error::Input(format!("{}: cannot write it: {error}", path.display())))?;
+        crate::output::write(path, &ended.kernel_log)
+            .map_err(|failure| Error::Machine(failure.to_string()))?;
     }
     Ok(ended.code)
 }
@@ -218,20 +219,39 @@ fn spinner() -> ProgressBar {
 /// A number of CPUs from 1 to 255 (a limit of the emulated machine), perhaps with `,sockets=..,cores=..,threads=..`.
 fn parse_cpus(text: &str) -> std::result::Result<String, String> {
     let mut parts = text.split(',');
-    let number = parts
-        .next()
-        .and_then(|number| number.parse::<u32>().ok())
-        .filter(|number| (1..=255).contains(number));
+    let cpus = parts.next().and_then(|number| number.parse::<u32>().ok());
+    let mut levels: Vec<(&str, u32)> = Vec::new();
     let topology = parts.all(|part| {
-        part.split_once('=').is_some_and(|(name, value)| {
-            ["sockets", "dies", "cores", "threads"].contains(&name)
-                && value.parse::<u32>().is_ok_and(|value| value > 0)
+        let level = part
+            .split_once('=')
+            .and_then(|(name, value)| Some((name, value.parse::<u32>().ok()?)));
+        let known = ["sockets", "dies", "cores", "threads"];
+        level.is_some_and(|(name, value)| {
+            let is_new = levels.iter().all(|(other, _)| *other != name);
+            levels.push((name, value));
+            known.contains(&name) && (1..=255).contains(&value) && is_new
         })
     });
-    match (number, topology) {
-        (Some(_), true) => Ok(text.to_string()),
-        _ => Err("allowed: 1..255, then perhaps ,sockets=N ,dies=N ,cores=N ,threads=N".into()),
+    let Some(cpus) = cpus.filter(|cpus| (1..=255).contains(cpus) && topology) else {
+        return Err("allowed: 1..255, then perhaps ,sockets=N ,dies=N ,cores=N ,threads=N, each once".into());
+    };
+    // QEMU fills in one of these that is not given, and refuses what is no whole number; dies are then one.
+    let is_filled_in = ["sockets", "cores", "threads"]
+        .iter()
+        .any(|level| levels.iter().all(|(name, _)| name != level));
+    let product: u64 = levels.iter().map(|(_, value)| u64::from(*value)).product();
+    if u64::from(cpus) % product != 0 || (!is_filled_in && u64::from(cpus) != product) {
+        let names: Vec<&str> = levels.iter().map(|(name, _)| *name).collect();
+        return Err(format!(
+            "{} make {product}; allowed: {}",
+            names.join(" x "),
+            match is_filled_in {
+                true => format!("what divides {cpus}"),
+                false => format!("{cpus}, as many as there are CPUs"),
+            }
+        ));
     }
+    Ok(text.to_string())
 }
 
 /// 256M is about the least that this kernel with its file system boots in.
@@ -255,8 +275,38 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused_before_anything_is_fetched() {
-        for wrong in ["0", "256", "four", "4,cores=0", "4,beans=2", "4,", ""] {
+        for wrong in [
+            "0",
+            "256",
+            "four",
+            "4,cores=0",
+            "4,beans=2",
+            "4,",
+            "",
+            "4,cores=2,cores=2",
+        ] {
             assert!(parse_cpus(wrong).is_err(), "{wrong}");
+        }
+        for (wrong, said) in [
+            ("4,sockets=3", "sockets make 3; allowed: what divides 4"),
+            (
+                "8,sockets=2,cores=3",
+                "sockets x cores make 6; allowed: what divides 8",
+            ),
+            (
+                "8,sockets=2,cores=2,threads=1",
+                "sockets x cores x threads make 4; allowed: 8, as many as there are CPUs",
+            ),
+        ] {
+            assert_eq!(parse_cpus(wrong).unwrap_err(), said);
+        }
+        for right in [
+            "255",
+            "8,sockets=2",
+            "8,dies=2,cores=2",
+            "1,sockets=1,cores=1,threads=1",
+        ] {
+            assert_eq!(parse_cpus(right).as_deref(), Ok(right));
         }
         assert_eq!(
             parse_cpus("8,sockets=2,cores=2,threads=2").as_deref(),
