@@ -436,6 +436,24 @@ fn a_signal_leaves_no_half_of_a_file() {
     }
 }
 
+#[test]
+fn values_that_mean_nothing_are_refused() {
+    let nowhere = env!("CARGO_TARGET_TMPDIR");
+    for (args, said) in [
+        (&["record", "--cgroup", "", "-o", "x.trace"][..], "--cgroup"),
+        (&["reproduce", ""], "[TABLE]"),
+        (&["vm", "--cpus", "4,sockets=3", "--", "true"], "sockets make 3"),
+        (&["plan", "x.trace", "--goal", "p99(request) < 0ms"], "above 0"),
+        (&["reproduce", "--scenarios", nowhere], "--scenarios DIR"),
+        (&["calibrate", "--scenarios", nowhere], "--scenarios DIR"),
+    ] {
+        let output = plimsoll(args);
+        let message = String::from_utf8_lossy(&output.stderr).to_string();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.contains(said), "{args:?}: {message}");
+    }
+}
+
 /// Minutes of fitting would end in a table of costs that cannot be written.
 #[test]
 fn a_dry_run_of_calibrate_asks_for_the_same_files() {

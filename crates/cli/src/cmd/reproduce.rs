@@ -52,7 +52,14 @@ pub fn inputs(published: Option<&Path>, scenarios: &Path) -> std::result::Result
     };
     let rows = published::read(&name, &text)?;
     let path = scenarios.join("tables.toml");
-    let index = Index::read(&path.display().to_string(), &read(&path)?, &rows)?;
+    let text = plimsoll_scenario::find::text(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::Input(format!(
+            "{}: cannot read it: {error}; --scenarios DIR is scenarios/published of the source tree",
+            path.display()
+        )),
+        _ => Failure::file("read it", &path, &error),
+    })?;
+    let index = Index::read(&path.display().to_string(), &text, &rows)?;
     Ok((rows, index))
 }
 
