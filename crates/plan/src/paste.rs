@@ -100,7 +100,10 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
     };
     let old_burst = (today.burst_us > 0).then(|| {
         let burst_us = today.burst_us;
-        format!("today's burst ({burst_us} us), under which the kernel refuses a smaller quota: first write 0 to the cgroup file itself, as above")
+        format!(
+            "today's burst ({burst_us} us), under which the kernel refuses a smaller quota: first write 0 to the cgroup \
+             file itself, as above"
+        )
     });
 
     if weight != 100 {

@@ -172,7 +172,8 @@ struct Point {
     published: f64,
 }
 
-/// Fits one machine, as its file in `machines` has it (an absolute path). `step` is called before each set of runs with how many there will be in all.
+/// Fits one machine, as its file in `machines` has it (an absolute path). `step` is called before each set of runs with
+/// how many there will be in all.
 pub fn fit(
     fit: &Fit,
     index: &Index,

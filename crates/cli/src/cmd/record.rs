@@ -16,8 +16,8 @@ use std::time::Duration;
 /// is a Parquet file (docs/trace-format.md) for `plimsoll simulate --replay` and `plimsoll plan`. Record without a
 /// limit, or with one that does not throttle: work is then seen as it wants to run.
 ///
-/// Prints how many events were lost, and what share of the machine recording took. Ctrl-C, or the end of the session, ends it early and
-/// keeps what was recorded.
+/// Prints how many events were lost, and what share of the machine recording took. Ctrl-C, or the end of the session,
+/// ends it early and keeps what was recorded.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only threads of this cgroup and of those below it: a path in the cpu controller's hierarchy, v1 or v2
