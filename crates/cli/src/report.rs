@@ -154,6 +154,7 @@ pub struct Cpu {
     pub cpu: Option<u32>,
     pub busy_ns: u64,
     pub idle_ns: u64,
+    pub offline_ns: u64,
     pub task_ns: u64,
     pub busy_percent: f64,
     pub schedules: u64,
@@ -353,6 +354,7 @@ fn distribution(histogram: &hdrhistogram::Histogram<u64>) -> Distribution {
 fn add(sum: &mut CpuResult, one: &CpuResult) {
     sum.busy_ns += one.busy_ns;
     sum.idle_ns += one.idle_ns;
+    sum.offline_ns += one.offline_ns;
     sum.task_ns += one.task_ns;
     sum.schedules += one.schedules;
     sum.idles += one.idles;
@@ -370,6 +372,7 @@ fn cpu(number: Option<u32>, one: &CpuResult) -> Cpu {
         cpu: number,
         busy_ns: one.busy_ns,
         idle_ns: one.idle_ns,
+        offline_ns: one.offline_ns,
         task_ns: one.task_ns,
         busy_percent: one.busy_percent(),
         schedules: one.schedules,

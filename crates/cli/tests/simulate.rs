@@ -39,6 +39,14 @@ fn refused(args: &[&str], expected: Expect) {
     expected.assert_eq(&String::from_utf8_lossy(&output.stderr));
 }
 
+/// The first run of a scenario's JSON. Relative files of the scenario are looked for beside the golden ones.
+fn first_run(name: &str, scenario: &str) -> serde_json::Value {
+    let path = temporary(name);
+    std::fs::write(&path, scenario).expect("a scenario");
+    let json = stdout(&["simulate", path.to_str().expect("a path of ours"), "--json", "-"]);
+    serde_json::from_str::<serde_json::Value>(&json).expect("JSON")["runs"][0].take()
+}
+
 /// A file of this test's own.
 fn temporary(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -540,6 +548,21 @@ fn a_machine_file_that_cannot_be_read_is_not_replaced_by_the_model_of_its_name()
         said,
         "error: s.toml:1:11: machine: \"vm\": cannot read machines/vm.toml: line 2 is not UTF-8\n"
     );
+}
+
+#[test]
+fn percentages_are_of_the_time_that_cpus_were_on_line() {
+    let run = first_run(
+        "offline.toml",
+        "duration_ms = 1_000\n\
+         [machine]\ntopology = { cores_per_llc = 4 }\n\
+         [workload.s]\nkind = \"spinners\"\nthreads = 1\ncpus = \"0\"\n\
+         [[change]]\nat_ms = 0\noffline = \"1-2\"\n",
+    );
+    assert_eq!(run["cpu"]["offline_ns"], 2_000_000_000_u64);
+    assert_eq!(run["cpus"][1]["busy_percent"], 0.0);
+    let busy = run["cpu"]["busy_percent"].as_f64().expect("a number");
+    assert!((busy - 50.0).abs() < 0.1, "{busy} % of CPUs 0 and 3");
 }
 
 #[test]

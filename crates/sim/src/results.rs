@@ -105,6 +105,8 @@ pub struct CpuResult {
     /// Not idle: tasks, the kernel on their behalf, interrupts.
     pub busy_ns: u64,
     pub idle_ns: u64,
+    /// Neither: busy, idle and off line make up the measured time.
+    pub offline_ns: u64,
     /// Run time of tasks.
     pub task_ns: u64,
     /// Calls of the scheduler.
@@ -126,11 +128,12 @@ pub struct CpuResult {
 }
 
 impl CpuResult {
+    /// Of the time on line.
     pub fn busy_percent(&self) -> f64 {
         percent(self.busy_ns, self.busy_ns + self.idle_ns)
     }
 
-    /// Share of time spent finding.
+    /// Share of the time on line spent finding.
     pub fn find_percent(&self) -> f64 {
         percent(self.find_ns, self.busy_ns + self.idle_ns)
     }

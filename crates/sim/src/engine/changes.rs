@@ -133,6 +133,11 @@ impl Engine<'_> {
         }
         state.online = online;
         state.idle_from_ns = self.now_ns;
+        if online {
+            state.offline_total_ns += self.now_ns - state.offline_from_ns;
+        } else {
+            state.offline_from_ns = self.now_ns;
+        }
         self.nr_online = if online {
             self.nr_online + 1
         } else {

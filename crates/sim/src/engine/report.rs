@@ -12,7 +12,8 @@ use plimsoll_policy_sys as pl;
 pub(super) struct WarmUp {
     ended_ns: u64,
     stats: Vec<CpuStat>,
-    cpus: Vec<(CpuResult, u64)>,
+    /// Statistics, idle time, time off line.
+    cpus: Vec<(CpuResult, u64, u64)>,
     waiting: u64,
 }
 
@@ -28,7 +29,13 @@ impl Engine<'_> {
             .map(|group| self.cpu_stat(group))
             .collect();
         self.warm.cpus = (0..self.cpus.len())
-            .map(|cpu| (self.cpus[cpu].stats, self.cpu_idle_ns(cpu)))
+            .map(|cpu| {
+                (
+                    self.cpus[cpu].stats,
+                    self.cpu_idle_ns(cpu),
+                    self.cpu_offline_ns(cpu),
+                )
+            })
             .collect();
         self.warm.waiting = self.waiting();
         self.group_usage_ns.fill(0);
@@ -61,6 +68,16 @@ impl Engine<'_> {
         cpu.idle_total_ns + now_ns
     }
 
+    fn cpu_offline_ns(&self, cpu: usize) -> u64 {
+        let cpu = &self.cpus[cpu];
+        let now_ns = if cpu.online {
+            0
+        } else {
+            self.now_ns - cpu.offline_from_ns
+        };
+        cpu.offline_total_ns + now_ns
+    }
+
     fn cpu_stat(&self, group: u32) -> CpuStat {
         // SAFETY: the pool is alive and not borrowed.
         let pool = unsafe { *self.memory.pool(group) };
@@ -86,12 +103,15 @@ impl Engine<'_> {
         let groups = self.report_groups();
         let cpus = (0..self.cpus.len())
             .map(|cpu| {
-                let (before, idle_before_ns) = self.warm.cpus[cpu];
+                let (before, idle_before_ns, offline_before_ns) = self.warm.cpus[cpu];
                 let now = self.cpus[cpu].stats;
-                let idle_ns = (self.cpu_idle_ns(cpu) - idle_before_ns).min(measured_ns);
+                let offline_ns = self.cpu_offline_ns(cpu) - offline_before_ns;
+                let online_ns = measured_ns - offline_ns;
+                let idle_ns = (self.cpu_idle_ns(cpu) - idle_before_ns).min(online_ns);
                 CpuResult {
-                    busy_ns: measured_ns - idle_ns,
+                    busy_ns: online_ns - idle_ns,
                     idle_ns,
+                    offline_ns,
                     task_ns: now.task_ns - before.task_ns,
                     schedules: now.schedules - before.schedules,
                     idles: now.idles - before.idles,

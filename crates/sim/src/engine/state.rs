@@ -55,6 +55,9 @@ pub(super) struct Cpu {
     /// While idle: since when (ahead of now while it is still searching).
     pub idle_from_ns: u64,
     pub idle_total_ns: u64,
+    /// While off line: since when.
+    pub offline_from_ns: u64,
+    pub offline_total_ns: u64,
     pub stats: CpuResult,
 }
 
@@ -94,6 +97,8 @@ impl Cpu {
             halt_poll_ns: 0,
             idle_from_ns: 0,
             idle_total_ns: 0,
+            offline_from_ns: 0,
+            offline_total_ns: 0,
             stats: CpuResult::default(),
         }
     }

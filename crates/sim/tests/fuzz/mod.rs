@@ -48,6 +48,11 @@ fn sums(results: &Results) -> Result<(), String> {
     let workloads_ns = results.workloads.iter().map(|w| w.usage_ns).sum();
     equal("run time of CPUs and of workloads", tasks_ns, workloads_ns)?;
     for (number, cpu) in results.cpus.iter().enumerate() {
+        equal(
+            &format!("CPU {number}: its time and the measured time"),
+            cpu.busy_ns + cpu.idle_ns + cpu.offline_ns,
+            results.measured_ns,
+        )?;
         if cpu.task_ns > cpu.busy_ns + 100 * US {
             return Err(format!(
                 "CPU {number}: tasks ran {} ns, but it was busy for {} ns",
