@@ -99,6 +99,18 @@ fn hackbench_delivers_every_message_and_ends() {
 }
 
 #[test]
+fn hackbench_that_costs_nothing_lets_time_pass() {
+    for loops in [0, 100_000] {
+        let parameters = format!(r#"{{"kind":"hackbench","groups":1,"fds":1,"loops":{loops}}}"#);
+        let results = run(&parameters, 2, 1);
+        // No step takes less than 1 ns.
+        let messages = counter(&results, "messages");
+        assert!((10_000..=1_000_000).contains(&messages), "{messages}");
+        assert_eq!(results.all_exited, loops > 0);
+    }
+}
+
+#[test]
 fn duty_threads_are_released_on_time_and_late_ones_start_at_once() {
     let results = run(
         r#"{"kind":"duty","threads":2,"work_us":10000,"interval_us":50000,"window_ms":1000}"#,

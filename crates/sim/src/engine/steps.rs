@@ -115,32 +115,33 @@ impl Engine<'_> {
     /// CPU time that a step takes, and what happens after it.
     fn costs_of(&self, step: Step) -> (u64, Pending) {
         let syscall_ns = self.costs.syscall_ns;
+        // Never free, or tasks that talk and do nothing else would stop time, as would two that yield to each other.
+        let channel_ns = (syscall_ns + self.costs.channel_ns).max(1);
         match step {
             Step::Compute { ns } => (ns, Pending::Next),
             Step::SleepUntil { at_ns } => (syscall_ns, Pending::Sleep { at_ns }),
             Step::Send { channel, value } => (
-                syscall_ns + self.costs.channel_ns,
+                channel_ns,
                 Pending::Send {
                     channel: channel.0,
                     value,
                 },
             ),
             Step::Receive { channel } => (
-                syscall_ns + self.costs.channel_ns,
+                channel_ns,
                 Pending::Receive {
                     channel: channel.0,
                     until_ns: NEVER,
                 },
             ),
             Step::ReceiveUntil { channel, at_ns } => (
-                syscall_ns + self.costs.channel_ns,
+                channel_ns,
                 Pending::Receive {
                     channel: channel.0,
                     until_ns: at_ns,
                 },
             ),
             Step::ReadClock => (syscall_ns, Pending::ReadClock),
-            // Never free, or two tasks that yield to each other would stop time.
             Step::Yield => (syscall_ns.max(1), Pending::Yield),
             Step::Exit => (syscall_ns, Pending::Exit),
         }
