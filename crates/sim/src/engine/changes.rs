@@ -14,17 +14,16 @@ impl Engine<'_> {
                 // SAFETY: the group is alive and not borrowed. Shares follow at their next refresh.
                 unsafe { (*self.memory.group(group.0)).weight = pl::pl_weight_of_cpu_weight(cpu_weight) };
             }
-            ChangeKind::GroupIdle { group, idle } => self.with_tasks_out(
-                |_| true,
-                |engine| {
+            ChangeKind::GroupIdle { group, idle } => {
+                self.with_tasks_out(0..self.tasks.len() as u32, |engine| {
                     // SAFETY: as above.
                     unsafe { (*engine.memory.group(group.0)).idle = u32::from(idle) };
                     engine.link_groups();
                     for task in 0..engine.tasks.len() as u32 {
                         engine.set_class(task);
                     }
-                },
-            ),
+                })
+            }
             ChangeKind::Headroom { group, percent } => {
                 // SAFETY: as above.
                 unsafe { (*self.memory.group(group.0)).headroom_percent = percent };
@@ -36,29 +35,24 @@ impl Engine<'_> {
             }
             ChangeKind::Affinity { task, affinity } => {
                 self.tasks[task.0 as usize].affinity = affinity.map(Box::new);
-                self.cpus_changed();
+                self.forget_useless_affinity(task.0);
+                self.move_misplaced([task.0]);
             }
-            ChangeKind::Nice { task, nice } => self.with_tasks_out(
-                |number| number == task.0,
-                |engine| {
-                    engine.tasks[task.0 as usize].nice = nice;
-                    engine.set_class(task.0);
-                },
-            ),
-            ChangeKind::MoveTask { task, group } => self.with_tasks_out(
-                |number| number == task.0,
-                |engine| {
-                    engine.tasks[task.0 as usize].group = group.0;
-                    let to = engine.memory.group(group.0);
-                    // SAFETY: the group is alive; the task is in no queue.
-                    unsafe { pl::pl_task_regroup(&mut engine.tasks[task.0 as usize].policy, to) };
-                    engine
-                        .memory
-                        .touch(group.0, engine.tasks[task.0 as usize].policy.cpu);
-                    engine.set_class(task.0);
-                    engine.forget_useless_affinity(task.0);
-                },
-            ),
+            ChangeKind::Nice { task, nice } => self.with_tasks_out([task.0], |engine| {
+                engine.tasks[task.0 as usize].nice = nice;
+                engine.set_class(task.0);
+            }),
+            ChangeKind::MoveTask { task, group } => self.with_tasks_out([task.0], |engine| {
+                engine.tasks[task.0 as usize].group = group.0;
+                let to = engine.memory.group(group.0);
+                // SAFETY: the group is alive; the task is in no queue.
+                unsafe { pl::pl_task_regroup(&mut engine.tasks[task.0 as usize].policy, to) };
+                engine
+                    .memory
+                    .touch(group.0, engine.tasks[task.0 as usize].policy.cpu);
+                engine.set_class(task.0);
+                engine.forget_useless_affinity(task.0);
+            }),
             ChangeKind::CpuOffline { cpu } => {
                 if self.cpus[cpu as usize].online && self.nr_online > 1 {
                     self.set_online(cpu, false);
@@ -79,16 +73,21 @@ impl Engine<'_> {
         unsafe { pl::pl_task_class(&mut entry.policy, entry.nice, entry.idle_class) };
     }
 
-    /// Takes the runnable tasks that `which` names out of their queues, lets `change` do what may not be done under
-    /// them, and puts them back.
-    pub(super) fn with_tasks_out(&mut self, which: impl Fn(u32) -> bool, change: impl FnOnce(&mut Self)) {
+    /// Takes those of these tasks that are runnable out of their queues, lets `change` do what may not be done under
+    /// them, and puts them back. What concerns one task names that one: a change of a workload is one change for each
+    /// of its tasks, and must not look at all tasks for each.
+    pub(super) fn with_tasks_out(
+        &mut self,
+        tasks: impl IntoIterator<Item = u32>,
+        change: impl FnOnce(&mut Self),
+    ) {
         let mut out = Vec::new();
         let mut stopped = Vec::new();
-        for task in 0..self.tasks.len() as u32 {
+        for task in tasks {
             let entry = &self.tasks[task as usize];
             let cpu = entry.policy.cpu;
             match entry.state {
-                State::Running if which(task) => {
+                State::Running => {
                     self.take_off(cpu, Stop::Preempted);
                     self.tasks[task as usize].runnable_ns = self.now_ns;
                     self.uncount(task, cpu);
@@ -96,7 +95,7 @@ impl Engine<'_> {
                     stopped.push(cpu);
                     out.push(task);
                 }
-                State::Queued | State::Parked if which(task) => {
+                State::Queued | State::Parked => {
                     self.dequeue(task);
                     out.push(task);
                 }
@@ -148,16 +147,20 @@ impl Engine<'_> {
         // What is still throttled there holds nothing any more: its turn in the ring comes and goes.
     }
 
-    /// Affinities, cpusets or CPUs changed: everything that is where it may not be moves.
+    /// Cpusets or CPUs changed: everything that is where it may not be moves.
     pub(super) fn cpus_changed(&mut self) {
         self.resolve_cpusets();
         for task in 0..self.tasks.len() as u32 {
             self.forget_useless_affinity(task);
         }
-        let misplaced: Vec<bool> = (0..self.tasks.len() as u32)
-            .map(|task| !self.allowed(task, self.tasks[task as usize].policy.cpu))
-            .collect();
-        self.with_tasks_out(|task| misplaced[task as usize], |_| {});
+        self.move_misplaced(0..self.tasks.len() as u32);
+    }
+
+    /// Of these tasks, those that are where they may not be move.
+    fn move_misplaced(&mut self, tasks: impl IntoIterator<Item = u32>) {
+        let misplaced = |task: &u32| !self.allowed(*task, self.tasks[*task as usize].policy.cpu);
+        let misplaced: Vec<u32> = tasks.into_iter().filter(misplaced).collect();
+        self.with_tasks_out(misplaced, |_| {});
     }
 
     /// As the kernel does: an affinity that leaves no CPU of the group's is forgotten.

@@ -53,19 +53,17 @@ impl Engine<'_> {
         // Levels count their children, so all below a change comes out as well; that is every task of the machine
         // at worst, and a change of headroom is rare.
         let any = changes.iter().any(|&change| change);
-        self.with_tasks_out(
-            |_| any,
-            |engine| {
-                for group in 0..side {
-                    // SAFETY: as above.
-                    unsafe {
-                        let pointer = engine.memory.group(group);
-                        pl::pl_headroom_link(&engine.headroom, pointer, engine.memory.group(side));
-                        engine.is_side[group as usize] = pl::pl_headroom_is_side(&engine.headroom, pointer);
-                    }
+        let tasks = if any { self.tasks.len() as u32 } else { 0 };
+        self.with_tasks_out(0..tasks, |engine| {
+            for group in 0..side {
+                // SAFETY: as above.
+                unsafe {
+                    let pointer = engine.memory.group(group);
+                    pl::pl_headroom_link(&engine.headroom, pointer, engine.memory.group(side));
+                    engine.is_side[group as usize] = pl::pl_headroom_is_side(&engine.headroom, pointer);
                 }
-            },
-        );
+            }
+        });
         if self.headroom.percent > 0 && !self.headroom_marks.active {
             self.headroom_marks.active = true;
             self.begin_window();
