@@ -127,9 +127,16 @@ impl Context<'_> {
         self.services.count(counter, n);
     }
 
-    /// Starts a task, at `spec.start_ns` or now, whichever is later. Returns its id.
+    /// Starts a task that has nothing to do with this one, at `spec.start_ns` or now, whichever is later. Returns its id.
     pub fn spawn(&mut self, spec: TaskSpec) -> TaskId {
-        self.services.spawn(spec)
+        self.services.spawn(spec, false)
+    }
+
+    /// Starts a process of this task's own, as fork does: in the group in which this task is now, with its nice value,
+    /// class and affinity, whatever `spec` says of them. As long as it lives, changes of this task are changes of it,
+    /// too: to an administrator, the two are one workload.
+    pub fn fork(&mut self, spec: TaskSpec) -> TaskId {
+        self.services.spawn(spec, true)
     }
 
     /// Makes a channel; capacity at least 1.

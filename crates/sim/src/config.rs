@@ -581,6 +581,7 @@ pub struct Change {
     pub what: ChangeKind,
 }
 
+/// What it is. Changes of a task are changes of what it has forked ([`crate::Context::fork`]), too.
 #[derive(Clone, Debug)]
 pub enum ChangeKind {
     Limits { group: GroupId, limits: Limits },

@@ -126,7 +126,7 @@ impl Thread {
         };
         let mut child = self.place.task(self.workload, "child", self.number, child);
         child.start_ns = 0;
-        ctx.spawn(child);
+        ctx.fork(child);
         Step::Receive { channel }
     }
 }

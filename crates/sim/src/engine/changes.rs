@@ -34,25 +34,38 @@ impl Engine<'_> {
                 self.cpus_changed();
             }
             ChangeKind::Affinity { task, affinity } => {
-                self.tasks[task.0 as usize].affinity = affinity.map(Box::new);
-                self.forget_useless_affinity(task.0);
-                self.move_misplaced([task.0]);
+                let tasks = self.with_forks(task.0);
+                let affinity = affinity.map(Box::new);
+                for &task in &tasks {
+                    self.tasks[task as usize].affinity.clone_from(&affinity);
+                    self.forget_useless_affinity(task);
+                }
+                self.move_misplaced(tasks);
             }
-            ChangeKind::Nice { task, nice } => self.with_tasks_out([task.0], |engine| {
-                engine.tasks[task.0 as usize].nice = nice;
-                engine.set_class(task.0);
-            }),
-            ChangeKind::MoveTask { task, group } => self.with_tasks_out([task.0], |engine| {
-                engine.tasks[task.0 as usize].group = group.0;
-                let to = engine.memory.group(group.0);
-                // SAFETY: the group is alive; the task is in no queue.
-                unsafe { pl::pl_task_regroup(&mut engine.tasks[task.0 as usize].policy, to) };
-                engine
-                    .memory
-                    .touch(group.0, engine.tasks[task.0 as usize].policy.cpu);
-                engine.set_class(task.0);
-                engine.forget_useless_affinity(task.0);
-            }),
+            ChangeKind::Nice { task, nice } => {
+                let tasks = self.with_forks(task.0);
+                self.with_tasks_out(tasks.iter().copied(), |engine| {
+                    for &task in &tasks {
+                        engine.tasks[task as usize].nice = nice;
+                        engine.set_class(task);
+                    }
+                });
+            }
+            ChangeKind::MoveTask { task, group } => {
+                let tasks = self.with_forks(task.0);
+                self.with_tasks_out(tasks.iter().copied(), |engine| {
+                    for &task in &tasks {
+                        let entry = &mut engine.tasks[task as usize];
+                        entry.group = group.0;
+                        let to = engine.memory.group(group.0);
+                        // SAFETY: the group is alive; the task is in no queue.
+                        unsafe { pl::pl_task_regroup(&mut entry.policy, to) };
+                        engine.memory.touch(group.0, entry.policy.cpu);
+                        engine.set_class(task);
+                        engine.forget_useless_affinity(task);
+                    }
+                });
+            }
             ChangeKind::CpuOffline { cpu } => {
                 if self.cpus[cpu as usize].online && self.nr_online > 1 {
                     self.set_online(cpu, false);
@@ -64,6 +77,18 @@ impl Engine<'_> {
                 }
             }
         }
+    }
+
+    /// A task and its forks that live, and theirs.
+    fn with_forks(&self, task: u32) -> Vec<u32> {
+        let mut tasks = vec![task];
+        let mut next = 0;
+        while next < tasks.len() {
+            let forks = self.forks.range((tasks[next], 0)..=(tasks[next], NONE));
+            tasks.extend(forks.map(|&(_, fork)| fork));
+            next += 1;
+        }
+        tasks
     }
 
     /// A task's weight and class, from its nice value, its policy and its groups.

@@ -34,6 +34,7 @@ use hdrhistogram::Histogram;
 use memory::Memory;
 use plimsoll_policy_sys as pl;
 use state::{Channel, Cpu, Task, NONE};
+use std::collections::BTreeSet;
 use topo::{LlcState, Topo};
 
 /// A configuration that was found possible.
@@ -108,6 +109,8 @@ struct Engine<'o> {
     behaviours: Vec<Box<dyn Behaviour>>,
     /// Tasks to start that wait for their time.
     unfinished: u32,
+    /// Forks that live, behind who forked them.
+    forks: BTreeSet<(u32, u32)>,
     channels: Vec<Channel>,
     services: Services,
 

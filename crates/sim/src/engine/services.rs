@@ -6,13 +6,20 @@ use rand_pcg::Pcg64;
 /// Longer latencies are recorded as this.
 pub(crate) const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
+/// A task that a task has started.
+pub(crate) struct Spawned {
+    pub spec: TaskSpec,
+    /// Takes over what a fork inherits from who started it.
+    pub inherits: bool,
+}
+
 pub(crate) struct Services {
     pub nr_cpus: u32,
     pub recording: bool,
     pub latencies: Vec<Histogram<u64>>,
     pub counters: Vec<u64>,
     /// Spawned and not yet taken over by the engine; numbered from `nr_tasks - spawned.len()`.
-    pub spawned: Vec<TaskSpec>,
+    pub spawned: Vec<Spawned>,
     pub nr_tasks: u32,
     /// Capacities of channels made and not yet taken over.
     pub new_channels: Vec<ChannelSpec>,
@@ -68,9 +75,9 @@ impl Services {
         }
     }
 
-    pub fn spawn(&mut self, spec: TaskSpec) -> TaskId {
+    pub fn spawn(&mut self, spec: TaskSpec, inherits: bool) -> TaskId {
         let task = self.register(spec.name.clone());
-        self.spawned.push(spec);
+        self.spawned.push(Spawned { spec, inherits });
         task
     }
 

@@ -11,6 +11,7 @@ use crate::cpuset::CpuSet;
 use crate::observer::Observer;
 use crate::results::{EventCounts, RunDelay, Touches};
 use plimsoll_policy_sys as pl;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
@@ -239,6 +240,7 @@ impl<'o> Engine<'o> {
             tasks: Vec::with_capacity(config.tasks.len()),
             behaviours: Vec::with_capacity(config.tasks.len()),
             unfinished: 0,
+            forks: BTreeSet::new(),
             channels: config.channels.iter().map(|&spec| Channel::new(spec)).collect(),
             services: Services::new(
                 config.seed,
@@ -336,6 +338,7 @@ impl<'o> Engine<'o> {
             parked_previous: NONE,
             workload: spec.workload,
             address_space: spec.address_space,
+            forked_by: NONE,
             nice: spec.nice,
             idle_class: spec.idle,
             external: spec.external,

@@ -185,6 +185,8 @@ pub(super) struct Task {
     pub parked_next: u32,
     pub parked_previous: u32,
     pub address_space: u32,
+    /// NONE: it is no fork.
+    pub forked_by: u32,
     pub nice: i32,
     /// Where it ran before its previous CPU, as the fair class remembers it.
     pub recent_cpu: u32,

@@ -4,7 +4,7 @@ use super::events::{Timer, NEVER};
 use super::state::{Channel, Pending, State, NONE};
 use super::Engine;
 use crate::behaviour::{Context, Step};
-use crate::config::TaskId;
+use crate::config::{GroupId, TaskId, TaskSpec};
 use rand::Rng;
 
 /// More steps than this without time passing are an endless loop.
@@ -78,7 +78,7 @@ impl Engine<'_> {
         // What waking others cost is not the sleeper's to pay when it wakes up: it delays who runs next.
         let task = self.cpus[cpu as usize].running;
         if state == State::Exited {
-            self.exited();
+            self.exited(task);
         }
         self.cpus[cpu as usize].work_ns = 0;
         self.cpus[cpu as usize].work_from_ns = self.now_ns;
@@ -105,11 +105,28 @@ impl Engine<'_> {
             }
         }
         if !self.services.spawned.is_empty() {
-            for spec in std::mem::take(&mut self.services.spawned) {
-                self.add_task(spec, cpu);
+            for mut spawned in std::mem::take(&mut self.services.spawned) {
+                let child = self.tasks.len() as u32;
+                if spawned.inherits {
+                    self.inherit(task, &mut spawned.spec);
+                }
+                self.add_task(spawned.spec, cpu);
+                if spawned.inherits {
+                    self.tasks[child as usize].forked_by = task;
+                    self.forks.insert((task, child));
+                }
             }
         }
         step
+    }
+
+    /// What a fork takes over: who has been moved, or been given other CPUs, moves what it starts from then on as well.
+    fn inherit(&self, parent: u32, child: &mut TaskSpec) {
+        let parent = &self.tasks[parent as usize];
+        child.group = GroupId(parent.group);
+        child.nice = parent.nice;
+        child.idle = parent.idle_class;
+        child.affinity = parent.affinity.as_deref().cloned();
     }
 
     /// CPU time that a step takes, and what happens after it.
@@ -314,7 +331,7 @@ impl Engine<'_> {
                 }
                 Step::Exit => {
                     entry.state = State::Exited;
-                    self.exited();
+                    self.exited(task);
                     return;
                 }
                 step => {
@@ -330,7 +347,11 @@ impl Engine<'_> {
         }
     }
 
-    fn exited(&mut self) {
+    fn exited(&mut self, task: u32) {
+        let parent = self.tasks[task as usize].forked_by;
+        if parent != NONE {
+            self.forks.remove(&(parent, task));
+        }
         self.unfinished -= 1;
         if self.unfinished == 0 && self.stop_when_done {
             self.ended = true;

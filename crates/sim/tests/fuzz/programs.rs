@@ -65,7 +65,12 @@ impl Behaviour for Random {
                     ..*self
                 };
                 let name = format!("child{now_ns}");
-                ctx.spawn(TaskSpec::new(self.group, self.workload, name, child));
+                let child = TaskSpec::new(self.group, self.workload, name, child);
+                if now_ns % 2 == 0 {
+                    ctx.spawn(child);
+                } else {
+                    ctx.fork(child);
+                }
                 Step::Compute { ns: short_ns }
             }
             _ => Step::Yield,
