@@ -59,7 +59,7 @@ pub struct Run {
     pub cpu: Cpu,
     pub cpus: Vec<Cpu>,
     pub shared: Shared,
-    /// null: no group asked for headroom.
+    /// null: no group asked for headroom at any time of the run.
     pub headroom: Option<Headroom>,
 }
 
@@ -190,6 +190,7 @@ pub struct Headroom {
     pub side_used_percent: f64,
     pub idle_ns: u64,
     pub idle_percent: f64,
+    pub capacity_ns: u64,
     /// Of the last window.
     pub budget_ns: u64,
 }
@@ -304,9 +305,10 @@ impl Run {
             headroom: results.headroom.as_ref().map(|headroom| Headroom {
                 windows: headroom.windows,
                 side_used_ns: headroom.side_used_ns,
-                side_used_percent: 100.0 * share(headroom.side_used_ns, capacity_ns),
+                side_used_percent: 100.0 * share(headroom.side_used_ns, headroom.capacity_ns),
                 idle_ns: headroom.idle_ns,
-                idle_percent: 100.0 * share(headroom.idle_ns, capacity_ns),
+                idle_percent: 100.0 * share(headroom.idle_ns, headroom.capacity_ns),
+                capacity_ns: headroom.capacity_ns,
                 budget_ns: headroom.budget_ns,
             }),
         }

@@ -29,7 +29,7 @@ pub fn run_all(jobs: &[Job]) -> Result<Vec<Run>, Failure> {
     let style = ProgressStyle::with_template("{spinner} simulating {pos}/{len} {elapsed} {msg}");
     progress.set_style(style.expect("a constant template"));
     progress.enable_steady_tick(Duration::from_millis(100));
-    let runs = jobs
+    let runs: Result<Vec<(Run, u64)>, Failure> = jobs
         .par_iter()
         .map(|job| {
             progress.set_message(job.label.clone());
@@ -39,10 +39,20 @@ pub fn run_all(jobs: &[Job]) -> Result<Vec<Run>, Failure> {
         })
         .collect();
     progress.finish_and_clear();
-    runs
+    let runs = runs?;
+    for (run, end_ns) in runs.iter().filter(|(run, _)| run.measured_ns == 0) {
+        eprintln!(
+            "warning: {}: every task had ended at {:.3} ms, within the warm-up (warmup_ms: {}): nothing was measured",
+            run.scenario,
+            *end_ns as f64 / 1e6,
+            run.warmup_ns / 1_000_000
+        );
+    }
+    Ok(runs.into_iter().map(|(run, _)| run).collect())
 }
 
-fn run(job: &Job) -> Result<Run, Failure> {
+/// A run, and when it ended.
+fn run(job: &Job) -> Result<(Run, u64), Failure> {
     let scenario = &job.scenario;
     let mut config = scenario.config();
     config.check |= job.check;
@@ -52,7 +62,7 @@ fn run(job: &Job) -> Result<Run, Failure> {
         None => simulation.run(None),
         Some(path) => traced(simulation, scenario, path).map_err(|error| lost(path, &error))?,
     };
-    Ok(Run::new(&job.label, scenario, &results))
+    Ok((Run::new(&job.label, scenario, &results), results.end_ns))
 }
 
 fn traced(simulation: Simulation, scenario: &Scenario, path: &Path) -> std::io::Result<Results> {

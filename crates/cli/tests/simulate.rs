@@ -566,6 +566,24 @@ fn percentages_are_of_the_time_that_cpus_were_on_line() {
 }
 
 #[test]
+fn a_run_that_ends_within_the_warm_up_says_so() {
+    let path = temporary("short.toml");
+    let scenario = "machine = \"vm\"\nduration_ms = 1000\nwarmup_ms = 500\nstop_when_done = true\n\
+                    [workload.h]\nkind = \"hackbench\"\ngroups = 1\nloops = 1\n";
+    std::fs::write(&path, scenario).expect("a scenario");
+    let output = plimsoll(&["simulate", path.to_str().expect("a path of ours"), "--json", "-"]);
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.starts_with("warning: ") && said.contains("within the warm-up (warmup_ms: 500)"),
+        "{said}"
+    );
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["runs"][0]["measured_ns"], 0);
+    assert_eq!(json["runs"][0]["workloads"][0]["counters"][0]["value"], 0);
+}
+
+#[test]
 fn the_invariants_hold_at_every_event() {
     stdout(&["simulate", "busy.toml", "--check"]);
 }

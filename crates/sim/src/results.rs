@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 pub struct Results {
     /// Start of the run to its end, warm-up included.
     pub end_ns: u64,
-    /// End of the warm-up to the end of the run.
+    /// End of the warm-up to the end of the run. 0: every task ended within the warm-up, and that was the end.
     pub measured_ns: u64,
     /// Whether every task exited.
     pub all_exited: bool,
@@ -18,7 +18,7 @@ pub struct Results {
     pub workloads: Vec<WorkloadResult>,
     pub cpus: Vec<CpuResult>,
     pub touches: Touches,
-    /// `None`: no group asked for headroom.
+    /// `None`: no group asked for headroom at any time of the run.
     pub headroom: Option<HeadroomResult>,
 }
 
@@ -47,7 +47,8 @@ pub struct CpuStat {
     pub nr_periods: u64,
     /// Periods at whose end somebody was throttled.
     pub nr_throttled: u64,
-    /// Summed over CPUs; a throttling that lasts at the end of the run is not in it.
+    /// Summed over CPUs; a throttling that lasts at the end of the run is not in it, one that began in the warm-up only
+    /// from there on.
     pub throttled_ns: u64,
     /// In the pool as the run ended; 0 without a limit.
     pub current_bw_ns: u64,
@@ -175,9 +176,14 @@ pub struct Touches {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadroomResult {
+    /// That ended in the measured time.
     pub windows: u64,
+    /// Run time of the side in the measured time, as far as a group asked for headroom in it. So are the next two.
     pub side_used_ns: u64,
+    /// Of all CPUs.
     pub idle_ns: u64,
+    /// Of all CPUs on line.
+    pub capacity_ns: u64,
     /// Of the last window.
     pub budget_ns: u64,
 }

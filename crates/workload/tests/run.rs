@@ -1,5 +1,7 @@
 //! Every workload does what its parameters say, on a machine on which only its own work takes time.
-use plimsoll_sim::{Config, Costs, GroupId, Machine, Results, Simulation, Topology};
+use plimsoll_sim::{
+    Change, ChangeKind, Config, Costs, GroupId, GroupSpec, Machine, Results, Simulation, TaskId, Topology,
+};
 use plimsoll_workload::{Place, Workload};
 
 /// Runs a workload of the root group for `ms`, on `cpus` CPUs.
@@ -108,6 +110,27 @@ fn hackbench_that_costs_nothing_lets_time_pass() {
         assert!((10_000..=1_000_000).contains(&messages), "{messages}");
         assert_eq!(results.all_exited, loops > 0);
     }
+}
+
+#[test]
+fn children_of_a_batch_go_where_its_threads_are_moved() {
+    let workload: Workload =
+        serde_json::from_str(r#"{"kind":"batch","children":true,"threads":2,"work_us":1000}"#).unwrap();
+    let mut machine = Machine::new(Topology::flat(2));
+    machine.costs = Costs::free();
+    let mut config = Config::new(machine, 1_000_000_000);
+    config.warmup_ns = 200_000_000;
+    let a = config.add_group(GroupSpec::new("/a", GroupId::ROOT));
+    let b = config.add_group(GroupSpec::new("/b", GroupId::ROOT));
+    workload.build(&Place::new("w", a), &mut config);
+    for task in (0..2).map(TaskId) {
+        let what = ChangeKind::MoveTask { task, group: b };
+        let at_ns = 100_000_000;
+        config.changes.push(Change { at_ns, what });
+    }
+    let results = Simulation::new(config).unwrap().run(None);
+    assert_eq!(results.groups[1].usage_ns, 0);
+    near(results.groups[2].usage_ns as f64 / 1e9, 1.6, 1.0);
 }
 
 #[test]

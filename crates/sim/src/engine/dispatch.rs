@@ -45,6 +45,7 @@ impl Engine<'_> {
         self.group_usage_ns[group as usize] += delta_ns;
         if self.is_side[group as usize] {
             self.headroom_marks.side_used_ns += delta_ns;
+            self.headroom_marks.side_total_ns += delta_ns;
         }
         let mut touch: pl::Touch = pl::zeroed();
         // SAFETY: the task's group and its queues are alive and not borrowed.

@@ -11,10 +11,19 @@ pub(super) struct Marks {
     pub idle_ns: u64,
     /// Run time of the side in this window.
     pub side_used_ns: u64,
-    /// Since the warm-up.
+    /// Of the measured time, while a group asked for headroom. They know no windows: one lasts as the warm-up ends, and
+    /// another as the run does.
     pub side_total_ns: u64,
     pub idle_total_ns: u64,
+    pub capacity_total_ns: u64,
+    /// Idle time and time on line of all CPUs as a group began to ask, or the warm-up ended; `None`: none asks.
+    since: Option<(u64, u64)>,
+    /// A group has asked at some time of the run.
+    pub asked: bool,
+    /// Windows that ended.
     pub windows: u64,
+    /// Of the last of them with a budget.
+    pub budget_ns: u64,
     /// A window's timer is set.
     pub active: bool,
 }
@@ -31,6 +40,33 @@ impl Engine<'_> {
                 }
         };
         self.cpus.iter().map(idle).sum()
+    }
+
+    /// Time on line of all CPUs, until now.
+    fn machine_online_ns(&self) -> u64 {
+        let offline_ns: u64 = (0..self.cpus.len()).map(|cpu| self.cpu_offline_ns(cpu)).sum();
+        self.now_ns * self.cpus.len() as u64 - offline_ns
+    }
+
+    /// The measured time begins: what was counted so far is left out.
+    pub(super) fn begin_headroom_totals(&mut self) {
+        let now = (self.machine_idle_ns(), self.machine_online_ns());
+        let marks = &mut self.headroom_marks;
+        marks.side_total_ns = 0;
+        marks.idle_total_ns = 0;
+        marks.capacity_total_ns = 0;
+        marks.windows = 0;
+        marks.since = marks.since.map(|_| now);
+    }
+
+    /// Nobody asks for headroom any more, or the run is over.
+    pub(super) fn end_headroom_totals(&mut self) {
+        let (idle_ns, online_ns) = (self.machine_idle_ns(), self.machine_online_ns());
+        let marks = &mut self.headroom_marks;
+        if let Some((idle_before_ns, online_before_ns)) = marks.since.take() {
+            marks.idle_total_ns += idle_ns - idle_before_ns;
+            marks.capacity_total_ns += online_ns - online_before_ns;
+        }
     }
 
     /// Groups' headroom changed: says who is side now, with no task runnable where that changes.
@@ -64,6 +100,12 @@ impl Engine<'_> {
                 }
             }
         });
+        if self.headroom.percent == 0 {
+            self.end_headroom_totals();
+        } else if self.headroom_marks.since.is_none() {
+            self.headroom_marks.asked = true;
+            self.headroom_marks.since = Some((self.machine_idle_ns(), self.machine_online_ns()));
+        }
         if self.headroom.percent > 0 && !self.headroom_marks.active {
             self.headroom_marks.active = true;
             self.begin_window();
@@ -112,10 +154,9 @@ impl Engine<'_> {
                 self.set_limit(cpu);
             }
         }
-        if self.services.recording {
-            self.headroom_marks.side_total_ns += used_ns;
-            self.headroom_marks.idle_total_ns += idle_ns;
-            self.headroom_marks.windows += 1;
+        self.headroom_marks.windows += 1;
+        if self.headroom.percent > 0 {
+            self.headroom_marks.budget_ns = self.headroom.budget_ns;
         }
         if let Some(observer) = self.observer.as_deref_mut() {
             observer.headroom(self.now_ns, self.headroom.budget_ns, used_ns, idle_ns);

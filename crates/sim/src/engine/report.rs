@@ -10,11 +10,24 @@ use plimsoll_policy_sys as pl;
 /// Books as they stood when the warm-up ended.
 #[derive(Default)]
 pub(super) struct WarmUp {
+    /// When it is to end.
+    due_ns: u64,
     ended_ns: u64,
+    /// Throttlings that lasted as it ended: group, CPU, since when.
+    throttled: Vec<(u32, u32, u64)>,
     stats: Vec<CpuStat>,
     /// Statistics, idle time, time off line.
     cpus: Vec<(CpuResult, u64, u64)>,
     waiting: u64,
+}
+
+impl WarmUp {
+    pub fn until(due_ns: u64) -> Self {
+        Self {
+            due_ns,
+            ..Self::default()
+        }
+    }
 }
 
 impl Engine<'_> {
@@ -45,9 +58,45 @@ impl Engine<'_> {
         self.touches = Touches::default();
         self.services.latencies.iter_mut().for_each(|h| h.reset());
         self.services.counters.fill(0);
-        self.headroom_marks.side_total_ns = 0;
-        self.headroom_marks.idle_total_ns = 0;
-        self.headroom_marks.windows = 0;
+        self.warm.throttled = self.throttled();
+        self.begin_headroom_totals();
+    }
+
+    fn throttled(&self) -> Vec<(u32, u32, u64)> {
+        let mut throttled = Vec::new();
+        for group in (0..self.memory.side()).filter(|&group| self.was_limited(group)) {
+            for cpu in 0..self.cpus.len() as u32 {
+                // SAFETY: the group is alive and not borrowed.
+                let balance = unsafe { *self.memory.balance(group, cpu) };
+                if balance.throttled != 0 {
+                    throttled.push((group, cpu, balance.throttled_at_ns));
+                }
+            }
+        }
+        throttled
+    }
+
+    /// A pool that never had a limit was never refilled.
+    fn was_limited(&self, group: u32) -> bool {
+        // SAFETY: the pool is alive and not borrowed.
+        unsafe { (*self.memory.pool(group)).generation > 0 }
+    }
+
+    /// How much of its cpu.stat's throttled time a group had before the measured time, by throttlings that have ended
+    /// since: the policy counts one when it ends, and the whole of it.
+    fn throttled_early_ns(&self, group: u32) -> u64 {
+        let of_group = self.warm.throttled.iter().filter(|&&(of, _, _)| of == group);
+        let early_ns = of_group.map(|&(_, cpu, at_ns)| {
+            // SAFETY: the group is alive and not borrowed.
+            let balance = unsafe { *self.memory.balance(group, cpu) };
+            let lasts = balance.throttled != 0 && balance.throttled_at_ns == at_ns;
+            if lasts {
+                0
+            } else {
+                self.warm.ended_ns - at_ns
+            }
+        });
+        early_ns.sum()
     }
 
     /// Tasks that are runnable and do not run.
@@ -68,7 +117,7 @@ impl Engine<'_> {
         cpu.idle_total_ns + now_ns
     }
 
-    fn cpu_offline_ns(&self, cpu: usize) -> u64 {
+    pub(super) fn cpu_offline_ns(&self, cpu: usize) -> u64 {
         let cpu = &self.cpus[cpu];
         let now_ns = if cpu.online {
             0
@@ -99,6 +148,11 @@ impl Engine<'_> {
         for cpu in 0..self.cpus.len() as u32 {
             self.charge(cpu, false);
         }
+        if self.now_ns < self.warm.due_ns {
+            // Every task ended within the warm-up: nothing was measured, and nothing of the warm-up is reported.
+            self.warm_up();
+        }
+        self.end_headroom_totals();
         let measured_ns = self.now_ns - self.warm.ended_ns;
         let groups = self.report_groups();
         let cpus = (0..self.cpus.len())
@@ -126,11 +180,12 @@ impl Engine<'_> {
             })
             .collect();
         let marks = &self.headroom_marks;
-        let headroom = marks.active.then_some(HeadroomResult {
+        let headroom = marks.asked.then_some(HeadroomResult {
             windows: marks.windows,
             side_used_ns: marks.side_total_ns,
             idle_ns: marks.idle_total_ns,
-            budget_ns: self.headroom.budget_ns,
+            capacity_ns: marks.capacity_total_ns,
+            budget_ns: marks.budget_ns,
         });
         Results {
             end_ns: self.now_ns,
@@ -160,15 +215,16 @@ impl Engine<'_> {
         (0..n)
             .map(|group| {
                 let (before, now) = (self.warm.stats[group], self.cpu_stat(group as u32));
-                // SAFETY: as above. A pool that never had a limit was never refilled.
-                let limited = unsafe { (*self.memory.pool(group as u32)).generation > 0 };
+                let limited = self.was_limited(group as u32);
                 GroupResult {
                     path: self.paths[group].clone(),
                     usage_ns: usage_ns[group],
                     stat: limited.then_some(CpuStat {
                         nr_periods: now.nr_periods - before.nr_periods,
                         nr_throttled: now.nr_throttled - before.nr_throttled,
-                        throttled_ns: now.throttled_ns - before.throttled_ns,
+                        throttled_ns: now.throttled_ns
+                            - before.throttled_ns
+                            - self.throttled_early_ns(group as u32),
                         current_bw_ns: now.current_bw_ns,
                         nr_bursts: now.nr_bursts - before.nr_bursts,
                         burst_ns: now.burst_ns - before.burst_ns,

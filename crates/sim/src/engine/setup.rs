@@ -272,7 +272,7 @@ impl<'o> Engine<'o> {
             workloads: config.workloads,
             latencies: config.latencies,
             counters: config.counters,
-            warm: report::WarmUp::default(),
+            warm: report::WarmUp::until(config.warmup_ns),
             topo,
             changes: config.changes,
         };
