@@ -18,8 +18,8 @@
  *            refill:   pool = min(pool + quota * n, buffer),  buffer = min(max, quota + burst)
  *                      n = min(elapsed periods, ceil(max / quota))   published semantics
  *                      n = 1                                         mainline semantics
- *            bound:    u_j + ... + u_k <= B_j + quota * N(j,k)  for any stretch of periods, plus at most 1 ms
- *                      per CPU that outlives its period, repaid over the long run
+ *            bound:    u_j + ... + u_k <= B_j + quota * N(j,k)  for any stretch of periods, plus what CPUs had
+ *                      drawn before it: at most 1 ms where nothing of the group runs, a slice where it does
  *
  * Trade-offs Slices do not expire (system 1), so idle CPUs may keep 1 ms each across a period's end. The
  *            older rule, where they do expire, is `expire`: it strands up to 1 ms per CPU and period, which

@@ -14,7 +14,8 @@
  * Formula    share = weight * load / (group_load - own_contribution + load),  clamped to [2, weight]
  *            load  = max(runnable weight now, its average)
  *
- * Trade-offs The group's sum may be 1/64 and 1 ms behind, and PL_LOAD_FORGET_NS where nothing is runnable.
+ * Trade-offs The group's sum may be 1/64 and 1 ms behind. Where nothing is runnable it is PL_LOAD_FORGET_NS behind,
+ *            and until who runs elsewhere has come round: a running task looks at one queue at each tick.
  *            The own part is replaced by the present one, so that a queue that has just woken up does not
  *            divide by a sum without itself.
  *

@@ -41,7 +41,7 @@ pub fn run_all(jobs: &[Job]) -> Result<Vec<Run>, Failure> {
     progress.finish_and_clear();
     let runs = runs?;
     for (run, end_ns) in runs.iter().filter(|(run, _)| run.measured_ns == 0) {
-        eprintln!(
+        errln!(
             "warning: {}: every task had ended at {:.3} ms, within the warm-up (warmup_ms: {}): nothing was measured",
             run.scenario,
             *end_ns as f64 / 1e6,

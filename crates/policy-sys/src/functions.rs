@@ -30,6 +30,7 @@ extern "C" {
         config: *const BwConfig,
     ) -> u32;
     pub fn pl_bw_leave(pool: *mut Pool, balance: *mut Balance, now_ns: u64, config: *const BwConfig) -> u32;
+    pub fn pl_bw_owe(pool: *mut Pool) -> u32;
     pub fn pl_bw_distribute_begin(pool: *mut Pool) -> bool;
     pub fn pl_bw_distribute_next(pool: *mut Pool, now_ns: u64) -> *mut Balance;
     pub fn pl_bw_distribute_end(pool: *mut Pool);

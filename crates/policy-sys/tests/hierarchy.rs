@@ -139,6 +139,29 @@ fn nested_weights_divide_one_cpu_as_the_tree_says() {
 }
 
 #[test]
+fn the_lightest_task_in_the_heaviest_group_gets_what_the_group_is_due() {
+    for (outer, inner, nice, sched_idle) in [
+        (100, 10_000, 19, false),
+        (100, 10_000, 0, true),
+        (10_000, 100, 19, false),
+        (10_000, 10_000, 0, true),
+    ] {
+        let mut tree = Tree::new(1);
+        let a = tree.add(Some(0), outer);
+        let b = tree.add(Some(0), outer);
+        let inner = tree.add(Some(a), inner);
+        let mut tasks = [tree.task(inner), tree.task(b)];
+        unsafe { pl_task_class(&mut tasks[0], nice, sched_idle) };
+        for task in &mut tasks {
+            tree.runnable(task, 0, 0);
+        }
+        fractions(&mut tree, &mut tasks, 50 * MS);
+        let got = fractions(&mut tree, &mut tasks, 100 * MS);
+        assert!((got[0] - 0.5).abs() < 0.005, "{outer}: {}", got[0]);
+    }
+}
+
+#[test]
 fn two_tasks_and_eight_of_equal_groups_weigh_the_same_over_the_machine() {
     let mut tree = Tree::new(4);
     let few = tree.add(Some(0), 100);
@@ -176,7 +199,11 @@ fn below_an_idle_group_all_give_way_and_nice_values_keep_their_meaning() {
     let mut tree = Tree::new(1);
     let idle = tree.add(Some(0), 100);
     let inner = tree.add(Some(idle), 100);
-    let link = |tree: &Tree| tree.groups.iter().for_each(|&group| unsafe { pl_group_link(group) });
+    let link = |tree: &Tree| {
+        tree.groups
+            .iter()
+            .for_each(|&group| unsafe { pl_group_link(group) })
+    };
     let classes = |task: &mut Task| {
         [(0, false), (5, false), (0, true)].map(|(nice, sched_idle)| {
             unsafe { pl_task_class(task, nice, sched_idle) };

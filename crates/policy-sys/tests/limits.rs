@@ -82,7 +82,8 @@ fn a_busy_group_gets_its_whole_quota_and_no_more() {
     for cpus in [1u32, 2, 4, 16] {
         let mut rng = rand_pcg::Pcg64::seed_from_u64(7);
         let mut bench = Bench::new(cpus, published());
-        bench.set(40 * MS.min(20 * MS), 20 * MS, 0, 0, 20 * MS);
+        // Binds from one CPU on.
+        bench.set(10 * MS, 20 * MS, 0, 0, 20 * MS);
         let quota = bench.pool.quota_ns;
         let used: u64 = usage_by_period(&mut bench, 100, 1.0, &mut rng).iter().sum();
         let most = 100 * quota.min(cpus as u64 * 20 * MS);
@@ -289,6 +290,31 @@ fn returned_time_is_handed_out_before_the_period_ends() {
     assert_eq!(bench.leave(0, 20 * MS), BW_ARM_SLACK);
     assert!(unsafe { pl_bw_take_arm_slack(&mut *bench.pool) });
     assert_eq!(bench.slack(25 * MS), vec![1]);
+}
+
+#[test]
+fn little_or_late_returns_are_not_handed_out_unless_somebody_is_owed() {
+    let throttled = || {
+        let mut bench = Bench::new(2, published());
+        bench.set(20 * MS, 100 * MS, 0, 0, 0);
+        while bench.charge(1, 5 * MS, true, 10 * MS) & BW_THROTTLED == 0 {}
+        bench
+    };
+    let mut bench = throttled();
+    bench.balances[0].remaining_ns = 6 * MS as i64;
+    assert_eq!(bench.leave(0, 20 * MS), 0, "5 ms went back: no more than a slice");
+    assert_eq!(bench.slack(25 * MS), vec![]);
+    // As if the return had come between asking and entering the ring.
+    assert_eq!(unsafe { pl_bw_owe(&mut *bench.pool) }, BW_ARM_SLACK);
+    assert_eq!(unsafe { pl_bw_owe(&mut *bench.pool) }, 0, "it is armed already");
+    assert_eq!(bench.slack(25 * MS), vec![1]);
+
+    let mut bench = throttled();
+    bench.balances[0].remaining_ns = 11 * MS as i64;
+    assert_eq!(bench.leave(0, 94 * MS), 0, "the refill is less than 7 ms away");
+    assert_eq!(bench.slack(99 * MS), vec![], "and less than 2 ms");
+    unsafe { pl_bw_owe(&mut *bench.pool) };
+    assert_eq!(bench.slack(99 * MS), vec![1]);
 }
 
 #[test]

@@ -105,10 +105,7 @@ pub fn text(path: &Path) -> std::io::Result<String> {
         .take(TEXT_BYTES_MAX + 1)
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(invalid(format!(
-            "it is larger than {} MiB",
-            TEXT_BYTES_MAX >> 20
-        )));
+        return Err(invalid(format!("it is larger than {} MiB", TEXT_BYTES_MAX >> 20)));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
