@@ -262,26 +262,27 @@ impl Resolve<'_> {
         Some(GroupId(at as u32 + 1))
     }
 
-    /// The CPUs that a group may run on, of those in `all`. As in the kernel, a cpuset that the groups above leave nothing
-    /// of does not count.
-    fn cpus_of(&self, group: GroupId, cpusets: &[Option<CpuSet>], all: &CpuSet) -> CpuSet {
+    /// The CPUs that a group may run on, of those in `all`; `own` is the cpuset of the group at an index. As in the kernel,
+    /// a cpuset that the groups above leave nothing of does not count.
+    fn cpus_of<'c>(
+        &self,
+        group: GroupId,
+        own: &impl Fn(usize) -> Option<&'c CpuSet>,
+        all: &CpuSet,
+    ) -> CpuSet {
         let Some(at) = group.0.checked_sub(1) else {
             return all.clone();
         };
-        let above = self.cpus_of(self.scenario.groups[at as usize].spec.parent, cpusets, all);
-        let own = cpusets[at as usize].as_ref().map(|set| set.intersection(&above));
-        own.filter(|set| !set.is_empty()).unwrap_or(above)
+        let at = at as usize;
+        let above = self.cpus_of(self.scenario.groups[at].spec.parent, own, all);
+        let left = own(at).map(|set| set.intersection(&above));
+        left.filter(|set| !set.is_empty()).unwrap_or(above)
     }
 
-    /// Likewise, as the run begins, of the groups known by now.
+    /// Likewise, as the run begins.
     fn first_cpus_of(&self, group: GroupId) -> CpuSet {
-        let cpusets: Vec<_> = self
-            .scenario
-            .groups
-            .iter()
-            .map(|group| group.spec.cpuset.clone())
-            .collect();
-        self.cpus_of(group, &cpusets, &CpuSet::all(self.nr_cpus()))
+        let own = |at: usize| self.scenario.groups[at].spec.cpuset.as_ref();
+        self.cpus_of(group, &own, &CpuSet::all(self.nr_cpus()))
     }
 
     /// A list of CPUs, not all of which are lost outside `within`.
@@ -602,7 +603,11 @@ impl Resolve<'_> {
         if table.cpus.is_some() {
             // Of all CPUs: as in the kernel, a cpuset may wait for CPUs that are off line.
             let parent = self.scenario.groups[number as usize].spec.parent;
-            let above = self.cpus_of(parent, &now.cpusets, &CpuSet::all(self.nr_cpus()));
+            let above = self.cpus_of(
+                parent,
+                &|at| now.cpusets[at].as_ref(),
+                &CpuSet::all(self.nr_cpus()),
+            );
             let cpuset = self.cpu_list(&table.cpus, &above, LEFT, &["change", index, "cpus"]);
             if cpuset.is_some() {
                 now.cpusets[number as usize] = cpuset.clone();
@@ -645,7 +650,8 @@ impl Resolve<'_> {
         }
         if table.cpus.is_some() {
             // Of those on line: the kernel refuses an affinity that leaves none.
-            let within = self.cpus_of(now.groups[workload], &now.cpusets, &now.online);
+            let own = |at: usize| now.cpusets[at].as_ref();
+            let within = self.cpus_of(now.groups[workload], &own, &now.online);
             let rule = "on line and left by the groups above";
             let affinity = self.cpu_list(&table.cpus, &within, rule, &["change", index, "cpus"]);
             whats.push(What::Affinity(workload, affinity));
