@@ -3,7 +3,7 @@
 //! They are tried before the work begins: minutes of simulation are not lost to a misspelt directory. They are there
 //! whole or not at all: a full disk leaves no half of one, and what stood there before stays.
 use crate::exit::Failure;
-use plimsoll_trace::{behind_links, Unfinished};
+use plimsoll_trace::{behind_links, is_device, Unfinished};
 use std::fs::{remove_file, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,12 +56,14 @@ fn file(path: &Path) -> Option<PathBuf> {
 }
 
 fn check_one(path: &Path) -> Result<(), Failure> {
+    // Who reads a pipe would take the trial for its end.
+    if is_device(path) {
+        return Ok(());
+    }
     // A link that leads to nothing yet is there, and still its file can be made.
     let there = behind_links(path);
     let open = |new| OpenOptions::new().write(true).create_new(new).open(&there);
     let tried = match path.metadata() {
-        // Who reads a pipe would take the trial for its end.
-        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(()),
         Ok(_) => open(false).map(drop),
         Err(_) => open(true).and_then(|_| remove_file(&there)),
     };

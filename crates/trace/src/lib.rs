@@ -29,5 +29,5 @@ pub use reader::TraceReader;
 pub use reconstruct::TimelineBuilder;
 pub use request::{BadRequest, RequestSpec};
 pub use timeline::{Burst, Cause, End, Phase, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
-pub use unfinished::{behind_links, remove_unfinished, Unfinished};
+pub use unfinished::{behind_links, is_device, remove_unfinished, Unfinished};
 pub use writer::TraceWriter;

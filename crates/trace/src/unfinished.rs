@@ -44,6 +44,12 @@ pub fn behind_links(path: &Path) -> PathBuf {
     path
 }
 
+/// Whether a device or a pipe is there: read or written only once, and never replaced.
+pub fn is_device(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
 impl Unfinished {
     /// A name of this process alone: two runs that write to one file take turns. A link stays one.
     pub fn new(path: &Path) -> Self {

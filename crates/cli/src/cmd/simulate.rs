@@ -4,6 +4,7 @@ use crate::report::Report;
 use crate::simulate::{run_all, Job};
 use crate::{number, output, print};
 use plimsoll_scenario::Scenario;
+use plimsoll_trace::is_device;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "Examples:
@@ -135,11 +136,6 @@ pub fn run(args: &Args) -> Result {
         _ => unreachable!("one or two jobs"),
     }
     Ok(Outcome::Done)
-}
-
-fn is_device(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
 /// Names of two scenarios in a table: their files' names, if these differ.

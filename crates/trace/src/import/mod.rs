@@ -8,6 +8,7 @@ use crate::model::{Clock, Cpu, Event, Header, Machine, Thread, Tid};
 use crate::reader::TraceReader;
 use crate::reconstruct::TimelineBuilder;
 use crate::timeline::Timeline;
+use crate::unfinished::is_device;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -77,10 +78,7 @@ impl Timeline {
 }
 
 fn sniff(path: &Path) -> Result<Format, TraceError> {
-    if path
-        .metadata()
-        .is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
-    {
+    if is_device(path) {
         return Err(TraceError::Value {
             place: Place::whole(path),
             field: "trace".into(),
