@@ -1,17 +1,22 @@
 //! What an administrator does to tasks while the machine runs.
+mod common;
+
+use common::{at, run, MS};
 use plimsoll_sim::{
-    Change, ChangeKind, Config, Context, GroupId, GroupSpec, Machine, Results, Simulation, Step, TaskId,
-    TaskSpec, Topology,
+    ChangeKind, Config, Context, GroupId, GroupSpec, Machine, Step, TaskId, TaskSpec, Topology,
 };
 
-const MS: u64 = 1_000_000;
-
-fn run(config: Config) -> Results {
-    Simulation::new(config).unwrap().run(None)
-}
-
-fn at(config: &mut Config, ms: u64, what: ChangeKind) {
-    config.changes.push(Change { at_ns: ms * MS, what });
+/// A task that computes once and ends.
+fn compute(ns: u64) -> impl FnMut(&mut Context) -> Step + Send + 'static {
+    let mut begun = false;
+    move |_| {
+        begun = !begun;
+        if begun {
+            Step::Compute { ns }
+        } else {
+            Step::Exit
+        }
+    }
 }
 
 /// A task that starts a child of 50 ms, waits for it, and again; by `fork`, or as a task on its own. Returns the run
@@ -23,16 +28,7 @@ fn moved(fork: bool) -> (u64, u64) {
     let b = config.add_group(GroupSpec::new("/b", GroupId::ROOT));
     let workload = config.add_workload("parent");
     let parent = move |ctx: &mut Context| {
-        let mut begun = false;
-        let child = move |_: &mut Context| {
-            begun = !begun;
-            if begun {
-                Step::Compute { ns: 50 * MS }
-            } else {
-                Step::Exit
-            }
-        };
-        let child = TaskSpec::new(a, workload, "child", child);
+        let child = TaskSpec::new(a, workload, "child", compute(50 * MS));
         if fork {
             ctx.fork(child);
         } else {
@@ -70,16 +66,8 @@ fn a_fork_has_the_cpus_and_the_nice_value_that_its_parent_has_now() {
     let (parents, other) = (config.add_workload("parents"), config.add_workload("other"));
     for i in 0..4 {
         let parent = move |ctx: &mut Context| {
-            let mut begun = false;
-            let child = move |_: &mut Context| {
-                begun = !begun;
-                if begun {
-                    Step::Compute { ns: 30 * MS }
-                } else {
-                    Step::Exit
-                }
-            };
-            ctx.fork(TaskSpec::new(GroupId::ROOT, parents, format!("child{i}"), child));
+            let name = format!("child{i}");
+            ctx.fork(TaskSpec::new(GroupId::ROOT, parents, name, compute(30 * MS)));
             Step::SleepUntil {
                 at_ns: ctx.now_ns() + 100 * MS,
             }

@@ -1,18 +1,10 @@
 //! What is reported is about the measured time, the whole of it and nothing else.
+mod common;
+
+use common::{at, run, MS};
 use plimsoll_sim::{
-    Change, ChangeKind, Config, Context, GroupId, GroupSpec, Limits, Machine, Results, Simulation, Step,
-    TaskSpec, Topology,
+    ChangeKind, Config, Context, GroupId, GroupSpec, Limits, Machine, Step, TaskSpec, Topology,
 };
-
-const MS: u64 = 1_000_000;
-
-fn run(config: Config) -> Results {
-    Simulation::new(config).unwrap().run(None)
-}
-
-fn at(config: &mut Config, ms: u64, what: ChangeKind) {
-    config.changes.push(Change { at_ns: ms * MS, what });
-}
 
 fn spinners(config: &mut Config, n: u32, group: GroupId) {
     let workload = config.add_workload("spin");
@@ -45,28 +37,25 @@ fn a_cpu_off_line_is_neither_busy_nor_idle() {
     assert_eq!(results.cpus[2].busy_percent(), 0.0);
 }
 
-#[test]
-fn a_throttling_that_began_in_the_warm_up_counts_from_there_on() {
-    let mut config = Config::new(Machine::new(Topology::flat(2)), 1500 * MS);
+/// Two CPUs that are throttled within the first ms, until 1000 ms, and then again; a warm-up of 900 ms.
+fn throttled_ns(duration_ms: u64) -> u64 {
+    let mut config = Config::new(Machine::new(Topology::flat(2)), duration_ms * MS);
     config.warmup_ns = 900 * MS;
     let mut group = GroupSpec::new("/g", GroupId::ROOT);
-    // Both CPUs are throttled within the first ms, until 1000 ms; then again, which lasts at the end.
     group.limits = Limits::quota(MS, 1000 * MS);
     let group = config.add_group(group);
     spinners(&mut config, 2, group);
-    let stat = run(config).groups[1].stat.unwrap();
-    assert_eq!(stat.throttled_ns / MS, 2 * 100);
+    run(config).groups[1].stat.unwrap().throttled_ns
+}
+
+#[test]
+fn a_throttling_that_began_in_the_warm_up_counts_from_there_on() {
+    assert_eq!(throttled_ns(1500) / MS, 2 * 100);
 }
 
 #[test]
 fn a_throttling_that_lasts_from_the_warm_up_to_the_end_is_not_counted() {
-    let mut config = Config::new(Machine::new(Topology::flat(2)), 950 * MS);
-    config.warmup_ns = 900 * MS;
-    let mut group = GroupSpec::new("/g", GroupId::ROOT);
-    group.limits = Limits::quota(MS, 1000 * MS);
-    let group = config.add_group(group);
-    spinners(&mut config, 2, group);
-    assert_eq!(run(config).groups[1].stat.unwrap().throttled_ns, 0);
+    assert_eq!(throttled_ns(950), 0);
 }
 
 /// 4 CPUs; one is main's, who keeps 30 % of the machine idle, and the side wants all the others. Windows of 1 s.
