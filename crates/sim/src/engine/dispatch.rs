@@ -1,6 +1,6 @@
 //! A CPU's life: pick a task, run it, charge it, stop it, go idle.
 use super::events::NEVER;
-use super::state::{Pending, State, NONE};
+use super::state::{Pending, State, GONE, NONE};
 use super::topo::set_bit;
 use super::Engine;
 use crate::config::Enforce;
@@ -525,7 +525,10 @@ impl Engine<'_> {
         let entry = &mut self.tasks[task as usize];
         entry.state = state;
         entry.work_ns = 0;
-        if state != State::Exited {
+        if state == State::Exited {
+            // Whoever takes its number over is another task.
+            self.cpus[cpu as usize].last = GONE;
+        } else {
             entry.pending = Pending::Next;
         }
         self.schedule(cpu, 0);

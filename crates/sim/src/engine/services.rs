@@ -2,12 +2,14 @@
 use crate::config::{ChannelId, ChannelSpec, CounterId, LatencyId, TaskId, TaskSpec};
 use hdrhistogram::Histogram;
 use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
 
 /// Longer latencies are recorded as this.
 pub(crate) const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
 /// A task that a task has started.
 pub(crate) struct Spawned {
+    pub task: TaskId,
     pub spec: TaskSpec,
     /// Takes over what a fork inherits from who started it.
     pub inherits: bool,
@@ -18,15 +20,17 @@ pub(crate) struct Services {
     pub recording: bool,
     pub latencies: Vec<Histogram<u64>>,
     pub counters: Vec<u64>,
-    /// Spawned and not yet taken over by the engine; numbered from `nr_tasks - spawned.len()`.
+    /// Spawned and not yet taken over by the engine.
     pub spawned: Vec<Spawned>,
-    pub nr_tasks: u32,
     /// Capacities of channels made and not yet taken over.
     pub new_channels: Vec<ChannelSpec>,
     pub nr_channels: u32,
     seed: u64,
     names: Vec<String>,
     rngs: Vec<Option<Box<Pcg64>>>,
+    /// Numbers of forks that have exited, by name. Who forks without end would otherwise use memory without end. Only a
+    /// fork of the same name takes one over, so that a timeline shows both under one name.
+    free: BTreeMap<String, Vec<TaskId>>,
 }
 
 impl Services {
@@ -37,12 +41,12 @@ impl Services {
             latencies: (0..nr_latencies).map(|_| new_histogram()).collect(),
             counters: vec![0; nr_counters],
             spawned: Vec::new(),
-            nr_tasks: 0,
             new_channels: Vec::new(),
             nr_channels,
             seed,
             names: Vec::new(),
             rngs: Vec::new(),
+            free: BTreeMap::new(),
         }
     }
 
@@ -50,8 +54,16 @@ impl Services {
     pub fn register(&mut self, name: String) -> TaskId {
         self.names.push(name);
         self.rngs.push(None);
-        self.nr_tasks += 1;
-        TaskId(self.nr_tasks - 1)
+        TaskId(self.names.len() as u32 - 1)
+    }
+
+    /// The number of a fork that has exited is for the next one of its name.
+    pub fn release(&mut self, task: TaskId) {
+        let name = &self.names[task.0 as usize];
+        match self.free.get_mut(name) {
+            Some(free) => free.push(task),
+            None => drop(self.free.insert(name.clone(), vec![task])),
+        }
     }
 
     pub fn name(&self, task: TaskId) -> &str {
@@ -76,8 +88,15 @@ impl Services {
     }
 
     pub fn spawn(&mut self, spec: TaskSpec, inherits: bool) -> TaskId {
-        let task = self.register(spec.name.clone());
-        self.spawned.push(Spawned { spec, inherits });
+        let free = self.free.get_mut(&spec.name).filter(|_| inherits);
+        let task = match free.and_then(Vec::pop) {
+            Some(task) => {
+                self.rngs[task.0 as usize] = None;
+                task
+            }
+            None => self.register(spec.name.clone()),
+        };
+        self.spawned.push(Spawned { task, spec, inherits });
         task
     }
 

@@ -305,20 +305,20 @@ impl<'o> Engine<'o> {
             engine.timers.push(change.at_ns, Timer::Change { index });
         }
         for spec in config.tasks {
-            engine.services.register(spec.name.clone());
-            engine.add_task(spec, 0);
+            let task = engine.services.register(spec.name.clone());
+            engine.add_task(task, spec, 0);
         }
         engine.timers.push(config.duration_ns, Timer::End);
         engine
     }
 
-    /// Takes over a task that has been registered, and starts it when its time comes.
-    pub(super) fn add_task(&mut self, spec: TaskSpec, near_cpu: u32) {
-        let number = self.tasks.len() as u32;
+    /// Takes over a task that has been numbered, and starts it when its time comes.
+    pub(super) fn add_task(&mut self, task: TaskId, spec: TaskSpec, near_cpu: u32) {
+        let number = task.0;
         let mut policy: pl::Task = pl::zeroed();
         policy.group = self.memory.group(spec.group.0);
         policy.cpu = near_cpu;
-        self.tasks.push(Task {
+        let task = Task {
             policy,
             group: spec.group.0,
             state: State::New,
@@ -348,8 +348,15 @@ impl<'o> Engine<'o> {
             instant_steps: 0,
             recent_cpu: near_cpu,
             waker: pl::zeroed(),
-        });
-        self.behaviours.push(spec.behaviour);
+        };
+        if number as usize == self.tasks.len() {
+            self.tasks.push(task);
+            self.behaviours.push(spec.behaviour);
+        } else {
+            debug_assert_eq!(self.tasks[number as usize].state, State::Exited);
+            self.tasks[number as usize] = task;
+            self.behaviours[number as usize] = spec.behaviour;
+        }
         self.unfinished += 1;
         self.set_class(number);
         self.timers

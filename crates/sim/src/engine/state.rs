@@ -11,6 +11,9 @@ use std::collections::VecDeque;
 /// No task, no CPU, no order number.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// A task that has exited.
+pub(super) const GONE: u32 = u32::MAX - 1;
+
 /// Fields in order of how often they are touched together: on large machines cache misses are what time goes to.
 #[repr(C, align(64))]
 pub(super) struct Cpu {
@@ -43,7 +46,7 @@ pub(super) struct Cpu {
     pub runnable: pl::Pelt,
     /// Whose head is looked at next for a pull on lag.
     pub look_at: u32,
-    /// The task that ran last, and the address space that is loaded.
+    /// The task that ran last (NONE: the idle one), and the address space that is loaded.
     pub last: u32,
     pub address_space: u32,
 

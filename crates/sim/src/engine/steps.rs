@@ -106,14 +106,14 @@ impl Engine<'_> {
         }
         if !self.services.spawned.is_empty() {
             for mut spawned in std::mem::take(&mut self.services.spawned) {
-                let child = self.tasks.len() as u32;
+                let child = spawned.task;
                 if spawned.inherits {
                     self.inherit(task, &mut spawned.spec);
                 }
-                self.add_task(spawned.spec, cpu);
+                self.add_task(child, spawned.spec, cpu);
                 if spawned.inherits {
-                    self.tasks[child as usize].forked_by = task;
-                    self.forks.insert((task, child));
+                    self.tasks[child.0 as usize].forked_by = task;
+                    self.forks.insert((task, child.0));
                 }
             }
         }
@@ -351,6 +351,7 @@ impl Engine<'_> {
         let parent = self.tasks[task as usize].forked_by;
         if parent != NONE {
             self.forks.remove(&(parent, task));
+            self.services.release(TaskId(task));
         }
         self.unfinished -= 1;
         if self.unfinished == 0 && self.stop_when_done {

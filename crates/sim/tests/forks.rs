@@ -1,0 +1,70 @@
+//! Processes that are started and end without end.
+use plimsoll_sim::{
+    Config, Context, GroupId, Machine, Observer, Simulation, Step, TaskId, TaskSpec, Topology,
+};
+
+const MS: u64 = 1_000_000;
+
+/// A shell on each of two CPUs that starts one process of 50 us after the other and waits for it.
+fn shells(duration_ns: u64) -> Config {
+    let mut config = Config::new(Machine::new(Topology::flat(2)), duration_ns);
+    config.check = true;
+    let workload = config.add_workload("shells");
+    for i in 0..2 {
+        let done = config.add_channel(1);
+        let shell = move |ctx: &mut Context| {
+            let mut step = 0;
+            let child = move |_: &mut Context| {
+                step += 1;
+                match step {
+                    1 => Step::Compute { ns: 50_000 },
+                    2 => Step::Send {
+                        channel: done,
+                        value: 0,
+                    },
+                    _ => Step::Exit,
+                }
+            };
+            ctx.fork(TaskSpec::new(
+                GroupId::ROOT,
+                workload,
+                format!("child {i}"),
+                child,
+            ));
+            Step::Receive { channel: done }
+        };
+        config.add_task(TaskSpec::new(
+            GroupId::ROOT,
+            workload,
+            format!("shell {i}"),
+            shell,
+        ));
+    }
+    config
+}
+
+/// Who was started, under which number.
+#[derive(Default)]
+struct Started(Vec<(TaskId, String)>);
+
+impl Observer for Started {
+    fn task(&mut self, _now_ns: u64, task: TaskId, name: &str, _group: GroupId) {
+        self.0.push((task, name.to_owned()));
+    }
+}
+
+/// Memory goes with the highest number: with a number for each, a day of a shell script would not fit into any.
+#[test]
+fn numbers_of_forks_that_have_exited_come_round() {
+    let mut started = Started::default();
+    Simulation::new(shells(100 * MS)).unwrap().run(Some(&mut started));
+    let Started(started) = started;
+    assert!(started.len() > 1_000, "{} tasks", started.len());
+    let highest = started.iter().map(|(task, _)| task.0).max().unwrap();
+    assert!(highest < 8, "{highest} is the highest number");
+    // Under one number goes one name.
+    for (task, name) in &started {
+        let (_, first) = started.iter().find(|(other, _)| other == task).unwrap();
+        assert_eq!(name, first);
+    }
+}
