@@ -71,11 +71,12 @@ bench-live: guest static ## measure schedulers on a real kernel in virtual time;
 
 fmt: ## format Rust and C
 	cargo fmt --all
-	$(if $(C_FILES),clang-format-19 -i $(C_FILES))
+	clang-format-19 -i $(C_FILES)
 
 lint: ## check formatting, and every warning of clippy
 	cargo fmt --all --check
-	$(if $(C_FILES),clang-format-19 --dry-run -Werror $(C_FILES))
+	@[ -n "$(C_FILES)" ] || { echo "lint: git lists no C file: is git there, and this a clone?" >&2; exit 3; }
+	clang-format-19 --dry-run -Werror $(C_FILES)
 	cargo clippy --workspace --all-targets -- -D warnings
 
 clean: ## remove everything built here

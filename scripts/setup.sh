@@ -9,6 +9,8 @@ rust_oldest=1.85
 
 # package: why it is here
 packages=(
+	ca-certificates # cargo fetches crates over TLS
+	git             # make lint: which C files there are
 	gcc             # policy/ for the simulator, the guest programs
 	libc6-dev       # also holds the static libc of `make static`
 	make
@@ -25,13 +27,16 @@ packages=(
 	systemd         # the guest's service manager, where the unit is tested
 )
 
+# make lint needs more of Rust than the build does.
+lint=yes
 case "${1:-}" in
 "") ;;
 --build) # what `make demo` needs: no guest, no formatter
+	lint=no
 	kept=()
 	for package in "${packages[@]}"; do
 		case $package in
-		qemu-system-x86 | busybox-static | xz-utils | zstd | systemd | clang-format-19) ;;
+		qemu-system-x86 | busybox-static | xz-utils | zstd | systemd | clang-format-19 | git) ;;
 		*) kept+=("$package") ;;
 		esac
 	done
@@ -50,9 +55,10 @@ esac
 # A toolchain that rustup put into the home directory counts, even when the shell does not know it yet.
 PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
-# True when cargo and rustc are there and new enough.
+# True when cargo and rustc are there and new enough, and with them what `make lint` runs.
 rust_is_fine() {
 	command -v cargo >/dev/null && command -v rustc >/dev/null || return 1
+	[ $lint = no ] || { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 || return 1
 	local have
 	have=$(rustc --version 2>/dev/null | awk '{ print $2 }')
 	[ -n "$have" ] && [ "$(printf '%s\n' "$rust_oldest" "$have" | sort -V | head -n 1)" = "$rust_oldest" ]
@@ -78,7 +84,7 @@ fi
 give_up() {
 	echo "setup: $1. Please install:" >&2
 	[ ${#missing[@]} -eq 0 ] || echo "  Debian packages (or what your system calls them): ${missing[*]}" >&2
-	[ "$rust_missing" = no ] || echo "  Rust $rust_oldest or newer (cargo and rustc); on Debian 12: rustc-web cargo-web" >&2
+	[ "$rust_missing" = no ] || echo "  Rust $rust_oldest or newer (cargo, rustc, rustfmt, clippy); on Debian 12: rustc-web cargo-web rustfmt-web rust-web-clippy" >&2
 	exit 3
 }
 
@@ -99,10 +105,12 @@ if [ "$rust_missing" = yes ]; then
 	# Debian 13 and later have a new enough rustc under its plain name.
 	if [ -n "$(candidate rustc-web)" ]; then
 		rust_packages=(rustc-web cargo-web)
+		[ $lint = no ] || rust_packages+=(rustfmt-web rust-web-clippy)
 	else
 		rust_packages=(rustc cargo)
+		[ $lint = no ] || rust_packages+=(rustfmt rust-clippy)
 	fi
-	echo "setup: no cargo and rustc of $rust_oldest or newer found; installing ${rust_packages[*]} $(candidate "${rust_packages[0]}")"
+	echo "setup: no Rust of $rust_oldest or newer found, or not all of it; installing ${rust_packages[*]} $(candidate "${rust_packages[0]}")"
 	missing+=("${rust_packages[@]}")
 fi
 
@@ -120,6 +128,6 @@ apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || giv
 hash -r
 if [ "$rust_missing" = yes ] && ! rust_is_fine; then
 	missing=()
-	give_up "rustc is still older than $rust_oldest"
+	give_up "Rust is still older than $rust_oldest, or not all there"
 fi
 echo "setup: done"
