@@ -25,10 +25,29 @@ const PERIODS_US: [u64; 4] = [10_000, 25_000, 50_000, 100_000];
 const WEIGHTS: [u32; 4] = [50, 200, 400, 1_000];
 const HEADROOMS_PERCENT: [u32; 3] = [10, 20, 30];
 
-/// What share of the CPUs that the group uses the search begins at. With arrivals that do not wait less than all cannot
-/// be enough in the long run; clients that wait for answers only become slower.
+/// What share of the CPUs that the group uses the search begins at. With arrivals that do not wait less than all is not
+/// enough ([`needed`]); clients that wait for answers only become slower.
 const LOWEST_OPEN: f64 = 0.6;
 const LOWEST_CLOSED: f64 = 0.1;
+
+/// CPUs that the planned group used.
+fn used(program: &Program) -> f64 {
+    program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64
+}
+
+/// CPUs without which the queue grows for ever, whatever latencies a recording shows before it ends: what requests
+/// take whose clients do not wait.
+pub fn needed(program: &Program) -> f64 {
+    let (mut open, mut all) = (0, 0);
+    for class in &program.classes {
+        open += class.open;
+        all += class.open + class.closed;
+    }
+    match program.is_job() {
+        true => 0.0,
+        false => used(program) * open as f64 / all.max(1) as f64,
+    }
+}
 
 /// Limits for the first pass: from below what the group uses up to `max_cpus`; each with several periods and bursts.
 /// Where the machine has no more than that, no limit at all, too, with several weights and headrooms.
@@ -40,7 +59,7 @@ pub fn first_pass(
     knobs: Knobs,
     semantics: Semantics,
 ) -> Vec<GroupSettings> {
-    let used = program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64;
+    let used = used(program);
     let lowest = match program.is_closed_loop() {
         true => LOWEST_CLOSED,
         false => LOWEST_OPEN,
@@ -49,18 +68,22 @@ pub fn first_pass(
     let mut found = Vec::new();
     for step in 0..QUOTAS {
         let cpus = low * (max_cpus / low).powf(f64::from(step) / f64::from(QUOTAS - 1));
-        found.extend(limits(cpus, today, knobs, semantics));
+        found.extend(limits(cpus, max_cpus, today, knobs, semantics));
     }
-    // Quotas have a smallest value, which short periods may not be able to go down to.
-    found.retain(|s| s.cpus().is_none_or(|cpus| cpus <= max_cpus * 1.01));
     if max_cpus >= machine_cpus {
         found.extend(without_limit(program, today, knobs, semantics));
     }
     found
 }
 
-/// One amount of CPU, with every period and burst.
-pub fn limits(cpus: f64, today: GroupSettings, knobs: Knobs, semantics: Semantics) -> Vec<GroupSettings> {
+/// One amount of CPU, with every period and burst; at most `max_cpus`.
+pub fn limits(
+    cpus: f64,
+    max_cpus: f64,
+    today: GroupSettings,
+    knobs: Knobs,
+    semantics: Semantics,
+) -> Vec<GroupSettings> {
     let periods: &[u64] = if knobs.period { &PERIODS_US } else { &[100_000] };
     // Burst in hundredths of the quota. Mainline takes no more than the quota.
     let bursts: &[u64] = match (knobs.burst, semantics) {
@@ -71,6 +94,10 @@ pub fn limits(cpus: f64, today: GroupSettings, knobs: Knobs, semantics: Semantic
     let mut found = Vec::new();
     for &period_us in periods {
         let quota_us = round_quota(cpus * period_us as f64);
+        // Quotas have a smallest value, which short periods may not be able to go down to.
+        if quota_us as f64 > max_cpus * 1.01 * period_us as f64 {
+            continue;
+        }
         for &hundredths in bursts {
             found.push(GroupSettings {
                 quota_us: Some(quota_us),

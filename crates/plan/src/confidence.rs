@@ -15,7 +15,7 @@
 //!   jumps by the length of a throttling: the ends of the range are taken at shares that are off by so much.
 //!
 //! This is about one recording. What differs between recordings: [`crate::Recordings`].
-use plimsoll_replay::{percentile_ns, Outcome};
+use plimsoll_replay::{percentile_ns, rank_of, Outcome};
 use rand::Rng;
 use rand_pcg::Pcg64;
 use serde::Serialize;
@@ -98,8 +98,8 @@ pub fn percentile_range(
     let [mut lowest, mut found, mut highest] = [(); 3].map(|()| Vec::with_capacity(RESAMPLES));
     let mut drawn = Vec::new();
     let nth = |drawn: &mut [u64], percent: f64| {
-        let rank = (percent / 100.0 * drawn.len() as f64).ceil() as usize;
-        *drawn.select_nth_unstable(rank.clamp(1, drawn.len()) - 1).1
+        let rank = rank_of(percent, drawn.len());
+        *drawn.select_nth_unstable(rank).1
     };
     for _ in 0..RESAMPLES {
         let replicate = draw_blocks(&blocks, &mut rng, &mut drawn);
@@ -118,17 +118,51 @@ pub fn percentile_range(
     for values in [&mut lowest, &mut found, &mut highest] {
         values.sort_unstable();
     }
-    (!found.is_empty()).then(|| {
-        let middle = percentile_ns(&found, 50.0) as f64;
-        let low = percentile_ns(&lowest, 5.0) as f64 * known_error.min(1.0);
-        let high =
-            percentile_ns(&highest, 95.0).max(percentile_ns(&found, 95.0)) as f64 * known_error.max(1.0);
-        Range {
-            low: low.min(middle / (1.0 + ALLOWED_ERROR)),
-            middle,
-            high: high.max(middle * (1.0 + ALLOWED_ERROR)),
+    let middle = percentile_ns(&found, 50.0) as f64;
+    let low = percentile_ns(&lowest, 5.0) as f64;
+    let high = percentile_ns(&highest, 95.0).max(percentile_ns(&found, 95.0)) as f64;
+    Some(allow(Range { low, middle, high }, known_error))
+}
+
+/// A range with what the replay is known to be off by in it, and what a prediction may be off by.
+fn allow(range: Range, known_error: f64) -> Range {
+    let Range { low, middle, high } = range;
+    Range {
+        low: (low * known_error.min(1.0)).min(middle / (1.0 + ALLOWED_ERROR)),
+        middle,
+        high: (high * known_error.max(1.0)).max(middle * (1.0 + ALLOWED_ERROR)),
+    }
+}
+
+/// The mean of some latencies, ns; 0 of none.
+pub fn mean(latencies_ns: &[u64]) -> f64 {
+    latencies_ns.iter().sum::<u64>() as f64 / latencies_ns.len().max(1) as f64
+}
+
+/// Range of the mean latency of `class`, or of all, over replicates of one setting; `known_error` as above. A mean needs
+/// no tail: few requests move it little. `None`: no requests.
+pub fn mean_range(
+    replicates: &[Outcome],
+    class: Option<u32>,
+    period_ns: u64,
+    known_error: f64,
+    seed: u64,
+) -> Option<Range> {
+    let blocks = all_blocks(replicates, period_ns, class);
+    let mut rng = Pcg64::new(u128::from(seed), STREAM);
+    let mut drawn = Vec::new();
+    let mut means = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        draw_blocks(&blocks, &mut rng, &mut drawn);
+        if drawn.is_empty() {
+            return None;
         }
-    })
+        means.push(mean(&drawn));
+    }
+    means.sort_by(f64::total_cmp);
+    let at = |percent| means[rank_of(percent, means.len())];
+    let (low, middle, high) = (at(5.0), at(50.0), at(95.0));
+    Some(allow(Range { low, middle, high }, known_error))
 }
 
 /// Latencies of as many other runs, ascending: block-bootstrap resamples of the replicates, for tools that make other
@@ -247,6 +281,48 @@ mod tests {
         assert!(more.middle == 100_000.0 && more.low == 1_000.0, "{more:?}");
         let few = stalled(150);
         assert!(few.high < 2_000.0, "{few:?}");
+    }
+
+    #[test]
+    fn the_range_of_a_mean_allows_what_that_of_a_percentile_does() {
+        let of = |latencies: Vec<u64>, known_error| {
+            mean_range(
+                &[outcome(latencies.into_iter())],
+                None,
+                100_000_000,
+                known_error,
+                1,
+            )
+            .unwrap()
+        };
+        let same = of(vec![1_000; 5_000], 1.0);
+        assert_eq!(
+            (same.low, same.middle, same.high),
+            (1_000.0 / 1.15, 1_000.0, 1_000.0 * 1.15)
+        );
+        let off = of(vec![1_000; 5_000], 1.3);
+        assert_eq!((off.low, off.high), (1_000.0 / 1.15, 1_300.0));
+        // Half of the run takes ten times as long: which half is seen decides.
+        let uneven = of(
+            (0..5_000)
+                .map(|i| if i < 2_500 { 1_000 } else { 10_000 })
+                .collect(),
+            1.0,
+        );
+        let allowed = allow(
+            Range {
+                low: 5_500.0,
+                middle: 5_500.0,
+                high: 5_500.0,
+            },
+            1.0,
+        );
+        assert!(
+            uneven.low < allowed.low && uneven.high > allowed.high,
+            "{uneven:?}"
+        );
+        assert!((5_000.0..6_000.0).contains(&uneven.middle), "{uneven:?}");
+        assert_eq!(mean_range(&[outcome(std::iter::empty())], None, 1, 1.0, 1), None);
     }
 
     #[test]

@@ -62,6 +62,11 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
         "echo \"{quota_v2} {period_us}\" > {}",
         v2_file("/cpu.max")
     ));
+    // Under v1 the two are written one after the other, and the kernel refuses what is above the limit of the group
+    // above, be it for a moment only.
+    if today.quota_us.is_some() {
+        v1.push(format!("echo -1 > {}", v1_file("/cpu.cfs_quota_us")));
+    }
     v1.push(format!("echo {period_us} > {}", v1_file("/cpu.cfs_period_us")));
     v1.push(format!("echo {quota_v1} > {}", v1_file("/cpu.cfs_quota_us")));
     if let (Some(us), false) = (burst, own_burst) {
@@ -83,7 +88,7 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
     // `--cpus 0` would change nothing.
     let mut docker = match cpus {
         None => format!("docker update --cpu-quota -1 {container}"),
-        Some(cpus) if period_us == 100_000 => format!("docker update --cpus {} {container}", trim(cpus, 3)),
+        Some(cpus) if period_us == 100_000 => format!("docker update --cpus {} {container}", trim(cpus, 5)),
         Some(_) => {
             format!(
                 "docker update --cpu-period {period_us} --cpu-quota {} {container}",
@@ -110,9 +115,12 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
         docker += &format!("\ndocker update --cpu-shares {} {container}", shares(weight));
     }
 
-    let kubernetes = match cpus {
+    let kubernetes = match quota_us {
         None => "resources:\n  limits: {}   # no cpu".into(),
-        Some(cpus) => format!("resources:\n  limits:\n    cpu: {}m", (cpus * 1000.0).ceil()),
+        Some(us) => format!(
+            "resources:\n  limits:\n    cpu: {}m",
+            (us * 1000).div_ceil(period_us)
+        ),
     };
     let no_period = (cpus.is_some() && period_us != 100_000).then(|| {
         format!(
@@ -307,15 +315,41 @@ mod tests {
         assert_eq!(lines(&today, &none, "cgroup v2"), format!("{gone}\n{v2}"));
         assert_eq!(lines(&FREE, &none, "cgroup v2"), v2);
         let v1 = lines(&today, &none, "cgroup v1");
-        assert!(
-            v1.starts_with("echo 0 > /sys/fs/cgroup/cpu/web/cpu.cfs_burst_us\n"),
-            "{v1}"
-        );
+        let file = "/sys/fs/cgroup/cpu/web/cpu.cfs";
+        let quota =
+            format!("echo -1 > {file}_quota_us\necho 25000 > {file}_period_us\necho 12500 > {file}_quota_us");
+        assert_eq!(v1, format!("echo 0 > {file}_burst_us\n{quota}"));
+        // Nothing forbids the new period where there is no quota.
+        assert!(lines(&FREE, &none, "cgroup v1").starts_with("echo 25000 > "));
         let found = paste("/web", &today, &none, Semantics::Mainline);
         for system in ["systemd", "Docker"] {
             let lacks = text_of(&found, system).1;
             assert!(lacks.contains("today's burst (20000 us)"), "{system}: {lacks}");
         }
+    }
+
+    /// Rounding would set another limit than the one that was simulated.
+    #[test]
+    fn every_digit_of_a_limit_is_said() {
+        let said = |quota_us, period_us, system| {
+            let limits = Limits {
+                quota_us: Some(quota_us),
+                period_us,
+                ..FREE
+            };
+            let found = paste("/web", &FREE, &limits, Semantics::Mainline);
+            text_of(&found, system).0.to_string()
+        };
+        for (quota_us, cpus) in [
+            (1_050, "0.0105"),
+            (9_150, "0.0915"),
+            (26_200, "0.262"),
+            (200_000, "2"),
+        ] {
+            assert!(said(quota_us, 100_000, "Docker").ends_with(&format!("--cpus {cpus} web")));
+        }
+        assert!(said(20_150, 10_000, "Kubernetes").ends_with("cpu: 2015m"));
+        assert!(said(1_001, 100_000, "Kubernetes").ends_with("cpu: 11m"));
     }
 
     #[test]

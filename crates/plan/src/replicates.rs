@@ -1,10 +1,10 @@
 //! One setting in every case of the recordings, several times each with period boundaries elsewhere.
-use crate::confidence::{percentile_range, resample, value_range, Range};
+use crate::confidence::{mean, mean_range, percentile_range, resample, value_range, Range};
 use crate::goal::Subject;
 use crate::quantities::measure;
 use crate::recordings::{span, Case, Recordings};
 use crate::source::Source;
-use plimsoll_replay::{replay, Outcome, Settings, SettingsError};
+use plimsoll_replay::{percentile_ns, replay, Outcome, Settings, SettingsError};
 use rayon::prelude::*;
 
 /// The golden section: any few of its multiples in a row lie about evenly between 0 and 1.
@@ -21,6 +21,17 @@ struct Runs<'a> {
     case: Case,
     source: &'a Source,
     outcomes: Vec<Outcome>,
+}
+
+impl Runs<'_> {
+    /// Which class has that name; `Some(None)`: all of them, where no name is given.
+    fn class(&self, name: Option<&str>) -> Option<Option<u32>> {
+        let classes = &self.source.program.classes;
+        match name {
+            None => Some(None),
+            Some(name) => Some(Some(classes.iter().position(|c| c.name == name)? as u32)),
+        }
+    }
 }
 
 impl Replicates<'_> {
@@ -83,7 +94,8 @@ impl Replicates<'_> {
     pub fn range(&self, subject: &Subject) -> Option<Range> {
         match subject {
             Subject::Percentile { percent, class } => self.percentile_of(*percent, class.as_deref()),
-            _ => self.value(|runs, outcome| measure(&runs.source.program, outcome, subject)),
+            Subject::Mean { class } => self.mean_of(class.as_deref()),
+            Subject::Throttled => self.value(|runs, outcome| measure(&runs.source.program, outcome, subject)),
         }
     }
 
@@ -91,14 +103,19 @@ impl Replicates<'_> {
         self.percentile_of(percent, None)
     }
 
+    fn mean_of(&self, class: Option<&str>) -> Option<Range> {
+        self.over_cases(|runs| {
+            let class = runs.class(class)?;
+            let known_error = runs.source.known_error(class, mean);
+            mean_range(&runs.outcomes, class, self.period_ns, known_error, self.seed)
+        })
+    }
+
     fn percentile_of(&self, percent: f64, class: Option<&str>) -> Option<Range> {
         self.over_cases(|runs| {
-            let classes = &runs.source.program.classes;
-            let class = match class {
-                Some(name) => Some(classes.iter().position(|c| c.name == name)? as u32),
-                None => None,
-            };
-            let known_error = runs.source.known_error(percent, class);
+            let class = runs.class(class)?;
+            let figure = |latencies: &[u64]| percentile_ns(latencies, percent) as f64;
+            let known_error = runs.source.known_error(class, figure);
             percentile_range(
                 &runs.outcomes,
                 percent,

@@ -1,5 +1,5 @@
 //! A trace file, read, believed and compiled; or the reasons why not.
-use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Program, Settings, SettingsError};
+use plimsoll_replay::{machine, recorded, replay, Outcome, Program, Settings, SettingsError};
 use plimsoll_sim::{Costs, Machine};
 use plimsoll_trace::{Place, RequestSpec, Timeline, TraceError, DOUBTFUL_SHARE_MAX};
 use std::path::Path;
@@ -113,9 +113,9 @@ impl Source {
             .map_err(SettingsError::clone)
     }
 
-    /// A percentile of the latencies of one class, or of all, as recorded, over that of the replay under the recorded
-    /// settings.
-    pub fn known_error(&self, percent: f64, class: Option<u32>) -> f64 {
+    /// A figure of the ascending latencies of one class, or of all, as recorded, over that of the replay under the
+    /// recorded settings.
+    pub fn known_error(&self, class: Option<u32>, figure: impl Fn(&[u64]) -> f64) -> f64 {
         let both = self.compared.get_or_init(|| {
             let all = |outcome: &Outcome| {
                 let classes = (0..self.program.classes.len() as u32).map(Some);
@@ -131,8 +131,7 @@ impl Source {
         });
         let Some(both) = both else { return 1.0 };
         let at = class.map_or(0, |class| class as usize + 1);
-        let [recorded, replayed] =
-            [&both.recorded, &both.replayed].map(|of| percentile_ns(&of[at], percent) as f64);
+        let [recorded, replayed] = [&both.recorded, &both.replayed].map(|of| figure(&of[at]));
         match recorded > 0.0 && replayed > 0.0 {
             true => recorded / replayed,
             false => 1.0,

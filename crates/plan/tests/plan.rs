@@ -92,6 +92,41 @@ fn goal_that_no_setting_meets_is_said_with_the_nearest() {
     assert!(plan.recommended.margin < 0.0);
 }
 
+/// A queue that grows as long as the service runs meets any goal that is longer than the recording.
+#[test]
+fn less_than_clients_ask_for_who_do_not_wait_is_never_enough() {
+    let source = source();
+    for goals in [&["p99(request) < 100s"][..], &["mean(request) < 100s"]] {
+        let plan = found(&source, goals);
+        assert_eq!(plan.verdict, Verdict::Met);
+        let cpus = plan.recommended.reserved_cpus;
+        assert!(
+            cpus >= 0.3 * (1.0 + DRIFT) * 0.97,
+            "0.3 CPUs are used, {cpus} recommended"
+        );
+        let less = plan.frontier.iter().filter(|c| c.reserved_cpus < 0.3 * 0.97);
+        assert!(less.clone().count() > 0 && less.clone().all(|c| !c.meets && c.margin < 0.0));
+    }
+}
+
+#[test]
+fn no_setting_is_above_the_most_that_may_be_given() {
+    let source = source();
+    for max_cpus in [0.01, 0.03, 0.33] {
+        let mut options = options(&["p99(request) < 100s"]);
+        options.max_cpus = Some(max_cpus);
+        let plan = plan(&source, &options, &|_, _| {}).unwrap();
+        let all = plan.frontier.iter().chain([&plan.recommended]);
+        for candidate in all {
+            assert!(
+                candidate.reserved_cpus <= max_cpus * 1.01,
+                "{:?}",
+                candidate.limits
+            );
+        }
+    }
+}
+
 /// Where no limit can be set every setting looks as good as none, and the least would be recommended.
 #[test]
 fn there_is_no_plan_for_the_root_group() {

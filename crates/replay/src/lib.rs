@@ -27,7 +27,7 @@ mod task;
 pub use arrivals::Pacing;
 pub use cost::{Stretch, STRETCH_NS};
 pub use machine::{describe as describe_machine, machine};
-pub use outcome::{percentile_ns, CpuStat, GroupOutcome, Outcome, Request};
+pub use outcome::{percentile_ns, rank_of, CpuStat, GroupOutcome, Outcome, Request};
 pub use program::{Program, Thread};
 pub use requests::{ClassIx, Loop, RequestClass};
 pub use run::{recorded, replay};
