@@ -13,6 +13,8 @@ use std::path::Path;
 /// Tasks of one workload. A million take 0.7 GB; what the ranges of two keys allow together, 20 million and more, ends
 /// with the machine's memory.
 const TASKS_MAX: u64 = 1_000_000;
+/// Requests per second; what `rate_per_s` is bound to, too.
+const RATE_MAX: f64 = 1e8;
 
 /// A scenario that has been checked and can be run, as often as wanted.
 #[derive(Debug, Clone)]
@@ -434,6 +436,12 @@ impl Resolve<'_> {
                 &["workload", name],
                 format!("{tasks} tasks: allowed 1 .. {TASKS_MAX}"),
             );
+        }
+        let load_per_s = table.work.load_per_s(&self.scenario.machine);
+        if let Some(rate) = load_per_s.filter(|rate| *rate > RATE_MAX) {
+            let message =
+                format!("comes to {rate:e} requests/s of work_us here; allowed: up to {RATE_MAX:e}");
+            self.refuse(&["workload", name, "arrivals", "load_percent"], message);
         }
         let kind = self
             .tree

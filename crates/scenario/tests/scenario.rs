@@ -337,6 +337,12 @@ fn more_tasks_and_cpus_than_a_machine_holds_are_refused_with_their_place() {
             s.toml:7:11: workload.b: 268439552 tasks: allowed 1 .. 1000000"#]],
     );
     good("[workload.a]\nkind = \"hackbench\"\ngroups = 10000\nfds = 50\n");
+    // Requests without end at one instant.
+    refused(
+        "[workload.a]\nkind = \"server\"\nwork_us = 0.001\n\
+         arrivals = { process = \"load\", load_percent = 10000 }\n",
+        expect!["s.toml:6:47: workload.a.arrivals.load_percent: comes to 4e11 requests/s of work_us here; allowed: up to 1e8"],
+    );
     let machine = "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4096\nthreads_per_core = 2\n";
     let problems = Scenario::parse("s.toml", machine, Path::new(""), &[]).unwrap_err();
     expect!["s.toml:2:10: machine.topology: 8192 CPUs: allowed 1 .. 4096"].assert_eq(&problems.to_string());

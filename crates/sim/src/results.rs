@@ -90,7 +90,7 @@ pub struct WorkloadResult {
 #[derive(Clone, Debug)]
 pub struct LatencyResult {
     pub name: String,
-    /// Nanoseconds, 3 significant digits; above an hour counts as an hour.
+    /// Nanoseconds, 3 significant digits; above two days counts as two days.
     pub histogram: Histogram<u64>,
 }
 

@@ -54,6 +54,14 @@ impl Arrivals {
         matches!(self, Arrivals::Closed { .. })
     }
 
+    /// Whether all gaps are equal.
+    pub fn is_regular(&self) -> bool {
+        matches!(
+            self,
+            Arrivals::Fixed { .. } | Arrivals::Bursts { regular: true, .. }
+        )
+    }
+
     /// On a machine, with requests of `work_us`: a load has become a rate.
     pub(crate) fn on(&self, machine: &Machine, work_us: f64) -> Arrivals {
         let Arrivals::Load { load_percent } = *self else {
@@ -78,7 +86,8 @@ impl Arrivals {
     }
 
     /// Time from one arrival (or answer, in a closed loop) of one of `clients` equal streams to its next, and how many
-    /// requests arrive then. Not for a load, which becomes a rate first.
+    /// requests arrive then. Not for a load, which becomes a rate first. The first gaps of streams with equal ones are up to
+    /// the caller: all alike, they would arrive together.
     pub fn next<R: Rng + ?Sized>(&self, clients: u32, rng: &mut R) -> (u64, u32) {
         let exponential = |rng: &mut R| -> f64 { Exp1.sample(rng) };
         let gap_ns = |rate_per_s: f64, size: u32| 1e9 * f64::from(clients) * f64::from(size) / rate_per_s;

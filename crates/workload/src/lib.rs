@@ -31,7 +31,7 @@ pub use server::Server;
 pub use spinners::Spinners;
 pub use stream::Stream;
 
-use plimsoll_sim::{Config, WorkloadId};
+use plimsoll_sim::{Config, Machine, WorkloadId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -52,6 +52,17 @@ pub enum Workload {
 }
 
 impl Workload {
+    /// Requests per second that a share of what `machine` can do comes to, where arrivals are given so.
+    pub fn load_per_s(&self, machine: &Machine) -> Option<f64> {
+        let Workload::Server(server) = self else {
+            return None;
+        };
+        match (&server.arrivals, server.arrivals.on(machine, server.work_us)) {
+            (Arrivals::Load { .. }, Arrivals::Poisson { rate_per_s }) => Some(rate_per_s),
+            _ => None,
+        }
+    }
+
     /// Tasks, where two keys multiply; each key's own range bounds those of the other kinds.
     pub fn tasks(&self) -> Option<u64> {
         match self {

@@ -5,7 +5,7 @@ use plimsoll_sim::{Behaviour, ChannelId, Config, Context, CounterId, LatencyId, 
 use rand_distr::{Distribution, Exp1};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 /// A server with a pool of worker threads and one queue. Its clients are on other machines: each request interrupts one
@@ -67,6 +67,7 @@ impl Server {
         let queue = config.add_futex(self.queue_requests.max(self.clients));
         let waiting = Arc::new(AtomicU32::new(0));
         let mut answers = Vec::new();
+        let asked: Arc<[AtomicU64]> = (0..self.clients).map(|_| AtomicU64::new(0)).collect();
         for number in 0..self.clients {
             let client = if self.arrivals.is_closed() {
                 let answer = config.add_channel(1);
@@ -76,6 +77,7 @@ impl Server {
                     queue,
                     answer,
                     number,
+                    asked: asked.clone(),
                     stage: 0,
                 }
             } else {
@@ -86,6 +88,7 @@ impl Server {
                     waiting: waiting.clone(),
                     limit,
                     refused,
+                    number,
                     due_ns: None,
                     left: 0,
                 }
@@ -100,11 +103,10 @@ impl Server {
                 queue,
                 waiting: waiting.clone(),
                 answers: answers.clone(),
+                asked: asked.clone(),
                 stage: Stage::Take,
-                request: Request {
-                    arrived_ns: 0,
-                    client: None,
-                },
+                arrived_ns: 0,
+                client: None,
                 pieces: 0,
                 latency,
                 requests,
@@ -116,7 +118,8 @@ impl Server {
     }
 }
 
-/// Who asks. Across the network: costs no CPU time here.
+/// Who asks. Across the network: costs no CPU time here. A request is the time of its arrival; in a closed loop it is the
+/// number of the client, which has `asked` then.
 enum Client {
     Open {
         server: Server,
@@ -124,6 +127,7 @@ enum Client {
         waiting: Arc<AtomicU32>,
         limit: u32,
         refused: CounterId,
+        number: u32,
         due_ns: Option<u64>,
         left: u32,
     },
@@ -132,31 +136,9 @@ enum Client {
         queue: ChannelId,
         answer: ChannelId,
         number: u32,
+        asked: Arc<[AtomicU64]>,
         stage: u32,
     },
-}
-
-/// A request as it travels: 44 bits of arrival time in units of 1.024 us hold 570 years; 20 bits of client + 1.
-#[derive(Clone, Copy)]
-struct Request {
-    arrived_ns: u64,
-    client: Option<u32>,
-}
-
-impl Request {
-    const CLIENT_BITS: u32 = 20;
-
-    fn pack(self) -> u64 {
-        (self.arrived_ns / 1024) << Self::CLIENT_BITS | self.client.map_or(0, |client| u64::from(client) + 1)
-    }
-
-    fn unpack(value: u64) -> Self {
-        let client = (value & ((1 << Self::CLIENT_BITS) - 1)) as u32;
-        Request {
-            arrived_ns: (value >> Self::CLIENT_BITS) * 1024,
-            client: client.checked_sub(1),
-        }
-    }
 }
 
 impl Behaviour for Client {
@@ -169,6 +151,7 @@ impl Behaviour for Client {
                 waiting,
                 limit,
                 refused,
+                number,
                 due_ns,
                 left,
             } => {
@@ -176,19 +159,23 @@ impl Behaviour for Client {
                     *left -= 1;
                     if waiting.load(Relaxed) < *limit {
                         waiting.fetch_add(1, Relaxed);
-                        let request = Request {
-                            arrived_ns: now_ns,
-                            client: None,
-                        };
                         return Step::Send {
                             channel: *queue,
-                            value: request.pack(),
+                            value: now_ns,
                         };
                     }
                     ctx.count(*refused, 1);
                 }
                 let (gap_ns, size) = server.arrivals.next(server.clients, ctx.rng());
-                let at_ns = due_ns.unwrap_or(now_ns) + gap_ns;
+                let at_ns = match *due_ns {
+                    Some(due_ns) => due_ns + gap_ns,
+                    // Equal gaps over all clients, not for each of them alone.
+                    None if server.arrivals.is_regular() => {
+                        let share = u128::from(gap_ns) * u128::from(*number + 1) / u128::from(server.clients);
+                        now_ns + share as u64
+                    }
+                    None => now_ns + gap_ns,
+                };
                 *due_ns = Some(at_ns);
                 *left = size;
                 Step::SleepUntil { at_ns }
@@ -198,6 +185,7 @@ impl Behaviour for Client {
                 queue,
                 answer,
                 number,
+                asked,
                 stage,
             } => {
                 *stage = (*stage + 1) % 3;
@@ -209,13 +197,10 @@ impl Behaviour for Client {
                         }
                     }
                     2 => {
-                        let request = Request {
-                            arrived_ns: now_ns,
-                            client: Some(*number),
-                        };
+                        asked[*number as usize].store(now_ns, Relaxed);
                         Step::Send {
                             channel: *queue,
-                            value: request.pack(),
+                            value: u64::from(*number),
                         }
                     }
                     _ => Step::Receive { channel: *answer },
@@ -237,9 +222,13 @@ struct Worker {
     server: Server,
     queue: ChannelId,
     waiting: Arc<AtomicU32>,
+    /// Of closed loops: of each client, where it waits, and since when.
     answers: Vec<ChannelId>,
+    asked: Arc<[AtomicU64]>,
     stage: Stage,
-    request: Request,
+    /// The request: when it arrived, and whose it is in a closed loop.
+    arrived_ns: u64,
+    client: Option<usize>,
     /// Still to do of this request.
     pieces: u32,
     latency: LatencyId,
@@ -255,9 +244,13 @@ impl Behaviour for Worker {
             }
             Stage::Taken => {
                 if let Some(value) = ctx.received() {
-                    self.request = Request::unpack(value);
-                    if self.request.client.is_none() {
+                    if self.answers.is_empty() {
+                        self.arrived_ns = value;
                         self.waiting.fetch_sub(1, Relaxed);
+                    } else {
+                        let client = value as usize;
+                        self.arrived_ns = self.asked[client].load(Relaxed);
+                        self.client = Some(client);
                     }
                 }
                 self.pieces = self.server.pieces;
@@ -284,15 +277,14 @@ impl Behaviour for Worker {
                 }
             }
             Stage::Answer => {
-                ctx.record(self.latency, ctx.now_ns().saturating_sub(self.request.arrived_ns));
+                ctx.record(self.latency, ctx.now_ns() - self.arrived_ns);
                 ctx.count(self.requests, 1);
                 self.stage = Stage::Take;
-                match self
-                    .request
-                    .client
-                    .and_then(|client| self.answers.get(client as usize))
-                {
-                    Some(&channel) => Step::Send { channel, value: 0 },
+                match self.client {
+                    Some(client) => Step::Send {
+                        channel: self.answers[client],
+                        value: 0,
+                    },
                     None => self.next(ctx),
                 }
             }

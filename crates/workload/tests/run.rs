@@ -358,3 +358,45 @@ fn a_batch_of_children_starts_one_process_for_each_piece() {
     );
     near(counter(&results, "pieces") as f64, 200.0, 2.0);
 }
+
+/// Nothing else takes time: what a request takes is its work, to the nanosecond.
+#[test]
+fn latency_of_a_server_is_that_of_its_work() {
+    for arrivals in [
+        r#"{"process":"fixed","rate_per_s":100}"#,
+        r#"{"process":"closed","think_us":500}"#,
+    ] {
+        let server = format!(
+            r#"{{"kind":"server","workers":1,"work_us":123.456,"spread":"fixed","arrivals":{arrivals}}}"#
+        );
+        let results = run(&server, 1, 1000);
+        let latencies = &results.workloads[0].latencies[0].histogram;
+        // Three digits are kept.
+        assert!(
+            latencies.equivalent(latencies.min(), 123_456),
+            "{}",
+            latencies.min()
+        );
+        assert!(
+            latencies.equivalent(latencies.max(), 123_456),
+            "{}",
+            latencies.max()
+        );
+    }
+}
+
+/// Equal gaps are equal over all clients: one request at a time, whoever asks.
+#[test]
+fn clients_that_ask_at_equal_gaps_take_turns() {
+    for arrivals in [
+        r#"{"process":"fixed","rate_per_s":1000}"#,
+        r#"{"process":"bursts","rate_per_s":1000,"size":1,"regular":true}"#,
+    ] {
+        let server = format!(
+            r#"{{"kind":"server","workers":1,"clients":10,"work_us":500,"spread":"fixed","arrivals":{arrivals}}}"#
+        );
+        let results = run(&server, 1, 1000);
+        near(counter(&results, "requests") as f64, 1000.0, 1.0);
+        near(mean_us(&results), 500.0, 0.5);
+    }
+}

@@ -5,7 +5,7 @@ use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
 /// Longer latencies are recorded as this.
-pub(crate) const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
+pub(crate) const LATENCY_MAX_NS: u64 = 2 * 86_400_000_000_000;
 
 /// A task that a task has started.
 pub(crate) struct Spawned {
@@ -108,7 +108,7 @@ impl Services {
     }
 }
 
-/// 3 significant digits over everything up to an hour.
+/// 3 significant digits over everything that fits into the longest run.
 pub(crate) fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("bounds are constant and in range")
 }
