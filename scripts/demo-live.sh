@@ -38,13 +38,19 @@ make --no-print-directory guest >"$folder/guest" 2>&1 || no_vm "the guest's prog
 
 # Fetches the kernel and QEMU if they are not in the cache, so that the two guests do not both do it.
 dist/plimsoll vm --timing --verbose -- true 2>"$folder/first" || no_vm "$(tail -n 1 "$folder/first")"
+declare -A guests
 for scheduler in none plimsoll; do
 	dist/plimsoll vm --timing --timeout 150 --scheduler $scheduler --file target/guest/duty \
 		--file "$folder/demo-guest.sh" -- demo-guest.sh >"$folder/$scheduler" 2>"$folder/$scheduler.err" &
+	guests[$scheduler]=$!
 done
-wait
+# There are virtual machines here, so what goes wrong now is a fault: no figure of it is to be printed.
 for scheduler in none plimsoll; do
-	[ -s "$folder/$scheduler" ] || no_vm "$(tail -n 1 "$folder/$scheduler.err")"
+	wait "${guests[$scheduler]}" || {
+		echo "demo: the guest under scheduler '$scheduler' ended with $?: $(tail -n 1 "$folder/$scheduler.err")" >&2
+		kill "${guests[@]}" 2>/dev/null
+		exit 1
+	}
 done
 
 # of GROUP: what duty printed about it. value FILE GROUP NAME: a number of it.

@@ -101,12 +101,19 @@ impl Rates {
         let sum =
             |status: &Status, of: fn(&plimsoll_live::CpuStatus) -> u64| status.cpus.iter().map(of).sum();
         let rate = |of| per_s(sum(before, of), sum(after, of));
-        let nr_cpus = after.cpus.len();
+        // A CPU off line is neither busy nor idle.
+        let online = || after.cpus.iter().filter(|cpu| cpu.online);
+        let nr_cpus = online().count();
+        let idle = online().map(|now| {
+            let then = before.cpus.iter().find(|then| then.cpu == now.cpu).unwrap_or(now);
+            per_s(then.idle_usec, now.idle_usec)
+        });
+        let idle_us_per_s: f64 = idle.sum();
         let machine_us = after.headroom_window_us as f64 * nr_cpus as f64;
         Self {
             span_s,
             nr_cpus,
-            idle_percent: rate(|cpu| cpu.idle_usec) / 1e4 / nr_cpus.max(1) as f64,
+            idle_percent: idle_us_per_s / 1e4 / nr_cpus.max(1) as f64,
             switches_per_s: rate(|cpu| cpu.nr_switches),
             steals_per_s: rate(|cpu| cpu.nr_steals),
             pulls_per_s: rate(|cpu| cpu.nr_pulls),
@@ -252,6 +259,14 @@ pub mod tests {
             (web.burst(), rates.groups[1].burst()),
             ("15/40 ms 25%".into(), "-".into())
         );
+    }
+
+    #[test]
+    fn a_cpu_off_line_is_neither_busy_nor_idle() {
+        let (before, mut after) = two();
+        after.cpus[1].online = false;
+        let rates = Rates::between(&before, &after);
+        assert_eq!((rates.nr_cpus, rates.idle_percent), (1, 50.0));
     }
 
     #[test]

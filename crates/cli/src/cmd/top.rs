@@ -249,10 +249,13 @@ impl Screen {
 
     fn head(&self) -> Vec<Line<'static>> {
         let all = &self.rates;
+        let busy = match all.span_s > 0.0 {
+            true => format!(", {:.0}% busy", 100.0 - all.idle_percent),
+            false => String::new(),
+        };
         let mut first = format!(
-            "plimsoll top  {} CPUs, {:.0}% busy  {} groups  {:.0} switches/s  {:.0} steals/s  {:.0} pulls/s",
+            "plimsoll top  {} CPUs{busy}  {} groups  {:.0} switches/s  {:.0} steals/s  {:.0} pulls/s",
             all.nr_cpus,
-            100.0 - all.idle_percent,
             all.groups.len(),
             all.switches_per_s,
             all.steals_per_s,
