@@ -75,6 +75,17 @@ impl Hierarchy {
         }
     }
 
+    /// A folder that stands for a hierarchy of version 2.
+    #[cfg(test)]
+    pub fn v2(mount: PathBuf) -> Hierarchy {
+        Hierarchy {
+            version: 2,
+            mount,
+            cpuacct: None,
+            id: 0,
+        }
+    }
+
     /// The group that a user named: a path below the mount, or the whole path of the directory.
     /// Returns its path below the mount, with a leading `/`.
     pub fn resolve(&self, name: &str) -> Result<String, RecordError> {

@@ -369,6 +369,38 @@ fn a_group_is_recorded_alone_with_its_limits_and_moves_are_seen() {
     assert!(timeline.threads.iter().any(|t| t.comm == "sh"));
 }
 
+/// As a service that is restarted: the same path, another group.
+#[test]
+fn a_group_that_is_made_again_while_recording_keeps_both_its_lives() {
+    let name = format!("plimsoll-again-{}", std::process::id());
+    let Some(group) = TestGroup::new(&name) else {
+        return;
+    };
+    let dir = group.0.clone();
+    let load = move || {
+        for life in 0..2 {
+            if life > 0 {
+                std::fs::remove_dir(&dir).unwrap();
+                std::fs::create_dir(&dir).unwrap();
+            }
+            // The `sleep` is born in the group.
+            let script = format!("echo $$ > {}/cgroup.procs; sleep 0.05; exit 0", dir.display());
+            let mut shell = std::process::Command::new("sh");
+            assert!(shell.args(["-c", &script]).status().unwrap().success());
+        }
+    };
+    let Some((_, header, _)) = recorded(None, None, load) else {
+        return;
+    };
+    let path = format!("/{name}");
+    let ix = header.groups.iter().position(|g| g.path == path).unwrap() as u32;
+    let born = header
+        .threads
+        .iter()
+        .filter(|t| t.comm == "sleep" && t.group == Some(ix));
+    assert_eq!(born.count(), 2, "{:?}", header.threads);
+}
+
 #[test]
 fn statistics_are_sampled_without_bpf() {
     let Some(group) = TestGroup::new(&format!("plimsoll-sample-{}", std::process::id())) else {
