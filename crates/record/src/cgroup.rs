@@ -109,6 +109,25 @@ impl Hierarchy {
         })
     }
 
+    /// Refuses a group of version 2 that the cpu controller is not on: to the scheduler its threads are in the nearest group
+    /// above that has it, so that none is found in this one.
+    pub fn require_cpu(&self, path: &str) -> Result<(), RecordError> {
+        let dir = self.dir(path);
+        // The root has neither limits nor cgroup.events, and the controller always.
+        let has = |name: &str| dir.join(name).exists();
+        if self.version == 1 || has("cpu.weight") || has("cpu.max") || !has("cgroup.events") {
+            return Ok(());
+        }
+        Err(RecordError::Input {
+            field: "cgroup",
+            value: format!("{path:?} has no cpu controller"),
+            allowed:
+                "a group that has it: write +cpu into its parent's cgroup.subtree_control, and first into \
+                      those above"
+                    .into(),
+        })
+    }
+
     fn dir(&self, path: &str) -> PathBuf {
         self.mount.join(path.trim_start_matches('/'))
     }
@@ -268,6 +287,39 @@ mod tests {
                 ..expected
             }
         );
+    }
+
+    #[test]
+    fn a_group_without_the_cpu_controller_is_refused_and_what_gives_it_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        let hierarchy = Hierarchy::v2(root.path().into());
+        let inner = root.path().join("outer/inner");
+        fs::create_dir_all(&inner).unwrap();
+        for dir in [inner.parent().unwrap(), &inner] {
+            fs::write(dir.join("cgroup.events"), "").unwrap();
+        }
+        fs::write(root.path().join("outer/cpu.weight"), "100\n").unwrap();
+        hierarchy.require_cpu("/").unwrap();
+        hierarchy.require_cpu("/outer").unwrap();
+        let error = hierarchy.require_cpu("/outer/inner").unwrap_err();
+        assert!(matches!(error, RecordError::Input { field: "cgroup", .. }));
+        let message = error.to_string();
+        assert!(
+            message.contains("\"/outer/inner\" has no cpu controller"),
+            "{message}"
+        );
+        assert!(
+            message.contains("+cpu into its parent's cgroup.subtree_control"),
+            "{message}"
+        );
+        fs::write(inner.join("cpu.max"), "max 100000\n").unwrap();
+        hierarchy.require_cpu("/outer/inner").unwrap();
+        let v1 = Hierarchy {
+            version: 1,
+            ..hierarchy
+        };
+        fs::remove_file(inner.join("cpu.max")).unwrap();
+        v1.require_cpu("/outer/inner").unwrap();
     }
 
     #[test]

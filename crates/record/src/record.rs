@@ -83,6 +83,9 @@ pub fn record(
         .as_deref()
         .map(|name| hierarchy.resolve(name))
         .transpose()?;
+    if let Some(path) = &only_below {
+        hierarchy.require_cpu(path)?;
+    }
     let only_below_id = match &only_below {
         Some(path) => hierarchy.id_of(path).expect("resolve found it"),
         None => 0,
