@@ -4,6 +4,10 @@ use crate::cgroup::Hierarchy;
 use plimsoll_trace::{Event, Group, GroupIx, Thread, Tid, What};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+/// How often the limits of a group made while recording are read, once a round of the reader: who makes a group sets its
+/// limits at once, but not before the first look. With a round in 100 ms this is its first second.
+const LOOKS: u32 = 10;
+
 pub struct Names {
     threads: Vec<Thread>,
     /// The current entry of a thread id.
@@ -16,6 +20,19 @@ pub struct Names {
     paths: HashMap<u64, String>,
     /// As recording began, by path.
     start: HashMap<String, Group>,
+    /// Made while recording, as they were when last looked at, by path.
+    made: HashMap<String, Group>,
+    /// Those of them that are looked at again, and how often.
+    young: Vec<(u64, u32)>,
+}
+
+/// The header's tables, and the moves as events.
+pub struct Tables {
+    pub threads: Vec<Thread>,
+    pub groups: Vec<Group>,
+    pub moves: Vec<Event>,
+    /// Groups that were gone before their limits could be read: they look as if they had none.
+    pub limits_unknown: u64,
 }
 
 impl Names {
@@ -29,6 +46,8 @@ impl Names {
             moves: Vec::new(),
             paths: HashMap::new(),
             start: HashMap::new(),
+            made: HashMap::new(),
+            young: Vec::new(),
         };
         for (id, path) in hierarchy.walk("/") {
             names.start.insert(path.clone(), hierarchy.group(&path));
@@ -69,11 +88,28 @@ impl Names {
     /// A group was made while recording.
     pub fn group(&mut self, id: u64, path: String) {
         self.paths.insert(id, path);
+        self.young.push((id, LOOKS));
     }
 
-    /// The header's tables, and the moves as events. Groups that no thread was in are left out, except
-    /// the ancestors of those that are: their limits bind too. A path is one group, however often it was made.
-    pub fn finish(self, hierarchy: &Hierarchy) -> (Vec<Thread>, Vec<Group>, Vec<Event>) {
+    /// Reads the limits of groups that were made a moment ago: when recording ends they may be gone.
+    pub fn look(&mut self, hierarchy: &Hierarchy) {
+        let (paths, made) = (&self.paths, &mut self.made);
+        self.young.retain_mut(|(id, looks)| {
+            let path = &paths[id];
+            let group = hierarchy.group(path);
+            // Asked afterwards: then all of it was read while the group was there.
+            if hierarchy.id_of(path) != Some(*id) {
+                return false;
+            }
+            made.insert(path.clone(), group);
+            *looks -= 1;
+            *looks > 0
+        });
+    }
+
+    /// Groups that no thread was in are left out, except the ancestors of those that are: their limits bind
+    /// too. A path is one group, however often it was made.
+    pub fn finish(mut self, hierarchy: &Hierarchy) -> Tables {
         let mut ids_of: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
         let used = self
             .first_group
@@ -97,6 +133,7 @@ impl Names {
             }
         }
         let mut index: HashMap<u64, GroupIx> = HashMap::new();
+        let mut limits_unknown = 0;
         let groups: Vec<Group> = ids_of
             .into_iter()
             .enumerate()
@@ -108,9 +145,13 @@ impl Names {
                 let stat_end = now
                     .stat_start
                     .filter(|_| ids.iter().all(|&id| Some(id) == id_now));
-                let mut group = self.start.get(&path).cloned().unwrap_or(Group {
-                    stat_start: Some(Default::default()), // it was made while recording
-                    ..now
+                let mut group = self.start.remove(&path).unwrap_or_else(|| {
+                    let seen = id_now.map(|_| now).or_else(|| self.made.remove(&path));
+                    limits_unknown += seen.is_none() as u64;
+                    Group {
+                        stat_start: Some(Default::default()), // it was made while recording
+                        ..seen.unwrap_or_default()
+                    }
                 });
                 group.stat_end = stat_end;
                 group.path = path;
@@ -135,7 +176,12 @@ impl Names {
                 })
             })
             .collect();
-        (threads, groups, moves)
+        Tables {
+            threads,
+            groups,
+            moves,
+            limits_unknown,
+        }
     }
 }
 
@@ -188,7 +234,12 @@ mod tests {
         names.thread(4, 12, 12, "second".into(), second);
         fs::write(once.join("cpu.stat"), "usage_usec 4000\n").unwrap();
 
-        let (threads, groups, moves) = names.finish(&hierarchy);
+        let Tables {
+            threads,
+            groups,
+            moves,
+            ..
+        } = names.finish(&hierarchy);
         let paths: Vec<_> = groups.iter().map(|g| g.path.as_str()).collect();
         assert_eq!(paths, ["/", "/once", "/service"]);
         let of: Vec<_> = threads.iter().map(|t| (t.tid, t.group)).collect();
@@ -205,5 +256,46 @@ mod tests {
             (groups[1].stat_start, groups[1].stat_end),
             (usage(1_000), usage(4_000))
         );
+    }
+    #[test]
+    fn limits_of_a_group_that_is_gone_when_recording_ends_are_those_last_seen() {
+        let (root, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let hierarchy = Hierarchy::v2(root.path().into());
+        let mut names = Names::new(&hierarchy);
+        let slice = root.path().join("slice");
+        make(&slice, 90_000, 0);
+        names.group(hierarchy.id_of("/slice").unwrap(), "/slice".into());
+        let job = slice.join("job");
+        make(&job, 50_000, 0);
+        let id = hierarchy.id_of("/slice/job").unwrap();
+        names.group(id, "/slice/job".into());
+        names.thread(1, 10, 10, "job".into(), id);
+        names.look(&hierarchy);
+        fs::write(job.join("cpu.max"), "20000 100000\n").unwrap();
+        names.look(&hierarchy);
+        remove(&slice, gone.path());
+        names.look(&hierarchy);
+        // These two were never looked at; nobody was in the other one.
+        names.group(1, "/brief".into());
+        names.group(2, "/empty".into());
+        names.look(&hierarchy);
+        names.thread(2, 11, 11, "brief".into(), 1);
+
+        let tables = names.finish(&hierarchy);
+        let limits: Vec<_> = tables
+            .groups
+            .iter()
+            .map(|g| (g.path.as_str(), g.quota_us))
+            .collect();
+        let expected = [
+            ("/", None),
+            ("/brief", None),
+            ("/slice", Some(90_000)),
+            ("/slice/job", Some(20_000)),
+        ];
+        assert_eq!(limits, expected);
+        assert_eq!(tables.limits_unknown, 1);
+        assert_eq!(tables.groups[3].stat_start, Some(CpuStat::default()));
+        assert_eq!(tables.groups[3].stat_end, None);
     }
 }

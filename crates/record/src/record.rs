@@ -2,7 +2,7 @@
 use crate::cgroup::Hierarchy;
 use crate::error::RecordError;
 use crate::machine;
-use crate::names::Names;
+use crate::names::{Names, Tables};
 use crate::probes::{Cost, Probes, Settings};
 use crate::spool::Spool;
 use crate::wire::{self, Batch, Record};
@@ -44,6 +44,8 @@ pub struct Report {
     pub wakeups: u64,
     pub threads: u64,
     pub groups: u64,
+    /// Groups made and gone while recording, so soon that nobody could read their limits: the trace says they had none.
+    pub limits_unknown: u64,
     pub lost: u64,
     /// Switches that the kernel raised no event for, found by what ran next on that CPU. They are among `switches`.
     pub mended: u64,
@@ -142,6 +144,7 @@ pub fn record(
         }
         std::thread::sleep(POLL.min(Duration::from_nanos(left_ns as u64)));
         drain.run()?;
+        sink.borrow_mut().names.look(&hierarchy);
     }
     visit(&cpus);
     let end_ns = clock_ns(libc::CLOCK_MONOTONIC);
@@ -320,7 +323,12 @@ impl Finished {
         names: Names,
     ) -> Result<Report, RecordError> {
         let (start_ns, end_ns) = (self.start_ns, self.end_ns);
-        let (mut threads, groups, moves) = names.finish(hierarchy);
+        let Tables {
+            mut threads,
+            groups,
+            moves,
+            limits_unknown,
+        } = names.finish(hierarchy);
         threads
             .iter_mut()
             .for_each(|t| t.from_ns = t.from_ns.max(start_ns));
@@ -330,6 +338,7 @@ impl Finished {
             duration_ns: (end_ns - start_ns) as u64,
             threads: threads.len() as u64,
             groups: groups.len() as u64,
+            limits_unknown,
             lost: losses.iter().map(|l| l.count.unwrap_or(1)).sum(),
             ..Default::default()
         };

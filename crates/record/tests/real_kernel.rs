@@ -402,6 +402,34 @@ fn a_group_that_is_made_again_while_recording_keeps_both_its_lives() {
 }
 
 #[test]
+fn a_group_that_is_made_and_removed_while_recording_has_its_limits() {
+    let name = format!("plimsoll-job-{}", std::process::id());
+    let job = name.clone();
+    let load = move || {
+        let Some(group) = TestGroup::new(&job) else { return };
+        let (v1, v2) = (group.0.join("cpu.cfs_quota_us"), group.0.join("cpu.max"));
+        if v1.exists() {
+            std::fs::write(v1, "50000").unwrap();
+        } else {
+            std::fs::write(v2, "50000 100000").unwrap();
+        }
+        // Some rounds of the reader.
+        let script = format!("echo $$ > {}/cgroup.procs; sleep 0.5; exit 0", group.0.display());
+        let mut shell = std::process::Command::new("sh");
+        assert!(shell.args(["-c", &script]).status().unwrap().success());
+    };
+    let Some((_, header, _)) = recorded(None, None, load) else {
+        return;
+    };
+    let path = format!("/{name}");
+    let Some(group) = header.groups.iter().find(|g| g.path == path) else {
+        eprintln!("skipped: no group was made");
+        return;
+    };
+    assert_eq!((group.quota_us, group.period_us), (Some(50_000), Some(100_000)));
+}
+
+#[test]
 fn statistics_are_sampled_without_bpf() {
     let Some(group) = TestGroup::new(&format!("plimsoll-sample-{}", std::process::id())) else {
         return;

@@ -121,6 +121,14 @@ pub fn run(args: &Args) -> Result {
                 ring_bytes: args.buffer << 20,
             };
             let report = record(&options, stopped, progress)?;
+            if report.limits_unknown > 0 {
+                bar.suspend(|| {
+                    errln!(
+                        "warning: {} groups were made and gone before their limits could be read; the trace shows them without",
+                        report.limits_unknown
+                    )
+                });
+            }
             (record_json(&report), record_text(&report, args))
         }
     };
@@ -144,7 +152,8 @@ fn record_json(r: &Report) -> serde_json::Value {
     json!({
         "format": 1,
         "duration_ns": r.duration_ns, "cpus": r.cpus, "events": r.events, "switches": r.switches,
-        "wakeups": r.wakeups, "threads": r.threads, "groups": r.groups, "lost": r.lost, "mended": r.mended,
+        "wakeups": r.wakeups, "threads": r.threads, "groups": r.groups,
+        "limits_unknown": r.limits_unknown, "lost": r.lost, "mended": r.mended,
         "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs,
         "bpf_run_ns": r.bpf_run_ns, "measured_ns": r.measured_ns, "reader_ns": r.reader_ns,
         "encode_ns": r.encode_ns, "overhead": r.overhead(),
