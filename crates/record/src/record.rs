@@ -145,6 +145,10 @@ pub fn record(
         std::thread::sleep(POLL.min(Duration::from_nanos(left_ns as u64)));
         drain.run()?;
         sink.borrow_mut().names.look(&hierarchy);
+        // Nothing will be kept: nobody should have to wait for that.
+        if sink.borrow().error.is_some() {
+            break;
+        }
     }
     visit(&cpus);
     let end_ns = clock_ns(libc::CLOCK_MONOTONIC);

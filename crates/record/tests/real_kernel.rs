@@ -1,6 +1,8 @@
 //! Records a known load on the kernel at hand. Where BPF is not permitted, the tests say so and do nothing.
 use plimsoll_record::{record, sample, Options, RecordError, Report};
-use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline, TraceReader, What};
+use plimsoll_trace::{
+    Cause, End, Header, RequestSpec, ThreadTimeline, Timeline, TraceError, TraceReader, What,
+};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -507,6 +509,42 @@ fn lost_events_are_counted_placed_and_make_the_trace_untrustworthy() {
         .quality
         .check(&place, plimsoll_trace::DOUBTFUL_SHARE_MAX)
         .is_err());
+}
+
+#[test]
+fn a_recording_that_cannot_be_kept_ends_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let options = Options {
+        cgroup: None,
+        duration: Duration::from_secs(60),
+        output: folder.join("t"),
+        request: None,
+        ring_bytes: 1 << 20,
+    };
+    let mut load: Option<std::thread::JoinHandle<()>> = None;
+    let mut rounds_after = 0;
+    let stopped = || match &load {
+        None => {
+            // In place of a full disk: no file can be made for the events.
+            std::fs::remove_dir_all(&folder).unwrap();
+            load = Some(named("plim-full", storm_of_processes));
+            false
+        }
+        Some(load) => {
+            rounds_after += load.is_finished() as u32;
+            rounds_after > 10
+        }
+    };
+    match record(&options, stopped, |_| ()) {
+        Err(RecordError::Trace(TraceError::Io { .. })) => assert!(rounds_after <= 1, "{rounds_after}"),
+        Err(RecordError::Unsupported { missing, .. }) => eprintln!("skipped: {missing}"),
+        other => panic!("{other:?}"),
+    }
+    if let Some(load) = load {
+        load.join().unwrap();
+    }
 }
 
 #[test]
