@@ -107,6 +107,11 @@ impl Names {
         });
     }
 
+    /// Changes of group so far.
+    pub fn moves(&self) -> u64 {
+        self.moves.len() as u64
+    }
+
     /// Groups that no thread was in are left out, except the ancestors of those that are: their limits bind
     /// too. A path is one group, however often it was made.
     pub fn finish(mut self, hierarchy: &Hierarchy) -> Tables {

@@ -7,7 +7,7 @@ use crate::probes::{Cost, Probes, Settings};
 use crate::spool::Spool;
 use crate::wire::{self, Batch, Record};
 use plimsoll_trace::{
-    Clock, Event, Header, Loss, Machine, Place, RequestSpec, TraceError, TraceWriter, What,
+    Clock, Event, Header, Loss, Machine, Place, RequestSpec, TraceError, TraceWriter, What, EVENTS_MAX,
 };
 use std::cell::RefCell;
 use std::io;
@@ -38,6 +38,8 @@ pub struct Options {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub duration_ns: u64,
+    /// It ended early: a trace holds no more events ([`EVENTS_MAX`]).
+    pub full: bool,
     pub cpus: u32,
     pub events: u64,
     pub switches: u64,
@@ -72,9 +74,18 @@ impl Report {
     }
 }
 
-/// Records until `options.duration` has passed or `stopped` says so. `progress` is called with the share
-/// that is done, 0 to 1, a few times a second.
+/// Records until `options.duration` has passed, `stopped` says so or a trace could not hold more. `progress` is called with
+/// the share that is done, 0 to 1, a few times a second.
 pub fn record(
+    options: &Options,
+    stopped: impl FnMut() -> bool,
+    progress: impl FnMut(f64),
+) -> Result<Report, RecordError> {
+    record_up_to(EVENTS_MAX, options, stopped, progress)
+}
+
+fn record_up_to(
+    events_max: u64,
     options: &Options,
     mut stopped: impl FnMut() -> bool,
     mut progress: impl FnMut(f64),
@@ -128,6 +139,11 @@ pub fn record(
     sink.borrow_mut().start_ns = start_ns;
     visit(&cpus);
     let length_ns = options.duration.as_nanos() as i64;
+    // What may still come when the end is decided: what was in the ring, what came while it was emptied, and what the
+    // CPUs have not sent.
+    let unsent_max =
+        2 * options.ring_bytes as u64 / wire::EVENT as u64 + (cpus.len() * wire::BATCH_EVENTS) as u64;
+    let mut full = false;
     let mut measured: Option<Measured> = None;
     loop {
         let now_ns = clock_ns(libc::CLOCK_MONOTONIC);
@@ -145,6 +161,10 @@ pub fn record(
         std::thread::sleep(POLL.min(Duration::from_nanos(left_ns as u64)));
         drain.run()?;
         sink.borrow_mut().names.look(&hierarchy);
+        full = sink.borrow().rows() + unsent_max > events_max;
+        if full {
+            break;
+        }
         // Nothing will be kept: nobody should have to wait for that.
         if sink.borrow().error.is_some() {
             break;
@@ -204,6 +224,7 @@ pub fn record(
         wall_start_ns,
     };
     let mut report = finished.write(options, writer, &hierarchy, spool, names)?;
+    report.full = full;
     report.cpus = cpus.len() as u32;
     report.mended = probes.switches_mended();
     measured.put_into(&mut report, events);
@@ -285,6 +306,11 @@ impl Sink {
                     .get_or_insert(io::Error::other("a record of the BPF program is malformed"));
             }
         }
+    }
+
+    /// Events that the trace would hold if recording ended now.
+    fn rows(&self) -> u64 {
+        self.events + self.spool.singles.len() as u64 + self.names.moves()
     }
 
     /// What a CPU had not sent: its last events, and how many it had lost.
@@ -412,4 +438,51 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> i64 {
     // SAFETY: writes to `time`; the clocks used here always exist.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_that_a_trace_cannot_hold_ends_early_and_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            cgroup: None,
+            duration: Duration::from_secs(60),
+            output: dir.path().join("t"),
+            request: None,
+            ring_bytes: 1 << 20,
+        };
+        let unsent_max =
+            (2 << 20) / wire::EVENT as u64 + (machine::read().cpus.len() * wire::BATCH_EVENTS) as u64;
+        let mut rounds = 0;
+        let stopped = || {
+            rounds += 1;
+            rounds > 100
+        };
+        // Processes until it ends: each of them some events.
+        let (stop, stopping) = std::sync::mpsc::channel::<()>();
+        let load = std::thread::spawn(move || {
+            while stopping.try_recv().is_err() {
+                std::process::Command::new("/bin/true").status().unwrap();
+            }
+        });
+        let done = record_up_to(unsent_max + 1000, &options, stopped, |_| ());
+        stop.send(()).unwrap();
+        load.join().unwrap();
+        match done {
+            Ok(report) => {
+                assert!(report.full && rounds <= 100, "{rounds} rounds, {report:?}");
+                assert!((1..=unsent_max + 1000).contains(&report.events), "{report:?}");
+                let (header, _) = plimsoll_trace::Timeline::open(&options.output).unwrap();
+                assert_eq!(
+                    header.clock.end_ns - header.clock.start_ns,
+                    report.duration_ns as i64
+                );
+            }
+            Err(RecordError::Unsupported { missing, .. }) => eprintln!("skipped: {missing}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
 }

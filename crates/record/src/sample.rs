@@ -3,7 +3,7 @@ use crate::cgroup::Hierarchy;
 use crate::error::RecordError;
 use crate::machine;
 use crate::record::clock_ns;
-use plimsoll_trace::{Clock, Event, Group, GroupIx, Header, TraceWriter, What};
+use plimsoll_trace::{Clock, Event, Group, GroupIx, Header, TraceWriter, What, EVENTS_MAX};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct SampleReport {
     pub duration_ns: u64,
+    /// It ended early: a trace holds no more samples ([`EVENTS_MAX`]).
+    pub full: bool,
     pub cpus: u32,
     pub samples: u64,
     pub groups: u64,
@@ -59,6 +61,10 @@ pub fn sample(
                 }
             }
             walk_due_ns += 1_000_000_000;
+        }
+        report.full = writer.written() + groups.len() as u64 > EVENTS_MAX;
+        if report.full {
+            break;
         }
         for (ix, group) in groups.iter_mut().enumerate() {
             let Some(stat) = hierarchy.stat(&group.path) else {

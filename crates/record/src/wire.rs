@@ -5,8 +5,10 @@ use plimsoll_trace::{Context, State, What};
 pub const BATCH_HEADER: usize = 40;
 /// `struct record_event`.
 pub const EVENT: usize = 16;
+/// `RECORD_BATCH`.
+pub const BATCH_EVENTS: usize = 512;
 /// `struct record_batch` with all of its events; `struct cpu_state` ends with one.
-pub const BATCH: usize = BATCH_HEADER + 512 * EVENT;
+pub const BATCH: usize = BATCH_HEADER + BATCH_EVENTS * EVENT;
 
 /// One record from the ring buffer.
 pub enum Record<'a> {

@@ -11,6 +11,9 @@ pub const VERSION: u32 = 1;
 /// Rows in a row group: bounds the memory of writer and reader (about 10 MB).
 pub const ROW_GROUP_ROWS: usize = 65_536;
 
+/// Events that a trace can hold: Parquet numbers the row groups with 16 bits and a sign, and the writer needs one more.
+pub const EVENTS_MAX: u64 = i16::MAX as u64 * ROW_GROUP_ROWS as u64;
+
 pub const MESSAGE: &str = "
 message plimsoll_trace {
   required int64 ts_ns;

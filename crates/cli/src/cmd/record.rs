@@ -151,7 +151,7 @@ fn progress_bar() -> ProgressBar {
 fn record_json(r: &Report) -> serde_json::Value {
     json!({
         "format": 1,
-        "duration_ns": r.duration_ns, "cpus": r.cpus, "events": r.events, "switches": r.switches,
+        "duration_ns": r.duration_ns, "full": r.full, "cpus": r.cpus, "events": r.events, "switches": r.switches,
         "wakeups": r.wakeups, "threads": r.threads, "groups": r.groups,
         "limits_unknown": r.limits_unknown, "lost": r.lost, "mended": r.mended,
         "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs,
@@ -173,6 +173,7 @@ fn record_text(r: &Report, args: &Args) -> String {
         r.threads,
         r.groups,
     );
+    text += full(r.full);
     text += &match r.lost {
         0 => "lost       no events\n".to_string(),
         lost => format!("lost       {lost} events; a larger --buffer or a --cgroup helps\n"),
@@ -210,23 +211,31 @@ fn record_text(r: &Report, args: &Args) -> String {
     text
 }
 
+fn full(it_was: bool) -> &'static str {
+    match it_was {
+        true => "full       it ended early: a trace holds no more; a --cgroup helps\n",
+        false => "",
+    }
+}
+
 fn sample_json(r: &SampleReport) -> serde_json::Value {
     json!({
         "format": 1,
-        "duration_ns": r.duration_ns, "cpus": r.cpus, "samples": r.samples, "groups": r.groups,
+        "duration_ns": r.duration_ns, "full": r.full, "cpus": r.cpus, "samples": r.samples, "groups": r.groups,
         "late_rounds": r.late_rounds, "file_bytes": r.file_bytes, "reader_ns": r.reader_ns,
     })
 }
 
 fn sample_text(r: &SampleReport, args: &Args) -> String {
     format!(
-        "sampled    {:.2} s, {} samples of {} groups, {} rounds late\n\
+        "sampled    {:.2} s, {} samples of {} groups, {} rounds late\n{}\
          overhead   {:.2}% of {} CPUs\n\
          written    {}, {:.1} MB\n",
         r.duration_ns as f64 / 1e9,
         r.samples,
         r.groups,
         r.late_rounds,
+        full(r.full),
         100.0 * r.reader_ns as f64 / (r.duration_ns as f64 * r.cpus as f64),
         r.cpus,
         args.output.display(),
