@@ -1,5 +1,6 @@
 //! The folder, outside the repository, that keeps what was fetched.
 use crate::error::{Error, Result};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 pub struct Cache {
@@ -34,6 +35,15 @@ impl Cache {
         let path = self.root.join(name);
         std::fs::create_dir_all(&path).map_err(|error| Error::file("create it", &path, &error))?;
         Ok(path)
+    }
+
+    /// Takes away what is at `name`, if anything: it has turned out to be no good.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let path = self.root.join(name);
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file("remove it", &path, &error)),
+            _ => Ok(()),
+        }
     }
 
     /// Fills a new folder by `build` and puts it at `name` in one step, so that nobody ever sees half of it.

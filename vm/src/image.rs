@@ -17,8 +17,23 @@ const UNPACKERS: [(&[u8], &str); 3] = [
     (b"\x1f\x8b", "gzip"),
 ];
 
+/// Why an image gives no BTF.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It has none, wherever it is read.
+    Image(String),
+    /// This machine cannot unpack it, which says nothing about the image.
+    Machine(String),
+}
+
+impl<T: Into<String>> From<T> for Failure {
+    fn from(why: T) -> Self {
+        Failure::Image(why.into())
+    }
+}
+
 /// The BTF of the kernel image in `data`, or why there is none.
-pub fn btf(data: &[u8]) -> Result<Vec<u8>, String> {
+pub fn btf(data: &[u8]) -> Result<Vec<u8>, Failure> {
     let elf = unpack(payload(data).ok_or("it is no x86 kernel image")?)?;
     let file = object::File::parse(&*elf).map_err(|error| format!("its ELF file cannot be read: {error}"))?;
     let section = file
@@ -44,7 +59,7 @@ fn payload(data: &[u8]) -> Option<&[u8]> {
     data.get(start..start.checked_add(word(PAYLOAD_LENGTH)?)?.checked_sub(4)?)
 }
 
-fn unpack(payload: &[u8]) -> Result<Vec<u8>, String> {
+fn unpack(payload: &[u8]) -> Result<Vec<u8>, Failure> {
     let (_, program) = UNPACKERS
         .iter()
         .find(|(magic, _)| payload.starts_with(magic))
@@ -60,7 +75,7 @@ fn unpack(payload: &[u8]) -> Result<Vec<u8>, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| format!("{program} is needed to unpack it: {error}"))?;
+        .map_err(|error| Failure::Machine(format!("{program} is needed to unpack it: {error}")))?;
     let mut input = child.stdin.take().expect("piped above");
     let written = std::thread::scope(|scope| {
         let writer = scope.spawn(move || input.write_all(payload));
@@ -69,7 +84,7 @@ fn unpack(payload: &[u8]) -> Result<Vec<u8>, String> {
     });
     match written {
         (Ok(()), Ok(output)) if output.status.success() => Ok(output.stdout),
-        _ => Err(format!("{program} cannot unpack it")),
+        _ => Err(Failure::Machine(format!("{program} cannot unpack it"))),
     }
 }
 
@@ -87,6 +102,24 @@ mod tests {
         assert_eq!(btf(&image), Err("it is no x86 kernel image".into()));
         image[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 4].fill(0);
         image[PAYLOAD_LENGTH] = 100;
-        assert!(btf(&image).unwrap_err().contains("packed in an unknown way"));
+        let Err(Failure::Image(why)) = btf(&image) else {
+            panic!("zeros are no packed kernel")
+        };
+        assert!(why.contains("packed in an unknown way"), "{why}");
+    }
+
+    #[test]
+    fn an_unpacker_that_is_missing_or_fails_is_no_fault_of_the_image() {
+        let mut image = vec![0; 4096];
+        image[MAGIC..MAGIC + 4].copy_from_slice(b"HdrS");
+        image[PAYLOAD_LENGTH] = 100;
+        // The payload: after the 4 sectors that a 0 stands for, and the boot sector.
+        for (magic, program) in UNPACKERS {
+            image[5 * 512..][..magic.len()].copy_from_slice(magic);
+            let Err(Failure::Machine(why)) = btf(&image) else {
+                panic!("zeros cannot be unpacked")
+            };
+            assert!(why.contains(program), "{why}");
+        }
     }
 }

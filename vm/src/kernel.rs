@@ -3,7 +3,8 @@ use crate::apt::Apt;
 use crate::btf::{self, Fault};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::{image, modules};
+use crate::image::{self, Failure};
+use crate::modules;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -186,6 +187,11 @@ fn cached(cache: &Cache, wanted: &Wanted) -> Result<Option<Kernel>> {
 fn record(folder: &Path) -> Option<Kernel> {
     let text = std::fs::read_to_string(folder.join(RECORD)).ok()?;
     let mut kernel: Kernel = serde_json::from_str(&text).ok()?;
+    // Records once took it for a fault of the kernel that the machine could not unpack it.
+    let is_machines = |fault: &str| fault.contains("unpack it");
+    if kernel.fault.as_deref().is_some_and(is_machines) {
+        return None;
+    }
     for path in [&mut kernel.image, &mut kernel.config, &mut kernel.modules] {
         *path = folder.join(&*path);
     }
@@ -198,6 +204,8 @@ fn fetch(cache: &Cache, apt: &Apt, suite: &str, release: &str) -> Result<Kernel>
     if let Some(kernel) = record(&known) {
         return Ok(kernel);
     }
+    // A folder without a record that can be used would stay, and what is fetched now be dropped.
+    cache.remove(&name)?;
     let folder = cache.publish(&name, |folder| {
         let kernel = unpack(apt, suite, release, folder)?;
         let text = serde_json::to_string_pretty(&kernel).expect("a record has string keys");
@@ -275,14 +283,16 @@ fn locate(folder: &Path, file: &str, release: &str) -> Option<PathBuf> {
     .find(|path| folder.join(path).is_file())
 }
 
-/// Whether the image's type information serves a scheduler, and what is wrong with it.
+/// Whether the image's type information serves a scheduler, and what is wrong with it. Errors: this machine cannot read
+/// it; that would be wrong in a record, which outlives the machine's fault.
 fn check(image: &Path) -> Result<(bool, Option<String>)> {
     let data = std::fs::read(image).map_err(|error| Error::file("read it", image, &error))?;
     Ok(match image::btf(&data).map(|btf| btf::probe_sched_ext(&btf)) {
         Ok(Ok(())) => (true, None),
         Ok(Err(Fault::Absent(_))) => (false, None),
         Ok(Err(fault)) => (false, Some(fault.to_string())),
-        Err(why) => (false, Some(why)),
+        Err(Failure::Image(why)) => (false, Some(why)),
+        Err(Failure::Machine(why)) => return Err(Error::Machine(why)),
     })
 }
 
@@ -327,6 +337,27 @@ mod tests {
         assert_eq!(release("6.1").as_deref(), Some("6.1.0-50-cloud-amd64"));
         assert_eq!(release("7.3"), None);
         assert_eq!(release("6.19"), None);
+    }
+
+    #[test]
+    fn a_fault_of_the_machine_is_no_kernels_record() {
+        let folder = tempfile::tempdir().unwrap();
+        for (fault, stays) in [
+            ("it has no type information (BTF)", true),
+            (
+                "zstd is needed to unpack it: No such file or directory (os error 2)",
+                false,
+            ),
+            ("zstd cannot unpack it", false),
+        ] {
+            let kernel = kernel("7.2.9-cloud-amd64", false, Some(fault));
+            std::fs::write(
+                folder.path().join(RECORD),
+                serde_json::to_string(&kernel).unwrap(),
+            )
+            .unwrap();
+            assert_eq!(record(folder.path()).is_some(), stays, "{fault}");
+        }
     }
 
     #[test]
