@@ -5,21 +5,26 @@
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::sources::{debian_mirror, parse_deb822, parse_one_line, Source};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// The package lists of one suite.
+/// The package lists of one suite, for this process alone until it is dropped: another that updates them meanwhile would
+/// fail at apt's own lock, or change them between two questions.
 pub struct Apt {
     folder: PathBuf,
     suite: String,
+    _lock: File,
 }
 
 impl Apt {
     /// Reads the lists of `suite` from the mirror. Errors: no apt, no mirror known, or the mirror does not answer.
     pub fn read(cache: &Cache, suite: &str) -> Result<Self> {
         let folder = cache.folder(&format!("apt/{suite}"))?;
+        let lock = locked(&folder)?;
         for name in ["state/lists/partial", "cache/archives/partial"] {
             let path = folder.join(name);
             std::fs::create_dir_all(&path).map_err(|error| Error::file("create it", &path, &error))?;
@@ -37,6 +42,7 @@ impl Apt {
         let apt = Self {
             folder,
             suite: suite.to_string(),
+            _lock: lock,
         };
         apt.run("apt-get", &["update", "-qq"])?;
         Ok(apt)
@@ -140,6 +146,17 @@ impl Apt {
     }
 }
 
+/// Waits until no other process holds `folder`; the kernel lets go of it when the file is closed, whatever ends us.
+fn locked(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(|error| Error::file("write it", &path, &error))?;
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } {
+        0 => Ok(file),
+        _ => Err(Error::file("lock it", &path, &std::io::Error::last_os_error())),
+    }
+}
+
 fn checked(program: &str, what: &str, output: std::io::Result<std::process::Output>) -> Result<String> {
     let output = output.map_err(|error| {
         Error::Machine(format!(
@@ -204,4 +221,23 @@ fn host_sources() -> Vec<Source> {
         }
     }
     sources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_at_a_time_has_the_lists_of_a_suite() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_free = || {
+            let other = File::create(folder.path().join("lock")).unwrap();
+            // SAFETY: the descriptor is open.
+            unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+        };
+        let lock = locked(folder.path()).unwrap();
+        assert!(!is_free());
+        drop(lock);
+        assert!(is_free());
+    }
 }

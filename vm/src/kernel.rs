@@ -73,35 +73,36 @@ pub fn obtain(cache: &Cache, wanted: &Wanted, refresh: bool, say: &dyn Fn(&str))
         }
     }
     let mut refused = Vec::new();
+    let mut pass_over = |what: String, why: &str| {
+        say(&format!("{what} is passed over: {why}"));
+        refused.push(format!("{what}: {why}"));
+    };
     for (suite, series) in places(wanted) {
         say(&format!("reading the package lists of Debian {suite}"));
         let apt = match Apt::read(cache, suite) {
             Ok(apt) => apt,
             Err(error) => {
-                refused.push(format!("{suite}: {error}"));
+                pass_over(format!("Debian {suite}"), &error.to_string());
                 continue;
             }
         };
         let releases = releases(&apt, series)?;
         if releases.is_empty() {
-            refused.push(format!("{suite}: has no such kernel"));
+            pass_over(format!("Debian {suite}"), "it has no such kernel");
         }
         for release in releases {
-            say(&format!("fetching Linux {release} of Debian {suite}"));
+            let what = format!("Linux {release} of Debian {suite}");
+            say(&format!("fetching {what}"));
             let kernel = match fetch(cache, &apt, suite, &release) {
                 Ok(kernel) => kernel,
                 Err(error) => {
-                    refused.push(format!("{release} ({suite}): {error}"));
+                    pass_over(what, &error.to_string());
                     continue;
                 }
             };
             match &kernel.fault {
                 None if usable(&kernel, wanted) => return Ok(kernel),
-                fault => {
-                    let why = fault.as_deref().unwrap_or("it has no sched_ext");
-                    say(&format!("Linux {release} of {suite} is passed over: {why}"));
-                    refused.push(format!("{release} ({suite}): {why}"));
-                }
+                fault => pass_over(what, fault.as_deref().unwrap_or("it has no sched_ext")),
             }
         }
     }
@@ -337,6 +338,28 @@ mod tests {
         assert_eq!(release("6.1").as_deref(), Some("6.1.0-50-cloud-amd64"));
         assert_eq!(release("7.3"), None);
         assert_eq!(release("6.19"), None);
+    }
+
+    #[test]
+    fn a_suite_that_cannot_be_read_is_passed_over_aloud() {
+        let folder = tempfile::tempdir().unwrap();
+        // Where the suites' folders would be.
+        std::fs::write(folder.path().join("apt"), "").unwrap();
+        let cache = Cache::at(folder.path().into()).unwrap();
+        let said = std::cell::RefCell::new(Vec::new());
+        let say = |text: &str| said.borrow_mut().push(text.to_string());
+        let error = obtain(&cache, &Wanted::Newest, false, &say)
+            .unwrap_err()
+            .to_string();
+        for suite in NEWEST {
+            let start = format!("Debian {suite} is passed over: ");
+            let why = said
+                .borrow()
+                .iter()
+                .find_map(|text| text.strip_prefix(&start).map(str::to_string));
+            let why = why.unwrap_or_else(|| panic!("{suite}: not a word in {:?}", said.borrow()));
+            assert!(error.contains(&format!("Debian {suite}: {why}")), "{error}");
+        }
     }
 
     #[test]
