@@ -34,7 +34,8 @@ impl Apt {
         } else {
             String::new()
         };
-        let list = format!("deb {signed_by}{} {suite} main\n", mirror()?);
+        let mirror = mirror()?;
+        let list = format!("deb {signed_by}{mirror} {suite} main\n");
         for (name, text) in [("sources.list", list.as_str()), ("status", "")] {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|error| Error::file("write it", &path, &error))?;
@@ -44,7 +45,12 @@ impl Apt {
             suite: suite.to_string(),
             _lock: lock,
         };
-        apt.run("apt-get", &["update", "-qq"])?;
+        let at_mirror = |error| {
+            Error::Machine(format!(
+                "{error} (mirror: {mirror}; PLIMSOLL_MIRROR names another)"
+            ))
+        };
+        apt.run("apt-get", &["update", "-qq"]).map_err(at_mirror)?;
         Ok(apt)
     }
 
@@ -126,6 +132,8 @@ impl Apt {
             "Acquire::Languages=none".into(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".into(),
             "Acquire::Retries=3".into(),
+            // Without it an update that fetched nothing is a success, and the suite seems to have no packages.
+            "APT::Update::Error-Mode=any".into(),
             // Root's files need not be readable for the user _apt.
             "APT::Sandbox::User=root".into(),
         ];
@@ -226,6 +234,27 @@ fn host_sources() -> Vec<Source> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mirror_out_of_reach_is_an_error_and_no_empty_suite() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["state/lists/partial", "cache/archives/partial"] {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        // Nobody listens at the port of discard.
+        let list = "deb http://127.0.0.1:9/debian sid main\n";
+        for (name, text) in [("sources.list", list), ("status", "")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let apt = Apt {
+            folder: folder.path().into(),
+            suite: "sid".into(),
+            _lock: locked(folder.path()).unwrap(),
+        };
+        // apt waits between its tries.
+        let update = apt.run("apt-get", &["update", "-qq", "-o", "Acquire::Retries=0"]);
+        assert!(update.is_err(), "{update:?}");
+    }
 
     #[test]
     fn one_process_at_a_time_has_the_lists_of_a_suite() {
