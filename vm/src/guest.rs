@@ -1,12 +1,14 @@
 //! Boots a guest, passes its output on while it runs, and brings back its exit code and kernel log.
 use crate::error::{Error, Result};
+use crate::files::{all_of, inherited, nameless, Control, Port};
 use crate::initramfs::{self, Content, Program};
 use crate::kernel::Kernel;
 use crate::qemu::Qemu;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,8 +16,7 @@ use std::time::{Duration, Instant};
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 /// Some boots of a kernel under parallel emulation end in an oops before its first process.
 const BOOTS_MAX: u32 = 3;
-/// How often the guest's output is looked for. It goes through files, because a file never makes the guest wait: a full
-/// pipe would stop its virtual clock at a moment that no two runs share.
+/// How often the guest's output is looked for.
 const POLL: Duration = Duration::from_millis(10);
 const PORTS: [&str; 4] = ["out", "err", "control", "log"];
 
@@ -65,16 +66,15 @@ pub fn run(guest: &Guest, qemu: &Qemu, out: &mut dyn Write, err: &mut dyn Write)
         cpus: guest.cpus.parse().unwrap_or(1),
     };
     let archive = initramfs::build(guest.kernel, &content)?;
-    let folder = tempfile::Builder::new()
-        .prefix("plimsoll-vm-")
-        .tempdir()
-        .map_err(|error| Error::file("create a folder in it", &std::env::temp_dir(), &error))?;
-    let initramfs = folder.path().join("initramfs");
-    std::fs::write(&initramfs, archive).map_err(|error| Error::file("write it", &initramfs, &error))?;
+    let initramfs = nameless()?;
+    initramfs
+        .write_all_at(&archive, 0)
+        .map_err(|error| Error::file("write to it", &std::env::temp_dir(), &error))?;
+    drop(archive);
     let mut boots = 0;
     loop {
         boots += 1;
-        let run = Run::start(guest, qemu, folder.path())?;
+        let run = Run::start(guest, qemu, &initramfs)?;
         match run.follow(guest.timeout, out, err)? {
             Followed::Ended {
                 code,
@@ -110,44 +110,70 @@ enum Followed {
     NeverBooted(String),
 }
 
-/// One start of QEMU. Dropping it ends the process.
-struct Run<'a> {
-    child: Child,
-    started: Instant,
-    folder: &'a Path,
+/// What QEMU writes.
+struct Written {
+    console: File,
+    /// Of `PORTS`, in their order.
+    ports: [File; 4],
 }
 
-impl Drop for Run<'_> {
+/// One start of QEMU. Dropping it ends the process.
+struct Run {
+    child: Child,
+    started: Instant,
+    complaints: File,
+    console: File,
+    out: Port,
+    err: Port,
+    control: Control,
+    log: File,
+}
+
+impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl<'a> Run<'a> {
-    fn start(guest: &Guest, qemu: &Qemu, folder: &'a Path) -> Result<Self> {
-        let mut command = command(guest, qemu, folder);
-        let place = folder.join("qemu");
-        let complaints = File::create(&place).map_err(|error| Error::file("write it", &place, &error))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(complaints);
-        // SAFETY: between fork and exec only the system call prctl is made, which is async-signal-safe.
+impl Run {
+    fn start(guest: &Guest, qemu: &Qemu, initramfs: &File) -> Result<Self> {
+        let complaints = nameless()?;
+        let written = Written {
+            console: nameless()?,
+            ports: [nameless()?, nameless()?, nameless()?, nameless()?],
+        };
+        let mut command = command(guest, qemu, initramfs, &written);
+        let stderr = complaints
+            .try_clone()
+            .map_err(|error| Error::Machine(format!("QEMU does not start: {error}")))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        let files = [initramfs, &written.console].into_iter().chain(&written.ports);
+        let numbers: Vec<RawFd> = files.map(AsRawFd::as_raw_fd).collect();
+        // SAFETY: between fork and exec only system calls are made, prctl and fcntl, which are async-signal-safe.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
                 // A guest must not outlive us, whatever ends us.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                for number in &numbers {
+                    libc::fcntl(*number, libc::F_SETFD, 0);
+                }
                 Ok(())
             });
         }
         let child = command
             .spawn()
             .map_err(|error| Error::Machine(format!("QEMU does not start: {error}")))?;
+        let [out, err, control, log] = written.ports;
         Ok(Self {
             child,
             started: Instant::now(),
-            folder,
+            complaints,
+            console: written.console,
+            out: Port::of(out),
+            err: Port::of(err),
+            control: Control::of(control),
+            log,
         })
     }
 
@@ -157,19 +183,16 @@ impl<'a> Run<'a> {
         out: &mut dyn Write,
         err: &mut dyn Write,
     ) -> Result<Followed> {
-        let mut out_port = Port::new(self.folder, "out");
-        let mut err_port = Port::new(self.folder, "err");
-        let mut control = Control::new(self.folder);
         loop {
             let gone = self
                 .child
                 .try_wait()
                 .map_err(|error| Error::Machine(format!("QEMU: {error}")))?;
-            control.read(self.started)?;
-            out_port.pass_on(out)?;
-            err_port.pass_on(err)?;
-            if let (Some(code), Some(boot)) = (control.code, &control.booted) {
-                let kernel_log = std::fs::read(self.folder.join("log")).unwrap_or_default();
+            self.control.read(self.started)?;
+            self.out.pass_on(out)?;
+            self.err.pass_on(err)?;
+            if let (Some(code), Some(boot)) = (self.control.code, &self.control.booted) {
+                let kernel_log = all_of(&self.log);
                 let (boot, boot_guest_s) = (boot.at, boot.guest_s.clone());
                 return Ok(Followed::Ended {
                     code,
@@ -178,7 +201,8 @@ impl<'a> Run<'a> {
                     kernel_log,
                 });
             }
-            let since_boot = control
+            let since_boot = self
+                .control
                 .booted
                 .as_ref()
                 .map(|boot| self.started.elapsed() - boot.at);
@@ -204,7 +228,7 @@ impl<'a> Run<'a> {
     }
 
     fn why_gone(&self, status: ExitStatus) -> String {
-        let complaints = std::fs::read(self.folder.join("qemu")).unwrap_or_default();
+        let complaints = all_of(&self.complaints);
         let complaints = String::from_utf8_lossy(&complaints);
         let complaints = complaints.trim();
         let what = if complaints.is_empty() {
@@ -218,7 +242,7 @@ impl<'a> Run<'a> {
     /// The last lines of the kernel's console, which carries errors only while all is well.
     fn console(&self) -> String {
         const LINES_MAX: usize = 60;
-        let text = std::fs::read(self.folder.join("console")).unwrap_or_default();
+        let text = all_of(&self.console);
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text
             .lines()
@@ -235,9 +259,8 @@ impl<'a> Run<'a> {
     }
 }
 
-fn command(guest: &Guest, qemu: &Qemu, folder: &Path) -> Command {
+fn command(guest: &Guest, qemu: &Qemu, initramfs: &File, written: &Written) -> Command {
     let mut command = qemu.command();
-    let file = |name: &str| folder.join(name).display().to_string();
     if guest.timing {
         // Virtual time counts instructions. sleep=off: an idle guest jumps to its next timer instead of waiting.
         // shift: an instruction takes 2^shift ns. 1 with QEMU 10, as for the measured truth; 7.2 repeats better with 0.
@@ -273,7 +296,7 @@ fn command(guest: &Guest, qemu: &Qemu, folder: &Path) -> Command {
     command
         .arg("-kernel")
         .arg(&guest.kernel.image)
-        .args(["-initrd", &file("initramfs")]);
+        .args(["-initrd", &inherited(initramfs)]);
     command.args([
         "-append",
         // tsc=reliable: with a host that is busy the kernel would find its clock unsteady and rewrite code that other CPUs
@@ -294,12 +317,12 @@ fn command(guest: &Guest, qemu: &Qemu, folder: &Path) -> Command {
         "-display",
         "none",
         "-serial",
-        &format!("file:{}", file("console")),
+        &format!("file:{}", inherited(&written.console)),
     ]);
     // ioeventfd=off: output is handled in the virtual CPU that makes it, not in another thread at some later moment.
     command.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
-    for port in PORTS {
-        command.args(["-chardev", &format!("file,id={port},path={}", file(port))]);
+    for (port, file) in PORTS.into_iter().zip(&written.ports) {
+        command.args(["-chardev", &format!("file,id={port},path={}", inherited(file))]);
         command.args([
             "-device",
             &format!("virtserialport,chardev={port},name=plimsoll.{port}"),
@@ -308,81 +331,58 @@ fn command(guest: &Guest, qemu: &Qemu, folder: &Path) -> Command {
     command
 }
 
-/// What the guest wrote to one port, read as it grows.
-struct Port {
-    path: PathBuf,
-    file: Option<File>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
 
-impl Port {
-    fn new(folder: &Path, name: &str) -> Self {
-        let path = folder.join(name);
-        // Of an earlier start.
-        let _ = std::fs::remove_file(&path);
-        Self { path, file: None }
+    /// Runs a shell script in the place of kernel and guest: `tests/qemu.sh`.
+    fn run(script: &str, out: &mut dyn Write) -> Result<Followed> {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("kernel");
+        std::fs::write(&image, script).unwrap();
+        let kernel = Kernel {
+            release: "7.2.9-cloud-amd64".into(),
+            suite: "sid".into(),
+            image,
+            config: "config".into(),
+            config_release: "7.2.9-cloud-amd64".into(),
+            modules: "modules".into(),
+            sched_ext: true,
+            fault: None,
+        };
+        let guest = Guest {
+            kernel: &kernel,
+            cpus: "1",
+            possible_cpus: None,
+            memory: "512M",
+            timing: false,
+            programs: &[],
+            command: &[],
+            scheduler: false,
+            timeout: None,
+        };
+        let qemu = Qemu::at(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/qemu.sh"));
+        let initramfs = nameless().unwrap();
+        initramfs.write_all_at(b"files of the guest", 0).unwrap();
+        Run::start(&guest, &qemu, &initramfs)?.follow(None, out, &mut Vec::new())
     }
 
-    fn read(&mut self) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        if self.file.is_none() {
-            self.file = File::open(&self.path).ok();
-        }
-        if let Some(file) = &mut self.file {
-            file.read_to_end(&mut bytes)
-                .map_err(|error| Error::file("read it", &self.path, &error))?;
-        }
-        Ok(bytes)
-    }
-
-    fn pass_on(&mut self, to: &mut dyn Write) -> Result<()> {
-        let bytes = self.read()?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let written = to.write_all(&bytes).and_then(|()| to.flush());
-        written.map_err(|error| Error::Machine(format!("cannot pass on the guest's output: {error}")))
-    }
-}
-
-struct Boot {
-    at: Duration,
-    guest_s: String,
-}
-
-/// What the guest's first process says: `ready SECONDS`, then `exit CODE`.
-struct Control {
-    port: Port,
-    text: Vec<u8>,
-    booted: Option<Boot>,
-    code: Option<u8>,
-}
-
-impl Control {
-    fn new(folder: &Path) -> Self {
-        Self {
-            port: Port::new(folder, "control"),
-            text: Vec::new(),
-            booted: None,
-            code: None,
-        }
-    }
-
-    fn read(&mut self, started: Instant) -> Result<()> {
-        self.text.extend(self.port.read()?);
-        while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.text.drain(..=end).collect();
-            let line = String::from_utf8_lossy(&line);
-            match line.trim_end().split_once(' ') {
-                Some(("ready", seconds)) => {
-                    self.booted = Some(Boot {
-                        at: started.elapsed(),
-                        guest_s: seconds.to_string(),
-                    });
-                }
-                Some(("exit", code)) => self.code = code.parse().ok(),
-                _ => return Err(Error::Guest(format!("the guest says '{}'", line.trim_end()))),
-            }
-        }
-        Ok(())
+    #[test]
+    fn guest_and_host_share_files_that_nothing_is_left_of() {
+        let script = r#"
+            echo "ready 1.00" >"$control"
+            cat "$initrd" >"$out"
+            for file in "$initrd" "$console" "$out" "$err" "$control" "$log"; do
+                readlink "$file" | grep -v "(deleted)$" >>"$out"
+            done
+            echo words >"$log"
+            echo "exit 7" >>"$control""#;
+        let mut out = Vec::new();
+        let Ok(Followed::Ended { code, kernel_log, .. }) = run(script, &mut out) else {
+            panic!("it does not run")
+        };
+        assert_eq!(String::from_utf8_lossy(&out), "files of the guest");
+        assert_eq!((code, kernel_log), (7, b"words\n".to_vec()));
     }
 }

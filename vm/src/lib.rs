@@ -7,6 +7,7 @@ mod btf;
 mod cache;
 mod cpio;
 mod error;
+mod files;
 mod guest;
 mod image;
 mod initramfs;

@@ -164,6 +164,19 @@ fn libraries_of(backports: &Apt, release: &Apt) -> Result<Vec<String>> {
 }
 
 #[cfg(test)]
+impl Qemu {
+    /// A program that is taken for one.
+    pub fn at(program: PathBuf) -> Self {
+        Self {
+            program,
+            firmware: Vec::new(),
+            libraries: Vec::new(),
+            version: (RECENT_MAJOR, 0),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

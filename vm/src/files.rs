@@ -1,0 +1,99 @@
+//! The files through which a guest and we talk. A file never makes the guest wait: a full pipe would stop its virtual
+//! clock at a moment that no two runs share.
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// A file in the temporary folder without a name there: nothing is left of it, whatever ends us.
+pub fn nameless() -> Result<File> {
+    tempfile::tempfile().map_err(|error| Error::file("create a file in it", &std::env::temp_dir(), &error))
+}
+
+/// What a file without a name is called in a QEMU that inherits it.
+pub fn inherited(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// All that is in a file.
+pub fn all_of(file: &File) -> Vec<u8> {
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    let mut bytes = vec![0; size as usize];
+    match file.read_exact_at(&mut bytes, 0) {
+        Ok(()) => bytes,
+        Err(_) => Vec::new(),
+    }
+}
+
+/// What the guest wrote to one port, read as it grows.
+pub struct Port {
+    file: File,
+}
+
+impl Port {
+    pub fn of(file: File) -> Self {
+        Self { file }
+    }
+
+    fn read(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::Machine(format!("cannot read what the guest wrote: {error}")))?;
+        Ok(bytes)
+    }
+
+    pub fn pass_on(&mut self, to: &mut dyn Write) -> Result<()> {
+        let bytes = self.read()?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let written = to.write_all(&bytes).and_then(|()| to.flush());
+        written.map_err(|error| Error::Machine(format!("cannot pass on the guest's output: {error}")))
+    }
+}
+
+pub struct Boot {
+    pub at: Duration,
+    pub guest_s: String,
+}
+
+/// What the guest's first process says: `ready SECONDS`, then `exit CODE`.
+pub struct Control {
+    port: Port,
+    text: Vec<u8>,
+    pub booted: Option<Boot>,
+    pub code: Option<u8>,
+}
+
+impl Control {
+    pub fn of(file: File) -> Self {
+        Self {
+            port: Port::of(file),
+            text: Vec::new(),
+            booted: None,
+            code: None,
+        }
+    }
+
+    pub fn read(&mut self, started: Instant) -> Result<()> {
+        self.text.extend(self.port.read()?);
+        while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.text.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            match line.trim_end().split_once(' ') {
+                Some(("ready", seconds)) => {
+                    self.booted = Some(Boot {
+                        at: started.elapsed(),
+                        guest_s: seconds.to_string(),
+                    });
+                }
+                Some(("exit", code)) => self.code = code.parse().ok(),
+                _ => return Err(Error::Guest(format!("the guest says '{}'", line.trim_end()))),
+            }
+        }
+        Ok(())
+    }
+}

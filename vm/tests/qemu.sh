@@ -1,0 +1,16 @@
+#!/bin/sh
+# In QEMU's place, for tests without a boot: the kernel's image is a shell script, which finds the files that it may write
+# and the guest's initramfs in variables.
+while [ $# -gt 0 ]; do
+	case "$1" in
+	-kernel) kernel=$2 ;;
+	-initrd) initrd=$2 ;;
+	file:*) console=${1#file:} ;;
+	file,id=out,path=*) out=${1#*path=} ;;
+	file,id=err,path=*) err=${1#*path=} ;;
+	file,id=control,path=*) control=${1#*path=} ;;
+	file,id=log,path=*) log=${1#*path=} ;;
+	esac
+	shift
+done
+. "$kernel"
