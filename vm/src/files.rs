@@ -2,7 +2,7 @@
 //! clock at a moment that no two runs share.
 use crate::error::{Error, Result};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -30,11 +30,16 @@ pub fn all_of(file: &File) -> Vec<u8> {
 /// What the guest wrote to one port, read as it grows.
 pub struct Port {
     file: File,
+    /// Until whoever reads what is passed on has gone (`plimsoll vm ... | head`): that ends the printing, not the command.
+    is_wanted: bool,
 }
 
 impl Port {
     pub fn of(file: File) -> Self {
-        Self { file }
+        Self {
+            file,
+            is_wanted: true,
+        }
     }
 
     fn read(&mut self) -> Result<Vec<u8>> {
@@ -47,11 +52,18 @@ impl Port {
 
     pub fn pass_on(&mut self, to: &mut dyn Write) -> Result<()> {
         let bytes = self.read()?;
-        if bytes.is_empty() {
+        if bytes.is_empty() || !self.is_wanted {
             return Ok(());
         }
-        let written = to.write_all(&bytes).and_then(|()| to.flush());
-        written.map_err(|error| Error::Machine(format!("cannot pass on the guest's output: {error}")))
+        match to.write_all(&bytes).and_then(|()| to.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.is_wanted = false;
+                Ok(())
+            }
+            written => {
+                written.map_err(|error| Error::Machine(format!("cannot pass on the guest's output: {error}")))
+            }
+        }
     }
 }
 

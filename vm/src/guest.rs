@@ -334,6 +334,7 @@ fn command(guest: &Guest, qemu: &Qemu, initramfs: &File, written: &Written) -> C
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
     use std::path::Path;
 
     /// Runs a shell script in the place of kernel and guest: `tests/qemu.sh`.
@@ -384,5 +385,19 @@ mod tests {
         };
         assert_eq!(String::from_utf8_lossy(&out), "files of the guest");
         assert_eq!((code, kernel_log), (7, b"words\n".to_vec()));
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_does_not_end_the_command() {
+        let script = r#"
+            echo "ready 1.00" >"$control"
+            for line in 1 2 3; do echo "$line" >>"$out"; done
+            echo "exit 5" >>"$control""#;
+        let (reader, mut writer) = UnixStream::pair().unwrap();
+        drop(reader);
+        assert!(matches!(
+            run(script, &mut writer),
+            Ok(Followed::Ended { code: 5, .. })
+        ));
     }
 }
