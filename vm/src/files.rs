@@ -27,9 +27,20 @@ pub fn all_of(file: &File) -> Vec<u8> {
     }
 }
 
+/// Whether a block can still be written to a file of the temporary folder. Where none can, QEMU tries for ever, and the
+/// guest waits without a word. Tried, and not asked for, because quotas and what is kept for root count too.
+pub fn has_room(trial: &File) -> bool {
+    let written = trial.write_all_at(&[1; 4096], 0);
+    let _ = trial.set_len(0);
+    let kind = written.err().map(|error| error.kind());
+    !matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+}
+
 /// What the guest wrote to one port, read as it grows.
 pub struct Port {
     file: File,
+    /// Bytes read so far.
+    position: u64,
     /// Until whoever reads what is passed on has gone (`plimsoll vm ... | head`): that ends the printing, not the command.
     is_wanted: bool,
 }
@@ -38,6 +49,7 @@ impl Port {
     pub fn of(file: File) -> Self {
         Self {
             file,
+            position: 0,
             is_wanted: true,
         }
     }
@@ -47,22 +59,35 @@ impl Port {
         self.file
             .read_to_end(&mut bytes)
             .map_err(|error| Error::Machine(format!("cannot read what the guest wrote: {error}")))?;
+        if !bytes.is_empty() {
+            self.position += bytes.len() as u64;
+            self.make_room();
+        }
         Ok(bytes)
     }
 
-    pub fn pass_on(&mut self, to: &mut dyn Write) -> Result<()> {
+    /// Gives the disk back what has been read, so that a guest may print more than there is room for.
+    fn make_room(&self) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: the descriptor is open. A file system that cannot do so keeps it.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, 0, self.position as libc::off_t) };
+    }
+
+    /// Says whether there was anything.
+    pub fn pass_on(&mut self, to: &mut dyn Write) -> Result<bool> {
         let bytes = self.read()?;
         if bytes.is_empty() || !self.is_wanted {
-            return Ok(());
+            return Ok(!bytes.is_empty());
         }
         match to.write_all(&bytes).and_then(|()| to.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 self.is_wanted = false;
-                Ok(())
+                Ok(true)
             }
-            written => {
-                written.map_err(|error| Error::Machine(format!("cannot pass on the guest's output: {error}")))
-            }
+            Err(error) => Err(Error::Machine(format!(
+                "cannot pass on the guest's output: {error}"
+            ))),
+            Ok(()) => Ok(true),
         }
     }
 }
@@ -107,5 +132,31 @@ impl Control {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_one_with_room() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        assert!(!has_room(&full));
+        assert!(has_room(&nameless().unwrap()));
+    }
+
+    #[test]
+    fn what_has_been_passed_on_takes_no_room() {
+        use std::os::unix::fs::MetadataExt;
+        let file = nameless().unwrap();
+        let mut port = Port::of(file.try_clone().unwrap());
+        file.write_all_at(&[7; 1 << 20], 0).unwrap();
+        let mut out = Vec::new();
+        assert!(port.pass_on(&mut out).unwrap());
+        file.write_all_at(b"more", 1 << 20).unwrap();
+        assert!(port.pass_on(&mut out).unwrap());
+        assert_eq!((out.len(), &out[1 << 20..]), ((1 << 20) + 4, &b"more"[..]));
+        assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20);
     }
 }

@@ -1,6 +1,6 @@
 //! Boots a guest, passes its output on while it runs, and brings back its exit code and kernel log.
 use crate::error::{Error, Result};
-use crate::files::{all_of, inherited, nameless, Control, Port};
+use crate::files::{all_of, has_room, inherited, nameless, Control, Port};
 use crate::initramfs::{self, Content, Program};
 use crate::kernel::Kernel;
 use crate::qemu::Qemu;
@@ -18,6 +18,8 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 const BOOTS_MAX: u32 = 3;
 /// How often the guest's output is looked for.
 const POLL: Duration = Duration::from_millis(10);
+/// How often it is tried whether the disk has room for more output.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
 const PORTS: [&str; 4] = ["out", "err", "control", "log"];
 
 /// The guest to run.
@@ -183,14 +185,15 @@ impl Run {
         out: &mut dyn Write,
         err: &mut dyn Write,
     ) -> Result<Followed> {
+        let trial = nameless()?;
+        let mut tried = Instant::now();
         loop {
             let gone = self
                 .child
                 .try_wait()
                 .map_err(|error| Error::Machine(format!("QEMU: {error}")))?;
             self.control.read(self.started)?;
-            self.out.pass_on(out)?;
-            self.err.pass_on(err)?;
+            let is_silent = !(self.out.pass_on(out)? | self.err.pass_on(err)?);
             if let (Some(code), Some(boot)) = (self.control.code, &self.control.booted) {
                 let kernel_log = all_of(&self.log);
                 let (boot, boot_guest_s) = (boot.at, boot.guest_s.clone());
@@ -221,6 +224,16 @@ impl Run {
                         timeout.unwrap_or_default().as_secs(),
                         self.console()
                     )));
+                }
+                // A guest that still prints finds room.
+                _ if is_silent && tried.elapsed() > ROOM_EVERY => {
+                    tried = Instant::now();
+                    if !has_room(&trial) {
+                        return Err(Error::Machine(format!(
+                            "{}: the disk is full; TMPDIR names another place",
+                            std::env::temp_dir().display()
+                        )));
+                    }
                 }
                 _ => std::thread::sleep(POLL),
             }
