@@ -9,11 +9,11 @@ pub enum Error {
     #[error("{0}")]
     Machine(String),
     /// The guest broke down before its command ended; the message has the end of its console.
-    #[error("{0}")]
-    Guest(String),
+    #[error("{message}")]
+    Guest { message: String, console: Vec<u8> },
     /// The command did not end in time.
-    #[error("{0}")]
-    Timeout(String),
+    #[error("{message}")]
+    Timeout { message: String, console: Vec<u8> },
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

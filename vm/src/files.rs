@@ -128,7 +128,12 @@ impl Control {
                     });
                 }
                 Some(("exit", code)) => self.code = code.parse().ok(),
-                _ => return Err(Error::Guest(format!("the guest says '{}'", line.trim_end()))),
+                _ => {
+                    return Err(Error::Guest {
+                        message: format!("the guest says '{}'", line.trim_end()),
+                        console: Vec::new(),
+                    });
+                }
             }
         }
         Ok(())

@@ -212,18 +212,24 @@ impl Run {
             match (gone, since_boot) {
                 (Some(status), None) => return Ok(Followed::NeverBooted(self.why_gone(status))),
                 (Some(status), Some(_)) => {
-                    return Err(Error::Guest(format!("the guest died: {}", self.why_gone(status))));
+                    return Err(Error::Guest {
+                        message: format!("the guest died: {}", self.why_gone(status)),
+                        console: all_of(&self.console),
+                    });
                 }
                 (None, None) if self.started.elapsed() > BOOT_TIMEOUT => {
                     let what = format!("nothing for {} s", BOOT_TIMEOUT.as_secs());
                     return Ok(Followed::NeverBooted(format!("{what}{}", self.console())));
                 }
                 (None, Some(since)) if timeout.is_some_and(|timeout| since > timeout) => {
-                    return Err(Error::Timeout(format!(
-                        "the command did not end within {} s{}",
-                        timeout.unwrap_or_default().as_secs(),
-                        self.console()
-                    )));
+                    return Err(Error::Timeout {
+                        message: format!(
+                            "the command did not end within {} s{}",
+                            timeout.unwrap_or_default().as_secs(),
+                            self.console()
+                        ),
+                        console: all_of(&self.console),
+                    });
                 }
                 // A guest that still prints finds room.
                 _ if is_silent && tried.elapsed() > ROOM_EVERY => {
@@ -412,5 +418,20 @@ mod tests {
             run(script, &mut writer),
             Ok(Followed::Ended { code: 5, .. })
         ));
+    }
+
+    #[test]
+    fn a_guest_that_dies_leaves_its_whole_console() {
+        let script = r#"
+            echo "ready 1.00" >"$control"
+            i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo "line $i"; done >"$console""#;
+        let Err(Error::Guest { message, console }) = run(script, &mut Vec::new()) else {
+            panic!("it ended without a code")
+        };
+        assert!(
+            message.ends_with("\nline 100") && !message.contains("line 1\n"),
+            "{message}"
+        );
+        assert!(console.starts_with(b"line 1\n") && console.ends_with(b"line 100\n"));
     }
 }

@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "S", allow_hyphen_values = true, value_parser = crate::number::within(1..=86_400_u64))]
     timeout: Option<u64>,
 
-    /// Keep the kernel's log in this file
+    /// Keep the kernel's log in this file; of a guest that dies or is ended, what its console shows
     #[arg(long, value_name = "FILE")]
     dmesg: Option<PathBuf>,
 
@@ -82,11 +82,11 @@ pub fn run(args: &Args) -> Result {
         Ok(code) => Ok(Outcome::Code(code)),
         Err(Error::Input(message)) => Err(Failure::Input(message)),
         Err(Error::Machine(message)) => Err(Failure::Machine(message)),
-        Err(Error::Guest(message)) => {
+        Err(Error::Guest { message, .. }) => {
             errln!("error: {message}");
             Ok(Outcome::Missed)
         }
-        Err(Error::Timeout(message)) => {
+        Err(Error::Timeout { message, .. }) => {
             errln!("error: {message}");
             Ok(Outcome::Code(124))
         }
@@ -160,12 +160,23 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         scheduler,
         timeout: args.timeout.map(Duration::from_secs),
     };
+    let keep = |log: &[u8]| match &args.dmesg {
+        Some(path) => crate::output::write(path, log).map_err(|failure| Error::Machine(failure.to_string())),
+        None => Ok(()),
+    };
     let ended = run_guest(
         &guest,
         &qemu,
         &mut std::io::stdout().lock(),
         &mut std::io::stderr().lock(),
-    )?;
+    );
+    // Who asks for the log wants it above all now. The guest cannot give it any more, but the kernel has its console.
+    if let Err(Error::Guest { console, .. } | Error::Timeout { console, .. }) = &ended {
+        if let Err(failure) = keep(console) {
+            errln!("error: {failure}");
+        }
+    }
+    let ended = ended?;
     if args.verbose {
         errln!(
             "plimsoll vm: booted in {:.2} s, {} s on the guest's clock{}",
@@ -178,10 +189,7 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
             }
         );
     }
-    if let Some(path) = &args.dmesg {
-        crate::output::write(path, &ended.kernel_log)
-            .map_err(|failure| Error::Machine(failure.to_string()))?;
-    }
+    keep(&ended.kernel_log)?;
     Ok(ended.code)
 }
 
