@@ -103,25 +103,43 @@ fn from_backports(cache: &Cache, say: &dyn Fn(&str)) -> Result<Qemu> {
     let codename = host_codename().ok_or_else(|| Error::Machine("this is no Debian system".into()))?;
     let place = format!("qemu/{codename}");
     let folder = cache.folder("qemu")?.join(&codename);
-    if !folder.is_dir() {
-        say("fetching QEMU from Debian's backports");
-        let suite = format!("{codename}-backports");
-        let apt = Apt::read(cache, &suite)?;
-        let packages = ["qemu-system-x86", "qemu-system-common", "qemu-system-data"].map(String::from);
-        cache.publish(&place, |folder| {
-            apt.unpack(&packages, folder)?;
-            if !Path::new(BIOS).exists() {
-                Apt::read(cache, &codename)?.unpack(&["seabios".into()], folder)?;
-            }
-            if let Err(why) = start_in(folder) {
-                say(&format!("fetching libraries for QEMU ({why})"));
-                let release = Apt::read(cache, &codename)?;
-                release.unpack(&libraries_of(&apt, &release)?, folder)?;
-            }
-            Ok(())
-        })?;
+    if let Ok(qemu) = start_in(&folder) {
+        return Ok(qemu);
     }
-    start_in(&folder).map_err(|why| Error::Machine(format!("{}: {why}", folder.display())))
+    say("fetching QEMU from Debian's backports");
+    let suite = format!("{codename}-backports");
+    let apt = Apt::read(cache, &suite)?;
+    // Another process may have fetched it while this one waited for the lists.
+    if let Ok(qemu) = start_in(&folder) {
+        return Ok(qemu);
+    }
+    let packages = ["qemu-system-x86", "qemu-system-common", "qemu-system-data"].map(String::from);
+    replace(cache, &place, |folder| {
+        apt.unpack(&packages, folder)?;
+        if !Path::new(BIOS).exists() {
+            Apt::read(cache, &codename)?.unpack(&["seabios".into()], folder)?;
+        }
+        if let Err(why) = start_in(folder) {
+            say(&format!("fetching libraries for QEMU ({why})"));
+            let release = Apt::read(cache, &codename)?;
+            release.unpack(&libraries_of(&apt, &release)?, folder)?;
+        }
+        Ok(())
+    })
+}
+
+/// Puts what `build` makes in the place of what is there and does not start. What does not start either is not kept: it
+/// would never be fetched again.
+fn replace(cache: &Cache, place: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<Qemu> {
+    let start = |folder: &Path| {
+        start_in(folder).map_err(|why| Error::Machine(format!("{}: {why}", folder.display())))
+    };
+    cache.remove(place)?;
+    let folder = cache.publish(place, |folder| {
+        build(folder)?;
+        start(folder).map(drop)
+    })?;
+    start(&folder)
 }
 
 fn start_in(folder: &Path) -> std::result::Result<Qemu, String> {
@@ -188,5 +206,23 @@ mod tests {
         );
         assert_eq!(version("QEMU emulator version 7.2.22"), Some((7, 2)));
         assert_eq!(version("something else"), None);
+    }
+
+    #[test]
+    fn a_qemu_that_does_not_start_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().into()).unwrap();
+        let half = cache.folder("qemu/bookworm").unwrap();
+        assert!(replace(&cache, "qemu/bookworm", |_| Ok(())).is_err());
+        assert!(!half.exists());
+        let whole = |folder: &Path| {
+            let programs = folder.join("usr/bin");
+            std::fs::create_dir_all(&programs).unwrap();
+            let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/qemu.sh");
+            std::os::unix::fs::symlink(program, programs.join(PROGRAM)).unwrap();
+            Ok(())
+        };
+        cache.folder("qemu/bookworm/usr/bin").unwrap();
+        assert_eq!(replace(&cache, "qemu/bookworm", whole).unwrap().version, (10, 0));
     }
 }

@@ -3,6 +3,10 @@
 # and the guest's initramfs in variables.
 while [ $# -gt 0 ]; do
 	case "$1" in
+	--version)
+		echo "QEMU emulator version 10.0.0"
+		exit
+		;;
 	-kernel) kernel=$2 ;;
 	-initrd) initrd=$2 ;;
 	file:*) console=${1#file:} ;;
