@@ -12,6 +12,9 @@ use std::process::Command;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
+/// How the name of a folder with downloads begins.
+const DOWNLOADS: &str = ".tmp";
+
 /// The package lists of one suite, for this process alone until it is dropped: another that updates them meanwhile would
 /// fail at apt's own lock, or change them between two questions.
 pub struct Apt {
@@ -25,6 +28,7 @@ impl Apt {
     pub fn read(cache: &Cache, suite: &str) -> Result<Self> {
         let folder = cache.folder(&format!("apt/{suite}"))?;
         let lock = locked(&folder)?;
+        sweep(&folder);
         for name in ["state/lists/partial", "cache/archives/partial"] {
             let path = folder.join(name);
             std::fs::create_dir_all(&path).map_err(|error| Error::file("create it", &path, &error))?;
@@ -92,7 +96,9 @@ impl Apt {
 
     /// Downloads `packages` and unpacks them into `target`.
     pub fn unpack(&self, packages: &[String], target: &Path) -> Result<()> {
-        let downloads = tempfile::tempdir_in(&self.folder)
+        let downloads = tempfile::Builder::new()
+            .prefix(DOWNLOADS)
+            .tempdir_in(&self.folder)
             .map_err(|error| Error::file("create a folder in it", &self.folder, &error))?;
         let mut arguments = vec!["download", "-qq"];
         arguments.extend(packages.iter().map(String::as_str));
@@ -151,6 +157,15 @@ impl Apt {
             &format!("{program} {} ({})", arguments.join(" "), self.suite),
             output,
         )
+    }
+}
+
+/// Removes the downloads in a suite's folder that is locked: killed processes have left them.
+fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(DOWNLOADS) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -268,5 +283,15 @@ mod tests {
         assert!(!is_free());
         drop(lock);
         assert!(is_free());
+    }
+
+    #[test]
+    fn downloads_of_a_killed_process_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [".tmpAbC123", "state"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        sweep(folder.path());
+        assert!(!folder.path().join(".tmpAbC123").exists() && folder.path().join("state").exists());
     }
 }

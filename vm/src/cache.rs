@@ -2,6 +2,12 @@
 use crate::error::{Error, Result};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How the name of a folder begins that is not finished yet.
+const BUILDING: &str = ".building-";
+/// Longer than any build takes: one of this age is what a killed process has left.
+const BUILDING_MAX: Duration = Duration::from_secs(24 * 3600);
 
 pub struct Cache {
     root: PathBuf,
@@ -27,7 +33,21 @@ impl Cache {
         let root = root
             .canonicalize()
             .map_err(|error| Error::file("resolve it", &root, &error))?;
-        Ok(Self { root })
+        let cache = Self { root };
+        cache.sweep();
+        Ok(cache)
+    }
+
+    /// Removes what killed processes have left.
+    fn sweep(&self) {
+        let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries(&self.root).flat_map(|kind| entries(&kind.path())) {
+            let changed = entry.metadata().and_then(|metadata| metadata.modified());
+            let is_old = changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > BUILDING_MAX));
+            if is_old && entry.file_name().to_string_lossy().starts_with(BUILDING) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
     }
 
     /// A folder of the cache, made when it is not there.
@@ -53,7 +73,7 @@ impl Cache {
         let parent = path.parent().expect("the root is above every name");
         std::fs::create_dir_all(parent).map_err(|error| Error::file("create it", parent, &error))?;
         let building = tempfile::Builder::new()
-            .prefix(".building-")
+            .prefix(BUILDING)
             .tempdir_in(parent)
             .map_err(|error| Error::file("create a folder in it", parent, &error))?;
         build(building.path())?;
@@ -65,5 +85,34 @@ impl Cache {
             }
         }
         Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_after_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().into()).unwrap();
+        let names = [
+            "kernels/.building-old",
+            "kernels/.building-new",
+            "kernels/7.2.9-cloud-amd64",
+        ];
+        let [old, new, kernel] = names.map(|name| cache.folder(name).unwrap());
+        for folder in [&old, &kernel] {
+            std::fs::write(folder.join("file"), "").unwrap();
+            let folder = std::fs::File::open(folder).unwrap();
+            folder
+                .set_modified(std::time::SystemTime::now() - 2 * BUILDING_MAX)
+                .unwrap();
+        }
+        Cache::at(folder.path().into()).unwrap();
+        assert_eq!(
+            [&old, &new, &kernel].map(|folder| folder.exists()),
+            [false, true, true]
+        );
     }
 }
