@@ -72,6 +72,34 @@ fn perf_script_is_read_with_forks_names_and_wakers() {
 }
 
 #[test]
+fn exits_of_threads_that_perf_cannot_name_any_more_are_read() {
+    // 8 wakes its parent and is reaped by it while it still runs.
+    let reaped = PERF.replace("child     8 [001]", "  :-1    -1 [001]");
+    assert_eq!(reaped.matches(" -1 [001]").count(), 2);
+    check(
+        &reaped,
+        expect![[r#"
+        #0 7 my app
+          .0 1000000100..1000000300 interrupt; work 150 wait 50; blocks; runs [1000000150..1000000300@0]; wakes #1.0 at 50
+          .1 1000000400..1000000500 woken by #1.0; work 90 wait 10; cut; runs [1000000410..1000000500@0]
+        #1 8 child
+          .0 1000000200..1000000500 forked by #0.0; work 280 wait 20; exits; runs [1000000220..1000000500@1]; wakes #0.1 at 180
+    "#]],
+    );
+    // The same without a switch to it: who woke 7 is not known.
+    let from = reaped.find("              :-1").unwrap();
+    check(
+        &reaped[from..],
+        expect![[r#"
+        #0 7 my app
+          .0 1000000400..1000000500 interrupt; work 90 wait 10; cut; runs [1000000410..1000000500@0]
+        #1 8 child
+          .0 1000000400..1000000500 start; work 100 wait 0; exits; runs [1000000400..1000000500@1]
+    "#]],
+    );
+}
+
+#[test]
 fn the_short_form_of_older_perf_is_read() {
     check(
         "

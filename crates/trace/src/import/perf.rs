@@ -5,6 +5,7 @@
 use super::{bad, line_place, Importer, Trace};
 use crate::error::{Place, TraceError};
 use crate::model::{Context, Event, Loss, State, Tid, What, CPU_MAX, TID_MAX};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -89,7 +90,12 @@ pub fn is_line(line: &str) -> bool {
 struct Script {
     importer: Importer,
     lost: u64,
+    /// What runs on each CPU by the last switch there.
+    running: HashMap<u32, Tid>,
 }
+
+/// What perf prints for a thread that has been reaped while it still ran: most exits look like this.
+const REAPED: &str = "-1";
 
 struct Head<'a> {
     tid: &'a str,
@@ -113,7 +119,7 @@ fn head(line: &str) -> Option<Result<Head<'_>, &'static str>> {
         let (comm, tid) = before.rsplit_once(char::is_whitespace).unwrap_or(("", before));
         let tid = tid.rsplit('/').next().unwrap_or(tid);
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if !digits(cpu) || !digits(tid) {
+        if !digits(cpu) || !(digits(tid) || tid == REAPED) {
             continue;
         }
         let Some((time, rest)) = line[close + 1..].split_once(": ") else {
@@ -200,11 +206,19 @@ impl Script {
                 format!("0 to {}", CPU_MAX - 1),
             )
         })?;
-        let current = tid_of(head.tid, "tid", place)?;
+        let current = match head.tid {
+            // The event itself names the thread that leaves. Who woke another is known if its switch to this CPU was
+            // seen; if not, nobody is named, as with a wake-up that comes from an interrupt.
+            REAPED => self.running.get(&cpu).copied().unwrap_or(0),
+            tid => {
+                let tid = tid_of(tid, "tid", place)?;
+                self.importer.name(tid, head.comm, ts_ns);
+                tid
+            }
+        };
         let rest = head.rest.trim();
-        self.importer.name(current, head.comm, ts_ns);
         let what = match name {
-            "switch" => self.switch(rest, ts_ns, place)?,
+            "switch" => self.switch(rest, ts_ns, cpu, place)?,
             "waking" => {
                 let context = if current == 0 {
                     Context::Interrupt
@@ -248,7 +262,13 @@ impl Script {
         self.importer.push(Event { ts_ns, cpu, what }, place)
     }
 
-    fn switch(&mut self, rest: &str, ts_ns: i64, place: &dyn Fn() -> Place) -> Result<What, TraceError> {
+    fn switch(
+        &mut self,
+        rest: &str,
+        ts_ns: i64,
+        cpu: u32,
+        place: &dyn Fn() -> Place,
+    ) -> Result<What, TraceError> {
         let Some((left, right)) = rest.split_once(" ==> ") else {
             return Err(bad(
                 place(),
@@ -283,6 +303,7 @@ impl Script {
                 "one of R, S, D, T, t, X, Z, I, P, W, K, N, first letter",
             )
         })?;
+        self.running.insert(cpu, next);
         Ok(What::Switch {
             prev,
             prev_state,
