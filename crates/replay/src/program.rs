@@ -457,7 +457,7 @@ fn add_bursts(
             _ => (Start::At, since_start),
         };
         let (start, at_ns) = match burst.cause {
-            Cause::Start => (Start::At, 0),
+            Cause::Start => (Start::At, since_start),
             Cause::Thread { .. } => (Start::Message, 0),
             Cause::Fork { .. } => (Start::Fork, 0),
             Cause::Timer => timed(timers),

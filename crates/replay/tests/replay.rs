@@ -193,6 +193,23 @@ fn forked_threads_start_when_their_parent_gets_there_and_exits_are_waited_for() 
 }
 
 #[test]
+fn thread_that_moved_into_the_recorded_tree_begins_when_it_did() {
+    let mut header = header(100 * MS, &[(20, "web", 1)]);
+    header.only_below = Some("/web".into());
+    header.threads[0].from_ns = 50 * MS;
+    let events = [
+        switch(10 * MS, 1, 20, State::Runnable, 0),
+        switch(60 * MS, 1, 20, State::Sleeping, 0),
+    ];
+    let (program, machine) = compile(&header, &events);
+    let after = run(&program, &machine, &[]);
+    let target = program.target as usize;
+    assert_eq!(program.groups[target].work_ns, 10 * MS as u64);
+    assert_eq!(after.groups[target].usage_ns, 10 * MS as u64);
+    assert_eq!(after.end_ns, 60 * MS as u64);
+}
+
+#[test]
 fn same_settings_give_the_same_outcome() {
     let (program, machine) = closed_loop(200);
     let sets = ["group.web.quota_us=30000", "seed=7"];

@@ -47,6 +47,9 @@ struct Open {
     out: ThreadTimeline,
     status: Status,
     group: Option<GroupIx>,
+    /// Before its first event it may have run, unseen, since then: the beginning of the recording, or when it came
+    /// to be recorded.
+    from_ns: i64,
     /// A wake-up that came while it was not blocked.
     early_wake: Option<Cause>,
     exiting: bool,
@@ -175,17 +178,25 @@ impl TimelineBuilder {
         }
     }
 
-    /// The index of `tid`, made on its first event. `None` for the idle task, and for a thread outside
-    /// of what was recorded.
+    /// The index of `tid`, made on its first event. `None` for the idle task, and for a thread that is outside of what
+    /// was recorded at `ts`.
     fn find(&mut self, tid: Tid, ts: i64) -> Option<usize> {
-        let outside = self.partial && !self.by_tid.contains_key(&tid) && !self.known.contains_key(&tid);
-        if tid == 0 || outside {
+        if tid == 0 {
             return None;
         }
-        if let Some(&ix) = self.by_tid.get(&tid) {
-            if self.threads[ix as usize].status != Status::Dead {
-                return Some(ix as usize);
+        let last = self.by_tid.get(&tid).map(|&ix| ix as usize);
+        if let Some(ix) = last.filter(|&ix| self.threads[ix].status != Status::Dead) {
+            return Some(ix);
+        }
+        if self.partial {
+            // Outside until its entry says otherwise: before it moves into the tree, and where the id of a thread
+            // that was recorded comes again for one that is not.
+            let known_from_ns = self.entry(tid, ts)?.from_ns;
+            if last.is_some_and(|ix| known_from_ns <= self.threads[ix].from_ns) {
+                return None;
             }
+        }
+        if last.is_some() {
             self.quality
                 .note(Doubt::AfterExit, ts, || format!("thread {tid}"));
         } else if !self.known.contains_key(&tid) {
@@ -195,13 +206,20 @@ impl TimelineBuilder {
         Some(self.add(tid, ts))
     }
 
+    /// The entry of `tid` that was current at `ts`.
+    fn entry(&self, tid: Tid, ts: i64) -> Option<&KnownThread> {
+        self.known.get(&tid)?.iter().find(|e| e.from_ns <= ts)
+    }
+
     fn add(&mut self, tid: Tid, ts: i64) -> usize {
-        // The entry that was current at `ts`; for the first event of a thread its table entry may be
-        // written a moment later.
+        // For the first event of a thread its table entry may be written a moment later.
         let known = self
-            .known
-            .get(&tid)
-            .and_then(|es| es.iter().find(|e| e.from_ns <= ts).or_else(|| es.last()));
+            .entry(tid, ts)
+            .or_else(|| self.known.get(&tid).and_then(|es| es.last()));
+        let from_ns = match known {
+            Some(known) if self.partial => known.from_ns.min(ts).max(self.start_ns),
+            _ => self.start_ns,
+        };
         let out = ThreadTimeline {
             tid,
             tgid: known.and_then(|k| k.tgid),
@@ -218,6 +236,7 @@ impl TimelineBuilder {
             out,
             status: Status::Unseen,
             group,
+            from_ns,
             early_wake: None,
             exiting: false,
         });
@@ -254,9 +273,9 @@ impl TimelineBuilder {
         let ix = self.find(waker, ts)?;
         if self.threads[ix].status == Status::Unseen {
             // Running since before the first event that we have of it.
-            let start_ns = self.start_ns;
-            self.threads[ix].open_burst(Cause::Start, start_ns);
-            self.threads[ix].start_running(start_ns, u32::MAX);
+            let from_ns = self.threads[ix].from_ns;
+            self.threads[ix].open_burst(Cause::Start, from_ns);
+            self.threads[ix].start_running(from_ns, u32::MAX);
         }
         Some(ix)
     }
@@ -344,12 +363,11 @@ impl TimelineBuilder {
     /// `since_ns`: the doubt about who ran on `cpu` before is noted already, and goes back to here.
     fn switch_out(&mut self, tid: Tid, state: State, cpu: u32, ts: i64, since_ns: Option<i64>) {
         let Some(ix) = self.find(tid, ts) else { return };
-        let start_ns = self.start_ns;
         let thread = &mut self.threads[ix];
         match thread.status {
             Status::Running { cpu: on, .. } if on == cpu || on == u32::MAX => {}
             Status::Unseen => {
-                let since_ns = since_ns.unwrap_or(start_ns);
+                let since_ns = since_ns.map_or(thread.from_ns, |ns| ns.max(thread.from_ns));
                 thread.open_burst(Cause::Start, since_ns);
                 thread.start_running(since_ns, cpu);
             }
@@ -386,11 +404,10 @@ impl TimelineBuilder {
 
     fn switch_in(&mut self, tid: Tid, cpu: u32, ts: i64) {
         let Some(ix) = self.find(tid, ts) else { return };
-        let start_ns = self.start_ns;
         let thread = &mut self.threads[ix];
         match thread.status {
             Status::Waiting => {}
-            Status::Unseen => thread.open_burst(Cause::Start, start_ns),
+            Status::Unseen => thread.open_burst(Cause::Start, thread.from_ns),
             Status::Blocked { since_ns } => match thread.early_wake.take() {
                 Some(cause) => thread.open_burst(cause, since_ns),
                 None => {

@@ -67,7 +67,7 @@ impl Burst {
 /// What made a burst start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It was under way, or runnable, when recording began.
+    /// It was under way, or runnable, when recording began, or when its thread moved into what is recorded.
     Start,
     /// Another thread's burst, after `at_work_ns` of that burst's CPU time.
     Thread {

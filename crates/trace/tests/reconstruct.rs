@@ -281,6 +281,51 @@ fn a_partial_recording_tells_outside_wakers_apart() {
 }
 
 #[test]
+fn a_thread_that_moves_into_a_partial_recording_has_no_past_there() {
+    let mut header = header("7:a:1 8:b:1 9:c:1 9:d:1 10:e:1");
+    header.only_below = Some("/a".into());
+    // 8, 10 and the second 9 are told of as they move in.
+    header.threads[1].from_ns = 500;
+    header.threads[3].from_ns = 800;
+    header.threads[4].from_ns = 500;
+    let timeline = Timeline::build(
+        &header,
+        &events(
+            "
+            10 1 switch 0 R 9
+            20 1 switch 9 X 0
+            100 0 switch 8 S 7
+            200 0 switch 7 S 8
+            300 0 waking 7 8 task
+            310 0 switch 8 S 7
+            320 0 switch 7 S 0
+            400 1 waking 7 9 task
+            450 1 switch 9 S 7
+            520 1 switch 7 S 0
+            550 0 switch 8 S 0
+            560 0 switch 0 R 9
+            570 1 waking 7 10 task
+            600 1 switch 10 S 7
+            ",
+        ),
+    );
+    expect![[r#"
+        #0 9 c
+          .0 0..20 start; work 10 wait 10; exits; runs [10..20@1]; group 1
+        #1 7 a
+          .0 0..200 start; work 100 wait 100; blocks; runs [100..200@0]; group 1
+          .1 300..320 woken by outside 8; work 10 wait 10; blocks; runs [310..320@0]; group 1
+          .2 400..520 woken by outside 9; work 70 wait 50; blocks; runs [450..520@1]; group 1
+          .3 570..1000 woken by #3.0; work 400 wait 30; cut; runs [600..1000@1]; group 1
+        #2 8 b
+          .0 500..550 start; work 50 wait 0; blocks; runs [500..550@0]; group 1
+        #3 10 e
+          .0 500..600 start; work 100 wait 0; blocks; runs [500..600@1]; wakes #1.3 at 70; group 1
+    "#]]
+    .assert_eq(&render(&timeline));
+}
+
+#[test]
 fn a_trace_with_too_many_lost_events_is_refused_by_name() {
     let mut header = header("7:a");
     header.losses.push(plimsoll_trace::Loss {
