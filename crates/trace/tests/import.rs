@@ -100,6 +100,14 @@ fn exits_of_threads_that_perf_cannot_name_any_more_are_read() {
 }
 
 #[test]
+fn a_header_of_perf_may_be_longer_than_what_is_looked_at() {
+    let header = "# event : name = sched:sched_switch, id = { 1, 2, 3, 4 }, type = 2\n\n".repeat(1 << 10);
+    assert!(header.len() > 1 << 16);
+    let trace = Trace::read(&file(header + PERF).path).unwrap();
+    assert_eq!(trace, Trace::read(&file(PERF).path).unwrap());
+}
+
+#[test]
 fn the_short_form_of_older_perf_is_read() {
     check(
         "

@@ -11,7 +11,7 @@ use crate::timeline::Timeline;
 use crate::unfinished::is_device;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
 /// Formats, by what their files begin with.
@@ -27,6 +27,9 @@ enum Format {
 const KNOWN: &str =
     "a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, \
                      a Perfetto trace with scheduling events, or a CSV series of cpu.stat";
+
+/// How much of a file is looked at to tell its format.
+const SAMPLE: u64 = 1 << 16;
 
 /// A whole trace in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,11 +90,12 @@ fn sniff(path: &Path) -> Result<Format, TraceError> {
         });
     }
     let mut file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
+    let read_error = |e| TraceError::io(path, "read", e);
     let mut head = Vec::new();
     file.by_ref()
-        .take(1 << 16)
+        .take(SAMPLE)
         .read_to_end(&mut head)
-        .map_err(|e| TraceError::io(path, "read", e))?;
+        .map_err(read_error)?;
     if head.is_empty() {
         return Err(TraceError::Empty {
             place: Place::whole(path),
@@ -104,8 +108,10 @@ fn sniff(path: &Path) -> Result<Format, TraceError> {
     if head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP") {
         return Ok(Format::PerfData);
     }
-    let text = String::from_utf8_lossy(&head);
-    let mut lines = text
+    file.rewind().map_err(read_error)?;
+    let sample = without_comments(file).map_err(read_error)?;
+    let sample = String::from_utf8_lossy(&sample);
+    let mut lines = sample
         .lines()
         .filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
     if let Some(first) = lines.next() {
@@ -124,10 +130,29 @@ fn sniff(path: &Path) -> Result<Format, TraceError> {
         place: Place::whole(path),
         found: format!(
             "a file that starts with {:?}",
-            text.chars().take(16).collect::<String>()
+            String::from_utf8_lossy(&head)
+                .chars()
+                .take(16)
+                .collect::<String>()
         ),
         expected: KNOWN.into(),
     })
+}
+
+/// The beginning of a text behind its leading comments and empty lines, of which `perf script --header` writes any
+/// number.
+fn without_comments(file: File) -> std::io::Result<Vec<u8>> {
+    let mut reader = BufReader::new(file);
+    let mut sample = Vec::new();
+    loop {
+        sample.clear();
+        let n = reader.by_ref().take(SAMPLE).read_until(b'\n', &mut sample)?;
+        if n == 0 || !(sample[0] == b'#' || sample.trim_ascii().is_empty()) {
+            break;
+        }
+    }
+    reader.take(SAMPLE).read_to_end(&mut sample)?;
+    Ok(sample)
 }
 
 /// Collects what an import learns along the way, and makes the header of it.
