@@ -10,6 +10,8 @@ pub type GroupIx = u32;
 pub const TID_MAX: u32 = 4 * 1024 * 1024;
 /// Largest number of CPUs that a Linux kernel can be built for (`NR_CPUS`).
 pub const CPU_MAX: u32 = 8192;
+/// Longest recording: `plimsoll record` takes at most 24 h, and ends a little later than asked for.
+pub const DURATION_NS_MAX: i64 = 25 * 3600 * 1_000_000_000;
 
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Reads a trace file, one row group at a time, and believes nothing in it.
 use crate::checksum::{self, Verdict};
 use crate::error::{At, Place, TraceError};
-use crate::model::{Context, CpuStat, Event, Header, State, What, CPU_MAX, TID_MAX};
+use crate::model::{Context, CpuStat, Event, Header, State, What, CPU_MAX, DURATION_NS_MAX, TID_MAX};
 use crate::schema::{schema, Col, COLUMNS, KEY_HEADER, KEY_VERSION, KINDS, STATS, VERSION};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
@@ -244,6 +244,16 @@ fn check_header(path: &Path, header: &Header) -> Result<(), TraceError> {
             "clock.end_ns",
             clock.end_ns.to_string(),
             format!("at least clock.start_ns, {}", clock.start_ns),
+        );
+    }
+    if clock.end_ns.saturating_sub(clock.start_ns) > DURATION_NS_MAX {
+        return bad(
+            "clock.end_ns",
+            clock.end_ns.to_string(),
+            format!(
+                "at most {DURATION_NS_MAX} after clock.start_ns, {}",
+                clock.start_ns
+            ),
         );
     }
     for cpu in &header.machine.cpus {

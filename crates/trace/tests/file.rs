@@ -271,4 +271,11 @@ fn a_header_that_contradicts_itself_is_refused() {
         "",
         expect!["FILE: header: clock.end_ns: 1000; allowed: at least clock.start_ns, 2000"],
     );
+    bad = header("7:a");
+    bad.clock.end_ns = i64::MAX;
+    check_refused(
+        &bad,
+        "",
+        expect!["FILE: header: clock.end_ns: 9223372036854775807; allowed: at most 90000000000000 after clock.start_ns, 0"],
+    );
 }

@@ -100,6 +100,13 @@ fn exits_of_threads_that_perf_cannot_name_any_more_are_read() {
 }
 
 #[test]
+fn a_jump_of_the_clock_beyond_any_recording_is_refused_with_its_line() {
+    let jump = |seconds: &str| PERF.replace("1.000000500:       sched:", &format!("{seconds}: sched:"));
+    check_error(jump("9000000000.000000000"), expect!["FILE:11: time: 9000000000000000000 ns; allowed: at most 90000000000000 ns after the first event, 1000000100 ns"]);
+    assert!(Trace::read(&file(jump("86401.000000000")).path).is_ok());
+}
+
+#[test]
 fn a_header_of_perf_may_be_longer_than_what_is_looked_at() {
     let header = "# event : name = sched:sched_switch, id = { 1, 2, 3, 4 }, type = 2\n\n".repeat(1 << 10);
     assert!(header.len() > 1 << 16);

@@ -4,7 +4,7 @@ mod perf;
 mod perfetto;
 
 use crate::error::{At, Place, TraceError};
-use crate::model::{Clock, Cpu, Event, Header, Machine, Thread, Tid};
+use crate::model::{Clock, Cpu, Event, Header, Machine, Thread, Tid, DURATION_NS_MAX};
 use crate::reader::TraceReader;
 use crate::reconstruct::TimelineBuilder;
 use crate::timeline::Timeline;
@@ -179,9 +179,21 @@ impl Importer {
         }
     }
 
-    /// Adds an event, which must not be before the previous one.
+    /// Adds an event, which must not be before the previous one, nor so much later than the first that the clock must
+    /// have jumped.
     fn push(&mut self, event: Event, place: impl FnOnce() -> Place) -> Result<(), TraceError> {
-        if let Some(last) = self.events.last() {
+        if let (Some(first), Some(last)) = (self.events.first(), self.events.last()) {
+            if event.ts_ns.saturating_sub(first.ts_ns) > DURATION_NS_MAX {
+                return Err(bad(
+                    place(),
+                    "time",
+                    format!("{} ns", event.ts_ns),
+                    format!(
+                        "at most {DURATION_NS_MAX} ns after the first event, {} ns",
+                        first.ts_ns
+                    ),
+                ));
+            }
             if event.ts_ns < last.ts_ns {
                 return Err(TraceError::ClockBackwards {
                     place: place(),
