@@ -47,12 +47,23 @@ struct Open {
     out: ThreadTimeline,
     status: Status,
     group: Option<GroupIx>,
+    /// If it moved during the open burst.
+    moved: Option<Moved>,
     /// Before its first event it may have run, unseen, since then: the beginning of the recording, or when it came
     /// to be recorded.
     from_ns: i64,
     /// A wake-up that came while it was not blocked.
     early_wake: Option<Cause>,
     exiting: bool,
+}
+
+/// What an open burst did before its thread last moved.
+struct Moved {
+    /// Group in which it had done most until then, and its work there.
+    group: Option<GroupIx>,
+    most_ns: i64,
+    /// All its work until then.
+    work_ns: i64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -144,7 +155,7 @@ impl TimelineBuilder {
             }
             What::Move { tid, group } => {
                 if let Some(thread) = self.find(tid, ts) {
-                    self.threads[thread].group = Some(group);
+                    self.threads[thread].move_to(group, ts);
                 }
             }
             What::Request { tid, begin } => {
@@ -236,6 +247,7 @@ impl TimelineBuilder {
             out,
             status: Status::Unseen,
             group,
+            moved: None,
             from_ns,
             early_wake: None,
             exiting: false,
@@ -497,6 +509,30 @@ impl Open {
         });
     }
 
+    /// Its open burst, if there is one, belongs to the group in which it does most of its work: a thread that moves
+    /// itself goes on in the same burst.
+    fn move_to(&mut self, group: GroupIx, now_ns: i64) {
+        let running_ns = match self.status {
+            Status::Running { since_ns, .. } => Some(now_ns - since_ns),
+            Status::Waiting => Some(0),
+            Status::Unseen | Status::Blocked { .. } | Status::Dead => None,
+        };
+        if let (Some(running_ns), Some(burst)) = (running_ns, self.out.bursts.last()) {
+            let work_ns = burst.work_ns + running_ns;
+            let here = |before_ns| Moved {
+                group: self.group,
+                most_ns: work_ns - before_ns,
+                work_ns,
+            };
+            self.moved = Some(match self.moved.take() {
+                Some(moved) if work_ns - moved.work_ns < moved.most_ns => Moved { work_ns, ..moved },
+                Some(moved) => here(moved.work_ns),
+                None => here(0),
+            });
+        }
+        self.group = Some(group);
+    }
+
     fn start_running(&mut self, since_ns: i64, cpu: u32) {
         self.status = Status::Running { since_ns, cpu };
         self.out.recorded = true;
@@ -545,6 +581,12 @@ impl Open {
     fn close_burst(&mut self, now_ns: i64, end: End) {
         if let Some(burst) = self.out.bursts.last_mut() {
             (burst.end_ns, burst.end) = (now_ns, end);
+            if let Some(moved) = self.moved.take() {
+                burst.group = match burst.work_ns - moved.work_ns < moved.most_ns {
+                    true => moved.group,
+                    false => self.group,
+                };
+            }
         }
     }
 

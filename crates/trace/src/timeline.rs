@@ -49,7 +49,7 @@ pub struct Burst {
     /// CPU time between the two, ns.
     pub work_ns: i64,
     pub end: End,
-    /// Group when it was woken, if known.
+    /// Group in which it did most of its work, if known.
     pub group: Option<GroupIx>,
     /// Into [`ThreadTimeline::runs`].
     pub runs: Range<u32>,

@@ -172,10 +172,40 @@ fn forks_moves_and_reused_thread_ids_make_new_threads() {
             #0 7 make
               .0 0..1000 start; work 900 wait 100; cut; runs [100..1000@0]; wakes #1.0 at 100, #2.0 at 300; group 1
             #1 8 
-              .0 200..360 forked by #0.0; work 60 wait 100; exits; runs [300..360@1]; group 1
+              .0 200..360 forked by #0.0; work 60 wait 100; exits; runs [300..360@1]; group 2
             #2 8 
               .0 400..450 forked by #0.0; work 40 wait 10; blocks; runs [410..450@1]; group 1
               .1 500..520 timer; work 10 wait 10; blocks; runs [510..520@1]; group 1
+        "#]],
+    );
+}
+
+#[test]
+fn a_burst_belongs_to_the_group_in_which_it_did_most_of_its_work() {
+    check(
+        "7:sh:0",
+        "
+        100 0 waking 7 0 timer
+        110 0 switch 0 R 7
+        120 0 move 7 1
+        130 0 switch 7 R 0
+        140 0 switch 0 R 7
+        160 0 switch 7 S 0
+        300 0 waking 7 0 timer
+        310 0 switch 0 R 7
+        340 0 move 7 2
+        350 0 move 7 0
+        360 0 switch 7 S 0
+        400 0 move 7 2
+        500 0 waking 7 0 timer
+        510 0 switch 0 R 7
+        520 0 move 7 1
+        ",
+        expect![[r#"
+            #0 7 sh
+              .0 100..160 timer; work 40 wait 20; blocks; runs [110..130@0 140..160@0]; group 1
+              .1 300..360 timer; work 50 wait 10; blocks; runs [310..360@0]; group 1
+              .2 500..1000 timer; work 490 wait 10; cut; runs [510..1000@0]; group 1
         "#]],
     );
 }
