@@ -86,6 +86,8 @@ pub struct Group {
     pub period_us: u64,
     pub burst_us: u64,
     pub weight: u32,
+    /// cpu.idle
+    pub idle: bool,
     /// CPU time of its threads and those below, as the trace shows it.
     pub work_ns: u64,
     /// Of it, what they used after the last request had ended.
@@ -310,6 +312,7 @@ fn groups(header: &Header) -> Vec<Group> {
         .iter()
         .map(|path| {
             let known = find(path);
+            let weight = known.and_then(|g| g.weight);
             let usage = |g: &plimsoll_trace::Group| {
                 g.stat_end
                     .as_ref()?
@@ -328,7 +331,9 @@ fn groups(header: &Header) -> Vec<Group> {
                 quota_us: known.and_then(|g| g.quota_us).filter(|_| path != "/"),
                 period_us: known.and_then(|g| g.period_us).unwrap_or(100_000),
                 burst_us: known.and_then(|g| g.burst_us).unwrap_or(0),
-                weight: known.and_then(|g| g.weight).unwrap_or(100),
+                // The kernel shows cpu.weight as 0 while cpu.idle is 1.
+                weight: weight.filter(|&weight| weight > 0).unwrap_or(100),
+                idle: weight == Some(0),
                 work_ns: 0,
                 late_work_ns: 0,
                 usage_ns: known.and_then(usage),

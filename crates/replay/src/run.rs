@@ -155,6 +155,7 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
         let Some(parent) = group.parent else { continue };
         let mut spec = GroupSpec::new(group.path.clone(), GroupId(parent));
         spec.cpu_weight = own.weight;
+        spec.idle = group.idle;
         spec.headroom_percent = own.headroom_percent;
         spec.phase_ns = (phase * own.period_us as f64 * 1000.0) as u64;
         spec.limits = Limits {

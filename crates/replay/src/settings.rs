@@ -124,6 +124,9 @@ impl Settings {
                     "quota_us" => group.quota_us = Some(number(1_000, (1 << 44) - 1)?),
                     "period_us" => group.period_us = number(1_000, 1_000_000)?,
                     "burst_us" => group.burst_us = number(0, (1 << 44) - 1)?,
+                    "weight" if program.groups[ix as usize].idle => {
+                        return Err(bad(value, "no weight on a group with cpu.idle 1"))
+                    }
                     "weight" => group.weight = number(1, 10_000)? as u32,
                     "headroom_percent" => group.headroom_percent = number(0, 100)? as u32,
                     _ => return Err(bad(knob, KEYS)),

@@ -210,6 +210,29 @@ fn thread_that_moved_into_the_recorded_tree_begins_when_it_did() {
 }
 
 #[test]
+fn group_whose_weight_the_kernel_shows_as_0_is_idle() {
+    // On one CPU, 100 ms of the group's work beside 200 ms of the root's.
+    let latency = |weight| {
+        let mut header = header(400 * MS, &[(20, "web", 1), (30, "other", 0)]);
+        header.groups[1].weight = weight;
+        let events = [
+            switch(1, 1, 0, State::Runnable, 30),
+            waking(MS, 0, 20, 0, Context::Timer),
+            switch(MS + 1, 0, 0, State::Runnable, 20),
+            switch(101 * MS, 0, 20, State::Sleeping, 0),
+            switch(200 * MS, 1, 30, State::Sleeping, 0),
+        ];
+        let (program, machine) = compile(&header, &events);
+        let set = Settings::recorded(&program).set(&program, "group.web.weight=50");
+        assert_eq!(set.is_err(), weight == Some(0), "{set:?}");
+        p(&run(&program, &machine, &["machine.cpus=1"]), 50.0)
+    };
+    let (default, idle) = (latency(Some(100)), latency(Some(0)));
+    assert!((default - 200.0).abs() < 10.0, "{default} ms");
+    assert!(idle > 280.0, "{idle} ms");
+}
+
+#[test]
 fn same_settings_give_the_same_outcome() {
     let (program, machine) = closed_loop(200);
     let sets = ["group.web.quota_us=30000", "seed=7"];

@@ -254,7 +254,7 @@ pub struct Group {
     pub quota_us: Option<u64>,
     pub period_us: Option<u64>,
     pub burst_us: Option<u64>,
-    /// `cpu.weight` (1..10000); v1's `cpu.shares` converted as systemd does.
+    /// `cpu.weight` (1..10000), or 0 where `cpu.idle` is 1; v1's `cpu.shares` converted as systemd does.
     pub weight: Option<u32>,
     pub stat_start: Option<CpuStat>,
     pub stat_end: Option<CpuStat>,
