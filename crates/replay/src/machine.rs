@@ -6,6 +6,7 @@
 use crate::placement::placement;
 use plimsoll_sim::{Costs, CpuPlace, IdleState, Machine, Topology};
 use plimsoll_trace::{Cause, Header, Timeline};
+use std::borrow::Cow;
 
 /// Lower edges of the classes of idle time.
 const IDLE_NS: [u64; 4] = [0, 20_000, 200_000, 2_000_000];
@@ -14,6 +15,8 @@ const SAMPLES_MIN: usize = 20;
 
 /// Topology, clock and wake-up delays of the recording.
 pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
+    let dense = Dense::of(header, timeline);
+    let (header, timeline) = (&*dense.header, &*dense.timeline);
     let mut machine = Machine::new(topology(header, timeline));
     machine.hz = header.machine.hz.unwrap_or(250).clamp(24, 10_000);
     machine.clock_start_ns = header.clock.start_ns.max(0) as u64;
@@ -31,6 +34,62 @@ pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
     }
     machine.costs.idle_states = idle_states(timeline);
     machine
+}
+
+/// A recording whose CPUs are numbered without gaps, as the simulator wants them.
+///
+/// The recorder lists the CPUs that were on line; with SMT off they may be 0, 2, 4, 6. Other tools do not say which CPUs
+/// there are: the numbers in between may be those of CPUs that were idle all the time, and are kept.
+pub(crate) struct Dense<'a> {
+    pub header: Cow<'a, Header>,
+    pub timeline: Cow<'a, Timeline>,
+    /// The recorded number of each CPU, ascending; empty: its own.
+    numbers: Vec<u32>,
+}
+
+impl<'a> Dense<'a> {
+    pub fn of(header: &'a Header, timeline: &'a Timeline) -> Dense<'a> {
+        let mut dense = Dense {
+            header: Cow::Borrowed(header),
+            timeline: Cow::Borrowed(timeline),
+            numbers: Vec::new(),
+        };
+        if header.source != "bpf" || header.machine.cpus.is_empty() {
+            return dense;
+        }
+        let listed = header.machine.cpus.iter().map(|c| c.cpu);
+        let mut numbers: Vec<u32> = listed.chain(seen_cpus(timeline)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        if (0..).zip(&numbers).all(|(ix, &number)| ix == number) {
+            return dense;
+        }
+        dense.numbers = numbers;
+        // Copies of both, but only for such machines.
+        let (mut header, mut timeline) = (header.clone(), timeline.clone());
+        let listed = header.machine.cpus.iter_mut().map(|c| &mut c.cpu);
+        let runs = timeline.threads.iter_mut().flat_map(|t| &mut t.runs);
+        for cpu in listed.chain(runs.map(|r| &mut r.cpu)) {
+            *cpu = dense.place(*cpu).unwrap_or(u32::MAX); // which is that of a run whose CPU is not known
+        }
+        dense.header = Cow::Owned(header);
+        dense.timeline = Cow::Owned(timeline);
+        dense
+    }
+
+    /// Where the CPU with this recorded number is; `None`: it was off line.
+    pub fn place(&self, number: u32) -> Option<u32> {
+        if self.numbers.is_empty() {
+            return Some(number);
+        }
+        self.numbers.binary_search(&number).ok().map(|ix| ix as u32)
+    }
+}
+
+/// The CPU of each run, where it is known.
+fn seen_cpus(timeline: &Timeline) -> impl Iterator<Item = u32> + '_ {
+    let runs = timeline.threads.iter().flat_map(|t| &t.runs);
+    runs.map(|r| r.cpu).filter(|&cpu| cpu != u32::MAX)
 }
 
 /// In words, for output.
@@ -54,13 +113,7 @@ pub fn describe(machine: &Machine) -> String {
 }
 
 fn topology(header: &Header, timeline: &Timeline) -> Topology {
-    let seen = timeline
-        .threads
-        .iter()
-        .flat_map(|t| &t.runs)
-        .filter(|r| r.cpu != u32::MAX)
-        .map(|r| r.cpu)
-        .max();
+    let seen = seen_cpus(timeline).max();
     let listed = header.machine.cpus.iter().map(|c| c.cpu).max();
     let count = listed.into_iter().chain(seen).max().map_or(1, |last| last + 1);
     let cpus = (0..count)

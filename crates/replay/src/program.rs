@@ -10,6 +10,7 @@
 //! is done; its thread either waits for anything or for a later burst, and so may do it.
 use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
 use crate::cost::{stretches, Stretch};
+use crate::machine::Dense;
 use crate::marks::Marks;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, RequestClass, RequestInfo};
@@ -137,6 +138,8 @@ impl Program {
         request: Option<&RequestSpec>,
         smt_percent: u32,
     ) -> Result<Program, SettingsError> {
+        let dense = Dense::of(header, timeline);
+        let (header, timeline) = (&*dense.header, &*dense.timeline);
         let mut groups = groups(header);
         let group_of: Vec<u32> = header
             .groups
@@ -161,7 +164,7 @@ impl Program {
             threads.push(Thread {
                 name: format!("{}/{}", thread.comm, thread.tid),
                 group,
-                pinned: pinned(thread, &groups[group as usize]),
+                pinned: pinned(thread, &groups[group as usize], &dense),
                 place: places.threads[ix],
                 bursts: firsts[ix]..firsts[ix + 1],
                 work_ns,
@@ -387,10 +390,10 @@ fn main_group(thread: &ThreadTimeline, group_of: &[u32]) -> u32 {
 }
 
 /// Threads of the kernel that belong to one CPU have a name that ends in `/CPU` or holds `/CPU:`.
-fn pinned(thread: &ThreadTimeline, group: &Group) -> Option<u32> {
+fn pinned(thread: &ThreadTimeline, group: &Group, dense: &Dense) -> Option<u32> {
     let (_, rest) = thread.comm.split_once('/')?;
     let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    let cpu: u32 = number.parse().ok()?;
+    let cpu = dense.place(number.parse().ok()?)?;
     (group.path == "/" && thread.runs.iter().all(|r| r.cpu == cpu)).then_some(cpu)
 }
 

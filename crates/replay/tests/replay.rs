@@ -2,7 +2,7 @@
 use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Pacing, Program, Settings};
 use plimsoll_sim::Machine;
 use plimsoll_trace::example::{self, header, switch, waking, MS};
-use plimsoll_trace::{Context, Event, Header, State, Timeline, What};
+use plimsoll_trace::{Context, Cpu, Event, Header, State, Timeline, What};
 use std::sync::Arc;
 
 fn compile(header: &Header, events: &[Event]) -> (Arc<Program>, Machine) {
@@ -230,6 +230,33 @@ fn group_whose_weight_the_kernel_shows_as_0_is_idle() {
     let (default, idle) = (latency(Some(100)), latency(Some(0)));
     assert!((default - 200.0).abs() < 10.0, "{default} ms");
     assert!(idle > 280.0, "{idle} ms");
+}
+
+#[test]
+fn cpus_that_were_off_line_are_no_cpus_of_the_replay() {
+    // The open loop on CPU 6 of 0, 2, 4, 6: SMT is off, and numbers beside each other are of one core.
+    let (mut header, mut events) = example::open_loop(100);
+    let (_, plain) = compile(&header, &events);
+    header.machine.cpus = [0, 2, 4, 6]
+        .map(|cpu| Cpu {
+            cpu,
+            core: Some(cpu),
+            llc: Some(0),
+            node: Some(0),
+        })
+        .into();
+    events.iter_mut().for_each(|e| e.cpu = 2 + 4 * e.cpu);
+    let (program, machine) = compile(&header, &events);
+    assert_eq!((plain.topology.nr_cpus(), machine.topology.nr_cpus()), (2, 4));
+    let cores: Vec<u32> = machine.topology.cpus.iter().map(|c| c.core).collect();
+    assert_eq!(cores, [0, 2, 4, 6]);
+    let (before, after) = (recorded(&program), run(&program, &machine, &[]));
+    let (a, b) = (p(&before, 99.0), p(&after, 99.0));
+    assert!((a - b).abs() < 0.02 * a, "recorded {a} ms, replayed {b} ms");
+    // Other tools do not list CPUs, only those on which something happened.
+    header.source = "perf-script".into();
+    let (_, machine) = compile(&header, &events);
+    assert_eq!(machine.topology.nr_cpus(), 7);
 }
 
 #[test]
