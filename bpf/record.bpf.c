@@ -272,6 +272,7 @@ static __noinline int announce(struct task_struct *task, struct seen *seen, __u6
 	struct cgroup_subsys_state *css = NULL;
 	struct record_thread record = {};
 	int cpu_cgrp = 1;
+	bool wanted;
 
 	if (!task || !seen)
 		return 0;
@@ -281,8 +282,10 @@ static __noinline int announce(struct task_struct *task, struct seen *seen, __u6
 	struct css_set *cgroups = BPF_CORE_READ(task, cgroups);
 	bpf_core_read(&css, sizeof(css), &cgroups->subsys[cpu_cgrp & 15]);
 
-	seen->wanted = !only_below_id || is_below(css);
-	if (seen->wanted) {
+	wanted = !only_below_id || is_below(css);
+	/* Also when it leaves the tree: the reader would take it to run there until the end. */
+	if (wanted || seen->wanted) {
+		seen->wanted = 1;
 		record.type = RECORD_TYPE_THREAD;
 		record.cpu = bpf_get_smp_processor_id();
 		record.ts_ns = now;
@@ -296,6 +299,7 @@ static __noinline int announce(struct task_struct *task, struct seen *seen, __u6
 		if (!send_single(&record, sizeof(record)))
 			return 0; /* tried again the next time it is seen */
 	}
+	seen->wanted = wanted;
 	seen->task_group = (__u64)BPF_CORE_READ(task, sched_task_group);
 	return 0;
 }

@@ -59,7 +59,8 @@ struct record_batch {
 	struct record_event events[RECORD_BATCH];
 };
 
-/* A thread as it is now: sent when it is first seen, and when its group or its name changed. */
+/* A thread as it is now: sent when it is first seen, and when its group or its name changed; with only_below_id, from
+ * when it comes into the tree to when it leaves it. */
 struct record_thread {
 	__u32 type;
 	__u32 cpu;

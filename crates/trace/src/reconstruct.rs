@@ -16,6 +16,8 @@ pub struct TimelineBuilder {
     end_ns: i64,
     /// Only threads below one group have their switches recorded.
     partial: bool,
+    /// Whether each group is among those whose threads are recorded.
+    inside: Vec<bool>,
     threads: Vec<Open>,
     by_tid: HashMap<Tid, ThreadIx>,
     /// Header entries by thread id, latest first.
@@ -95,7 +97,18 @@ impl TimelineBuilder {
         for entries in known.values_mut() {
             entries.sort_by_key(|e| std::cmp::Reverse(e.from_ns));
         }
+        let only_below = header
+            .only_below
+            .as_deref()
+            .map(|path| path.trim_end_matches('/'));
+        let is_inside = |path: &str| {
+            only_below.is_none_or(|top| {
+                path.strip_prefix(top)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        };
         TimelineBuilder {
+            inside: header.groups.iter().map(|g| is_inside(&g.path)).collect(),
             start_ns: header.clock.start_ns,
             end_ns: header.clock.end_ns,
             partial: header.only_below.is_some(),
@@ -154,8 +167,17 @@ impl TimelineBuilder {
                 }
             }
             What::Move { tid, group } => {
-                if let Some(thread) = self.find(tid, ts) {
-                    self.threads[thread].move_to(group, ts);
+                let inside = self.inside.get(group as usize).copied().unwrap_or(true);
+                match self.find(tid, ts) {
+                    Some(thread) if inside => self.threads[thread].move_to(group, ts),
+                    // From here on it is as if it were no more.
+                    Some(thread) => self.threads[thread].cut(ts),
+                    None if inside && self.by_tid.contains_key(&tid) => {
+                        let thread = self.add(tid, ts);
+                        self.threads[thread].from_ns = ts;
+                        self.threads[thread].group = Some(group);
+                    }
+                    None => {}
                 }
             }
             What::Request { tid, begin } => {
@@ -169,16 +191,8 @@ impl TimelineBuilder {
 
     /// Closes what is still open at the end of the recorded window.
     pub fn finish(mut self) -> Timeline {
-        for i in 0..self.threads.len() {
-            let end_ns = self.end_ns;
-            match self.threads[i].status {
-                Status::Running { .. } => {
-                    self.threads[i].stop_running(end_ns);
-                    self.threads[i].close_burst(end_ns, End::Cut);
-                }
-                Status::Waiting => self.threads[i].close_burst(end_ns, End::Cut),
-                Status::Unseen | Status::Blocked { .. } | Status::Dead => {}
-            }
+        for thread in &mut self.threads {
+            thread.cut(self.end_ns);
         }
         self.collect_wakes();
         Timeline {
@@ -200,8 +214,8 @@ impl TimelineBuilder {
             return Some(ix);
         }
         if self.partial {
-            // Outside until its entry says otherwise: before it moves into the tree, and where the id of a thread
-            // that was recorded comes again for one that is not.
+            // Outside until its entry says otherwise: before it moves into the tree, when it has moved out, and where
+            // the id of a thread that was recorded comes again for one that is not.
             let known_from_ns = self.entry(tid, ts)?.from_ns;
             if last.is_some_and(|ix| known_from_ns <= self.threads[ix].from_ns) {
                 return None;
@@ -549,6 +563,19 @@ impl Open {
         );
         self.early_wake.get_or_insert(Cause::Unseen);
         self.status = Status::Blocked { since_ns: now_ns };
+    }
+
+    /// What it does from here on is not recorded.
+    fn cut(&mut self, now_ns: i64) {
+        match self.status {
+            Status::Running { .. } => {
+                self.stop_running(now_ns);
+                self.close_burst(now_ns, End::Cut);
+            }
+            Status::Waiting => self.close_burst(now_ns, End::Cut),
+            Status::Unseen | Status::Blocked { .. } | Status::Dead => {}
+        }
+        self.status = Status::Dead;
     }
 
     /// From when it can have run: since it was woken, or since it last had a CPU.

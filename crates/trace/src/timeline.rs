@@ -98,7 +98,7 @@ pub enum End {
         uninterruptible: bool,
     },
     Exit,
-    /// Still running or runnable when recording ended.
+    /// Still running or runnable when recording ended, or when its thread moved out of what is recorded.
     Cut,
 }
 

@@ -356,6 +356,40 @@ fn a_thread_that_moves_into_a_partial_recording_has_no_past_there() {
 }
 
 #[test]
+fn a_thread_that_moves_out_of_a_partial_recording_ends_there_until_it_comes_back() {
+    let mut header = header("7:a:1 8:b:1");
+    header.only_below = Some("/a".into());
+    let timeline = Timeline::build(
+        &header,
+        &events(
+            "
+            100 0 switch 0 R 8
+            200 0 move 8 2
+            210 0 switch 8 S 0
+            300 0 waking 7 8 task
+            310 0 switch 8 S 7
+            400 0 switch 7 S 8
+            500 0 move 8 1
+            550 0 switch 8 S 0
+            600 0 waking 8 0 timer
+            610 0 move 8 0
+            620 0 switch 0 R 8
+            ",
+        ),
+    );
+    expect![[r#"
+        #0 8 b
+          .0 0..200 start; work 100 wait 100; cut; runs [100..200@0]; group 1
+        #1 7 a
+          .0 300..400 woken by outside 8; work 90 wait 10; blocks; runs [310..400@0]; group 1
+        #2 8 b
+          .0 500..550 start; work 50 wait 0; blocks; runs [500..550@0]; group 1
+          .1 600..610 timer; work 0 wait 10; cut; runs []; group 1
+    "#]]
+    .assert_eq(&render(&timeline));
+}
+
+#[test]
 fn a_trace_with_too_many_lost_events_is_refused_by_name() {
     let mut header = header("7:a");
     header.losses.push(plimsoll_trace::Loss {
