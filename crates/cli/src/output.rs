@@ -4,7 +4,7 @@
 //! whole or not at all: a full disk leaves no half of one, and what stood there before stays.
 use crate::exit::Failure;
 use plimsoll_trace::{behind_links, is_device, Unfinished};
-use std::fs::{remove_file, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -60,12 +60,10 @@ fn check_one(path: &Path) -> Result<(), Failure> {
     if is_device(path) {
         return Ok(());
     }
-    // A link that leads to nothing yet is there, and still its file can be made.
-    let there = behind_links(path);
-    let open = |new| OpenOptions::new().write(true).create_new(new).open(&there);
     let tried = match path.metadata() {
-        Ok(_) => open(false).map(drop),
-        Err(_) => open(true).and_then(|_| remove_file(&there)),
+        Ok(_) => OpenOptions::new().write(true).open(path).map(drop),
+        // As it will be made: where signals take half-written files away they take this one, too.
+        Err(_) => Unfinished::new(path).create().map(drop),
     };
     tried.map_err(|error| Failure::file("write it", path, &error))
 }

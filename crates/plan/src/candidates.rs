@@ -136,7 +136,8 @@ fn without_limit(
             && g.parent == program.groups[program.target as usize].parent
             && g.work_ns > 0
     });
-    if knobs.weight && has_neighbours {
+    let takes_weight = !program.groups[program.target as usize].idle;
+    if knobs.weight && has_neighbours && takes_weight {
         found.extend(
             WEIGHTS
                 .iter()

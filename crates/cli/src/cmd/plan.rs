@@ -104,6 +104,7 @@ pub fn run(args: &Args) -> Result {
                 .map_err(|e: plimsoll_plan::GoalError| Failure::Input(e.to_string()))
         })
         .collect::<std::result::Result<_, _>>()?;
+    crate::signals::leave_no_partials();
     output::check(&args.traces, args.json.as_deref(), &args.html)?;
     let recordings = Recordings::read(&args.traces, args.group.as_deref(), args.request.as_ref())?;
     let checks: Vec<SelfCheck> = recordings

@@ -73,6 +73,7 @@ pub fn run(args: &Args) -> Result {
         let message = format!("--set {text}: each row runs with seeds 1 .. --seeds; allowed are other keys");
         return Err(Failure::Input(message));
     }
+    crate::signals::leave_no_partials();
     output::check(
         args.published.iter().chain([&args.scenarios.join("tables.toml")]),
         args.json.as_deref(),

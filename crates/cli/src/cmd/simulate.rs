@@ -115,6 +115,7 @@ pub fn run(args: &Args) -> Result {
             .as_ref()
             .map(|path| trace_path(path, several.then_some(&job.label)));
     }
+    crate::signals::leave_no_partials();
     output::check(
         args.scenario.iter().chain(&args.compare),
         args.json.as_deref(),
