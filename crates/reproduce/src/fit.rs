@@ -48,7 +48,8 @@ pub struct Rows {
 
 const SMT: Parameter = Parameter {
     key: "smt_percent",
-    low: 40,
+    // Two threads of a core together do no less than one alone.
+    low: 50,
     high: 100,
     step: 5,
     set: |costs, value| costs.smt_percent = value as u32,
@@ -424,8 +425,8 @@ mod tests {
         let parameter = fits.parameters[0];
         let around = Fit {
             parameters: Box::leak(Box::new([Parameter {
-                low: committed - parameter.step,
-                high: committed + parameter.step,
+                low: parameter.low.max(committed - parameter.step),
+                high: parameter.high.min(committed + parameter.step),
                 ..parameter
             }])),
             ..*fits
