@@ -6,6 +6,8 @@ use plimsoll_trace::{
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Records while `load` runs; `None`, with a word why, where the machine cannot.
@@ -468,7 +470,10 @@ fn lost_events_are_counted_placed_and_make_the_trace_untrustworthy() {
         request: None,
         ring_bytes: 4096,
     };
-    let load = named("plim-loss", || {
+    // Until recording has ended: on a busy machine it takes a while to begin.
+    let ended = Arc::new(AtomicBool::new(false));
+    let until = ended.clone();
+    let load = named("plim-loss", move || {
         let (mut a, mut b) = UnixStream::pair().unwrap();
         let echo = std::thread::spawn(move || {
             let mut byte = [0];
@@ -476,24 +481,24 @@ fn lost_events_are_counted_placed_and_make_the_trace_untrustworthy() {
                 b.write_all(&byte).unwrap();
             }
         });
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(400) {
+        while !until.load(Relaxed) {
             a.write_all(&[1]).unwrap();
             a.read_exact(&mut [0]).unwrap();
         }
         drop(a);
         echo.join().unwrap();
     });
-    let report = match record(&options, || false, |_| ()) {
+    let done = record(&options, || false, |_| ());
+    ended.store(true, Relaxed);
+    load.join().unwrap();
+    let report = match done {
         Ok(report) => report,
         Err(RecordError::Unsupported { missing, .. }) => {
             eprintln!("skipped: {missing}");
-            load.join().unwrap();
             return;
         }
         Err(error) => panic!("{error}"),
     };
-    load.join().unwrap();
     assert!(report.lost >= 512, "{report:?}");
     let (header, timeline) = read(&output);
     let counted: u64 = header.losses.iter().map(|l| l.count.unwrap()).sum();
