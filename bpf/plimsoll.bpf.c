@@ -217,6 +217,18 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	c->idle_since_ns = now_ns;
 }
 
+/*
+ * A CPU that is about to idle, and was not asked for work by plimsoll_dispatch: it is on its way off line. When the slice
+ * of such a CPU's last task ends, 6.19 puts that task into the CPU's own queue, idles, and does not look there again.
+ * It is the thread that takes the CPU off line, and who asked for that waits for it.
+ */
+void BPF_OPS(plimsoll_update_idle, s32 cpu, bool idle)
+{
+	USE_ARENA;
+	if (idle && !cpu_of(cpu)->idle_since_ns && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
+		scx_bpf_kick_cpu(cpu, 0);
+}
+
 static __always_inline void idle_ended(struct live_cpu PL_MEM *c, u64 now_ns)
 {
 	u64 idle_ns;
@@ -642,6 +654,7 @@ struct sched_ext_ops plimsoll_ops = {
     .enqueue = (void *)plimsoll_enqueue,
     .dispatch = (void *)plimsoll_dispatch,
     .tick = (void *)plimsoll_tick,
+    .update_idle = (void *)plimsoll_update_idle,
     .running = (void *)plimsoll_running,
     .stopping = (void *)plimsoll_stopping,
     .quiescent = (void *)plimsoll_quiescent,
@@ -660,7 +673,8 @@ struct sched_ext_ops plimsoll_ops = {
     .cpu_offline = (void *)plimsoll_cpu_offline,
     .init = (void *)plimsoll_init,
     .exit = (void *)plimsoll_exit,
-    .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
+    .flags =
+	SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
     .timeout_ms = 30000,
     .exit_dump_len = sizeof(exit_dump),
     .name = "plimsoll",

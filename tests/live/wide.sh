@@ -65,6 +65,16 @@ is "with that CPU off line, us in a period" "$(used last)" 22000 36000
 echo 1 >/sys/devices/system/cpu/cpu1023/online
 drop last
 
+# A slice that ends while its thread takes the CPU off line: a busy host makes many of them (see plimsoll_update_idle).
+rounds=10
+for _ in $(seq $rounds); do
+	for cpu in 1021 1022 1023; do
+		echo 0 >/sys/devices/system/cpu/cpu$cpu/online
+		echo 1 >/sys/devices/system/cpu/cpu$cpu/online
+	done
+done
+echo "three CPUs went and came $rounds times"
+
 spin light 4
 spin heavy 4
 echo 100 >"$root/light/cpu.weight"
