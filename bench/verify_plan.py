@@ -30,7 +30,7 @@ then costs up to 20% more or less CPU time from one run to the next. --halt leav
 Loopback only. Groups are made below /plimsoll-verify and removed again. Exit: 0 all within tolerance, 1 not, 3 this
 machine cannot do it.
 """
-import argparse, datetime, glob, json, os, pathlib, re, shutil, signal, statistics, subprocess, sys, tempfile, time
+import argparse, datetime, fcntl, glob, json, os, pathlib, re, shutil, signal, statistics, subprocess, sys, tempfile, time
 
 TOP = "plimsoll-verify"
 TOLERANCE = {"throttled": 5.0, "cpus": 3.0, "p50": 10.0, "p99": 15.0}
@@ -205,6 +205,8 @@ class Postgres:
                                "SELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN :aid AND :aid + 3000;\n")
         self.base = [self.pgbench, "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
         for _ in range(100):
+            if self.server.poll() is not None:
+                break
             if subprocess.run(self.base + ["-i", "-s", "1", "-q", "postgres"], **quiet).returncode == 0:
                 return
             time.sleep(0.2)
@@ -676,6 +678,14 @@ def main():
         return 0
     if os.geteuid() != 0:
         die(3, "groups and BPF need root")
+    # Groups and ports are the same for all: of two at once each would measure the other's service.
+    lock = open("/run/plimsoll-verify-plan.lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        die(3, "another verify-plan is running")
+    # Services and groups are put away also when this is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     out = pathlib.Path(args.out or f"bench/results/{date}-verify-plan")
     out.mkdir(parents=True, exist_ok=True)
