@@ -1,4 +1,5 @@
 //! What goals speak of, measured; and whether a replay under the recorded settings shows what was recorded.
+use crate::confidence::mean;
 use crate::goal::Subject;
 use plimsoll_replay::{percentile_ns, Outcome, Program};
 
@@ -12,7 +13,7 @@ pub fn measure(program: &Program, outcome: &Outcome, subject: &Subject) -> Optio
         }
         Subject::Mean { class } => {
             let found = latencies(program, outcome, class.as_deref());
-            (!found.is_empty()).then(|| found.iter().sum::<u64>() as f64 / found.len() as f64)
+            (!found.is_empty()).then(|| mean(&found))
         }
     }
 }

@@ -295,19 +295,6 @@ fn check_class(source: &Source, goal: &Goal) -> Result<(), PlanError> {
 /// known to lack it.
 const CPUS_ERROR: f64 = 0.03;
 
-/// CPUs left beside those that are needed, as a share of these; `None`: none are.
-struct Room(Option<f64>);
-
-impl Room {
-    /// Goals are met in the long run only where there is room. Where there is, it is the goals' margin that counts.
-    fn and(&self, (meets, margin): (bool, f64)) -> (bool, f64) {
-        match self.0 {
-            Some(room) if room < -CPUS_ERROR => (false, margin.min(room)),
-            _ => (meets, margin),
-        }
-    }
-}
-
 impl Search<'_> {
     /// As recorded, with other limits of the planned group.
     fn settings(&self, source: &Source, own: GroupSettings) -> Settings {
@@ -357,8 +344,8 @@ impl Search<'_> {
         // What misses a goal as recorded is not looked at again.
         if let Some(costly) = self.recordings.costly().filter(|_| found.meets) {
             let values = self.values(&self.run(own, costly)?, stricter);
-            let room = self.room(found.reserved_cpus, costly.work_scale);
-            (found.meets_costly, found.margin_costly) = room.and(self.meets(&values));
+            (found.meets_costly, found.margin_costly) =
+                self.with_enough_cpus(found.reserved_cpus, costly.work_scale, self.meets(&values));
         }
         Ok(found)
     }
@@ -384,7 +371,7 @@ impl Search<'_> {
         let reserved_cpus = own
             .cpus()
             .map_or(self.machine_cpus, |cpus| cpus.min(self.machine_cpus));
-        let (meets, margin) = self.room(reserved_cpus, 1.0).and(self.meets(&values));
+        let (meets, margin) = self.with_enough_cpus(reserved_cpus, 1.0, self.meets(&values));
         Candidate {
             limits: own.into(),
             reserved_cpus,
@@ -405,10 +392,20 @@ impl Search<'_> {
         }
     }
 
-    /// What is left of so many CPUs beside what the service needs when all work takes `work_scale` times as long.
-    fn room(&self, reserved_cpus: f64, work_scale: f64) -> Room {
-        let needed = self.needed_cpus * work_scale;
-        Room((needed > 0.0).then(|| reserved_cpus / needed - 1.0))
+    /// Goals are met in the long run only where the service needs no more CPUs than these, all work taking `work_scale`
+    /// times as long. Where it does not, it is the goals' margin that counts.
+    fn with_enough_cpus(
+        &self,
+        reserved_cpus: f64,
+        work_scale: f64,
+        (meets, margin): (bool, f64),
+    ) -> (bool, f64) {
+        // As a share of those needed; where none are it is infinite, or no number, and neither lacks any.
+        let left = reserved_cpus / (self.needed_cpus * work_scale) - 1.0;
+        match left < -CPUS_ERROR {
+            true => (false, margin.min(left)),
+            false => (meets, margin),
+        }
     }
 
     fn meets(&self, values: &[Option<f64>]) -> (bool, f64) {
@@ -451,10 +448,11 @@ impl Search<'_> {
         close.throttled = or(close.throttled_range, close.throttled);
         close.cpus = or(close.cpus_range, close.cpus);
         close.values = values_at(&close, |r| r.middle);
-        let room = |work_scale| self.room(close.reserved_cpus, work_scale);
+        let cpus = close.reserved_cpus;
         let costly = self.recordings.costly().map_or(1.0, |case| case.work_scale);
-        (close.meets, close.margin) = room(1.0).and(self.meets_at(&close, |r| r.middle));
-        (close.meets_costly, close.margin_costly) = room(costly).and(self.meets_at(&close, |r| r.high));
+        (close.meets, close.margin) = self.with_enough_cpus(cpus, 1.0, self.meets_at(&close, |r| r.middle));
+        (close.meets_costly, close.margin_costly) =
+            self.with_enough_cpus(cpus, costly, self.meets_at(&close, |r| r.high));
         Ok(close)
     }
 
