@@ -262,6 +262,7 @@ mod tests {
             (usage(1_000), usage(4_000))
         );
     }
+
     #[test]
     fn limits_of_a_group_that_is_gone_when_recording_ends_are_those_last_seen() {
         let (root, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

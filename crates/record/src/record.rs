@@ -162,11 +162,8 @@ fn record_up_to(
         drain.run()?;
         sink.borrow_mut().names.look(&hierarchy);
         full = sink.borrow().rows() + unsent_max > events_max;
-        if full {
-            break;
-        }
-        // Nothing will be kept: nobody should have to wait for that.
-        if sink.borrow().error.is_some() {
+        // After an error nothing will be kept: nobody should have to wait for that.
+        if full || sink.borrow().error.is_some() {
             break;
         }
     }
