@@ -68,6 +68,7 @@ enum bpf_map_type {
 #define SCX_KICK_IDLE 1ULL
 #define SCX_KICK_PREEMPT 2ULL
 #define SCX_TASK_QUEUED 1
+#define SCX_DEQ_SLEEP 1
 #define SCX_OPS_KEEP_BUILTIN_IDLE 1ULL
 #define SCX_OPS_ENQ_LAST 2ULL
 #define SCX_OPS_ENQ_EXITING 4ULL
@@ -155,6 +156,15 @@ struct scx_dump_ctx {
 
 struct bpf_timer {
 	__u64 __opaque[2];
+} __attribute__((aligned(8)));
+
+/* Only pointed to, but declared whole, or libbpf does not find functions that take one. */
+struct bpf_map {
+	u32 max_entries;
+};
+
+struct bpf_task_work {
+	__u64 __opaque;
 } __attribute__((aligned(8)));
 
 struct bpf_iter_scx_dsq {
@@ -254,6 +264,12 @@ u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask
 struct cgroup *bpf_cgroup_from_id(u64 id) __ksym;
 struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, int level) __ksym;
 void bpf_cgroup_release(struct cgroup *cgrp) __ksym;
+/* From 6.18 on; until 6.19 with the second name and the last argument. */
+typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
+int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw, void *map__map,
+				  bpf_task_work_callback_t callback) __ksym __weak;
+int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw, void *map__map,
+				       bpf_task_work_callback_t callback, void *aux__prog) __ksym __weak;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
 void bpf_local_irq_save(unsigned long *flags__irq_flag) __ksym;

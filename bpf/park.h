@@ -10,7 +10,7 @@
  *            is not zero the queue is gone through, and again a little later until nobody is on the way.
  *            A task that has not run for grant_ns at a stretch within park_max_ns gets that run time, charged
  *            to its groups. A task in a system call or a page fault is not parked: it runs on, charged, until
- *            it is back in user space.
+ *            it is back in user space (border.h).
  *
  * Limits     Going through a queue takes time in proportion to the tasks parked in it. What the kernel does for
  *            a task on its way back from an interrupt (signals, deferred work) is not seen as the kernel's.
@@ -44,11 +44,15 @@ static __always_inline bool in_kernel(struct task_struct *p)
  * Exiting tasks must exit; one that is in the kernel or may not migrate may hold what others wait for. As in
  * the kernel's own class such a task is throttled when it is back in user space, at the next look at it.
  */
-static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task)
+static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task, u64 now_ns)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 
-	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->grant_ns || in_kernel(p))
+	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->grant_ns)
+		return false;
+	if (is_at_border(task, now_ns))
+		return true;
+	if (in_kernel(p))
 		return false;
 	/* A BPF program itself raises the count of the task that it interrupted by one. */
 	return p->migration_disabled <= (p == current ? 1 : 0);
@@ -302,6 +306,7 @@ __noinline int stop_timers(u32 slot)
 __noinline int park_throttled(u32 cpu)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	u64 now_ns = scx_bpf_now();
 	struct task_struct *p;
 	u32 seen = zero;
 
@@ -315,7 +320,7 @@ __noinline int park_throttled(u32 cpu)
 			c->scan = 1;
 			break;
 		}
-		if (!task || !is_limited(task->group) || task->t.cpu != cpu || !may_park(p, task))
+		if (!task || !is_limited(task->group) || task->t.cpu != cpu || !may_park(p, task, now_ns))
 			continue;
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 		if (!level || !park_begin(task, level, cpu))

@@ -24,6 +24,7 @@
 #include "intf.h"
 #include "state.h"
 #include "account.h"
+#include "border.h"
 #include "park.h"
 #include "place.h"
 #include "groups.h"
@@ -167,6 +168,16 @@ static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
 	return !task->grant_ns && is_limited(task->group) && throttled_at((u64)task->group, cpu);
 }
 
+/* The task runs on this CPU from now on: what will stop it when it is out of run time, or is already. */
+static __always_inline void begin_run(struct task_struct *p, struct live_task PL_MEM *task,
+				      struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+{
+	if (must_stop(task, cpu) && ask_at_border(p, task))
+		c->stop_at_ns = 0;
+	else
+		arm_stop(c, cpu, task, now_ns);
+}
+
 void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 {
 	USE_ARENA;
@@ -183,8 +194,10 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 		if (task && task->runnable && task->t.cpu == cpu) {
 			charge((u64)task, prev->se.sum_exec_runtime, now_ns);
 			keep = !must_stop(task, cpu);
-			if (keep)
+			if (keep) {
+				pl_write(&task->border_at_ns, 0);
 				reweigh((u64)task, now_ns);
+			}
 		}
 	}
 	if (c->scan)
@@ -206,10 +219,11 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	}
 	if (!keep && scx_bpf_dsq_move_to_local(cpu))
 		return;
-	if (task && task->runnable && task->t.cpu == cpu && !must_stop(task, cpu)) {
+	if (task && task->runnable && task->t.cpu == cpu &&
+	    (!must_stop(task, cpu) || pl_read(&task->border_asked))) {
 		set_slice(prev, settings.config.fair.slice_ns);
 		pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
-		arm_stop(c, cpu, task, now_ns);
+		begin_run(prev, task, c, cpu, now_ns);
 		return;
 	}
 	if (steal(cpu) || pull(cpu, false, 0))
@@ -274,7 +288,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	c->check_at_ns = 0;
 	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
 	c->running = task;
-	arm_stop(c, cpu, task, now_ns);
+	begin_run(p, task, c, cpu, now_ns);
 	watch(c, cpu, now_ns);
 }
 
@@ -312,7 +326,7 @@ void BPF_OPS(plimsoll_tick, struct task_struct *p)
 		return;
 	charge((u64)task, p->se.sum_exec_runtime, now_ns);
 	reweigh((u64)task, now_ns);
-	if (must_stop(task, task->t.cpu))
+	if (must_stop(task, task->t.cpu) && !pl_read(&task->border_asked))
 		set_slice(p, 0);
 	if (pl_read(&S->timers_owed))
 		start_owed_timers(now_ns);
@@ -330,6 +344,8 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 	pl_write(&task->waiting_since_ns, 0);
 	pl_write(&task->starved_since_ns, 0);
 	pl_write(&task->grant_ns, 0);
+	if (deq_flags & SCX_DEQ_SLEEP)
+		pl_write(&task->border_at_ns, 0);
 	if (task->runnable)
 		account_out((u64)task, scx_bpf_now());
 }

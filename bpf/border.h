@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * border.h - a throttled task in the kernel is stopped as it goes back to user space
+ *
+ * Problem    A task that is out of run time in a system call may hold a lock, and is not parked there. To look again
+ *            every 50 us until it happens to be in user space takes hundreds of looks where it seldom is: dd with a
+ *            large buffer ran for 22 ms beyond its 20 ms, and lost a seventh of its work.
+ *
+ * Mechanism  As it is picked, the kernel is asked to call back on the task's way to user space (the kernel's own class
+ *            does the same since 6.18). There it holds nothing but what the callback itself does: it asks for its CPU
+ *            to be taken away, and is parked within the callback or right after it.
+ *
+ * Limits     From 6.18 on; before, and where the kernel has no memory to call back, the CPU's timer looks. One
+ *            request for each pid modulo BORDERS at a time. While it is parked the task counts as a reader of
+ *            RCU tasks trace, for whose end only those wait who take BPF programs out.
+ */
+#ifndef PLIMSOLL_BORDER_H
+#define PLIMSOLL_BORDER_H
+
+#define BORDERS 1024
+/* The interrupt that takes the CPU away comes at once. Beyond this the task may be in another call again. */
+#define BORDER_NS PL_MS
+
+struct border {
+	struct bpf_task_work work;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BORDERS);
+	__type(key, u32);
+	__type(value, struct border);
+} borders SEC(".maps");
+
+/* On its way to user space, in its own context. */
+static int at_border(struct bpf_map *map, void *key, void *value)
+{
+	struct live_task PL_MEM *task = task_of(bpf_get_current_task_btf());
+	u32 cpu = bpf_get_smp_processor_id();
+
+	if (!task)
+		return 0;
+	pl_write(&task->border_asked, 0);
+	if (!task->runnable || task->t.cpu != cpu || task->grant_ns || !is_limited(task->group) ||
+	    !throttled_at((u64)task->group, cpu))
+		return 0;
+	pl_write(&task->border_at_ns, scx_bpf_now());
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* Asks for at_border, unless that is done already. Whether it will be called. */
+static __always_inline bool ask_at_border(struct task_struct *p, struct live_task PL_MEM *task)
+{
+	u32 key = (u32)task->pid % BORDERS;
+	struct border *border;
+	int error;
+
+	if (pl_read(&task->border_asked))
+		return true;
+	border = bpf_map_lookup_elem(&borders, &key);
+	if (!border || (p->flags & (PF_EXITING | PF_KTHREAD)))
+		return false;
+	pl_write(&task->border_asked, 1);
+	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
+		error = bpf_task_work_schedule_resume(p, &border->work, &borders, at_border);
+	else if (bpf_ksym_exists(bpf_task_work_schedule_resume_impl))
+		error = bpf_task_work_schedule_resume_impl(p, &border->work, &borders, at_border, NULL);
+	else
+		error = -ENOENT;
+	if (error)
+		pl_write(&task->border_asked, 0);
+	return !error;
+}
+
+/* Whether the task is in at_border, or just behind it, and holds nothing. */
+static __always_inline bool is_at_border(struct live_task PL_MEM *task, u64 now_ns)
+{
+	return task->border_at_ns && now_ns - task->border_at_ns < BORDER_NS;
+}
+
+#endif
