@@ -237,6 +237,11 @@ static __always_inline bool is_limited(struct live_group PL_MEM *group)
 	return group->g.charged || group->g.side;
 }
 
+static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
+{
+	return !task->grant_ns && is_limited(task->group) && throttled_at((u64)task->group, cpu);
+}
+
 __noinline u32 reweigh(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -267,24 +272,6 @@ static __always_inline void arm_cpu_timer(struct live_cpu PL_MEM *c, u32 cpu, u6
 __noinline u64 budget_of(u64 group_address, u32 cpu, u64 max_ns)
 {
 	return pl_group_budget((struct pl_group PL_MEM *)group_address, cpu, max_ns);
-}
-
-#define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
-
-/* Sees to it that the task now running is stopped when its groups' run time is used up. */
-static __always_inline void arm_stop(struct live_cpu PL_MEM *c, u32 cpu, struct live_task PL_MEM *task,
-				     u64 now_ns)
-{
-	u64 budget_ns;
-
-	if (!is_limited(task->group)) {
-		c->stop_at_ns = 0;
-		return;
-	}
-	budget_ns = budget_of((u64)task->group, cpu, STOP_LOOKAHEAD_NS);
-	budget_ns = task->grant_ns ? task->grant_ns : pl_max(budget_ns, settings.min_run_ns);
-	c->stop_at_ns = now_ns + budget_ns;
-	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
 }
 
 #endif

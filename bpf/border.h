@@ -40,8 +40,7 @@ static int at_border(struct bpf_map *map, void *key, void *value)
 	if (!task)
 		return 0;
 	pl_write(&task->border_asked, 0);
-	if (!task->runnable || task->t.cpu != cpu || task->grant_ns || !is_limited(task->group) ||
-	    !throttled_at((u64)task->group, cpu))
+	if (!task->runnable || task->t.cpu != cpu || !must_stop(task, cpu))
 		return 0;
 	pl_write(&task->border_at_ns, scx_bpf_now());
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

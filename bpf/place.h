@@ -109,7 +109,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!task->starved_since_ns)
 		task->starved_since_ns = now_ns;
 
-	may = is_limited(task->group) && may_park(p, task, now_ns);
+	may = is_limited(task->group) && may_park(p, task, is_at_border(task, now_ns));
 	pl_write(&task->border_at_ns, 0);
 	if (may) {
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);

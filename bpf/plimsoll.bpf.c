@@ -163,19 +163,29 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 		p->scx.slice = slice_ns;
 }
 
-static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
-{
-	return !task->grant_ns && is_limited(task->group) && throttled_at((u64)task->group, cpu);
-}
+#define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
 
-/* The task runs on this CPU from now on: what will stop it when it is out of run time, or is already. */
-static __always_inline void begin_run(struct task_struct *p, struct live_task PL_MEM *task,
-				      struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+/*
+ * The task runs on this CPU from now on: sees to it that it is stopped when its groups' run time is used up. If that is
+ * so already, it is in a system call, and stopped as it leaves it.
+ */
+static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_MEM *task,
+				     struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
 {
-	if (must_stop(task, cpu) && ask_at_border(p, task))
-		c->stop_at_ns = 0;
-	else
-		arm_stop(c, cpu, task, now_ns);
+	u64 budget_ns = task->grant_ns;
+
+	c->stop_at_ns = 0;
+	if (!is_limited(task->group))
+		return;
+	if (!budget_ns) {
+		budget_ns = budget_of((u64)task->group, cpu, STOP_LOOKAHEAD_NS);
+		/* Nothing left, and the pool had nothing, either. */
+		if (!budget_ns && throttled_at((u64)task->group, cpu) && ask_at_border(p, task))
+			return;
+		budget_ns = pl_max(budget_ns, settings.min_run_ns);
+	}
+	c->stop_at_ns = now_ns + budget_ns;
+	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
 }
 
 void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
@@ -223,7 +233,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	    (!must_stop(task, cpu) || pl_read(&task->border_asked))) {
 		set_slice(prev, settings.config.fair.slice_ns);
 		pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
-		begin_run(prev, task, c, cpu, now_ns);
+		arm_stop(prev, task, c, cpu, now_ns);
 		return;
 	}
 	if (steal(cpu) || pull(cpu, false, 0))
@@ -288,7 +298,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	c->check_at_ns = 0;
 	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
 	c->running = task;
-	begin_run(p, task, c, cpu, now_ns);
+	arm_stop(p, task, c, cpu, now_ns);
 	watch(c, cpu, now_ns);
 }
 
