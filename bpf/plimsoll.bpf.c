@@ -188,6 +188,21 @@ static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_
 	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
 }
 
+/*
+ * The running task is out of run time, but in a system call: it runs on to the border of user space, and is stopped
+ * there. To give its CPU to others on the way costs two switches; it has to when the next tick finds it still running.
+ */
+static __always_inline bool goes_to_border(struct task_struct *p, struct live_task PL_MEM *task,
+					   struct live_cpu PL_MEM *c, u64 now_ns)
+{
+	if (pl_read(&task->border_asked) || is_at_border(task, now_ns) || !in_kernel(p) ||
+	    !ask_at_border(p, task))
+		return false;
+	set_slice(p, settings.min_run_ns);
+	c->stop_at_ns = 0;
+	return true;
+}
+
 void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 {
 	USE_ARENA;
@@ -207,6 +222,8 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 			if (keep) {
 				pl_write(&task->border_at_ns, 0);
 				reweigh((u64)task, now_ns);
+			} else if (goes_to_border(prev, task, c, now_ns)) {
+				return;
 			}
 		}
 	}
