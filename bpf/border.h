@@ -71,10 +71,17 @@ static __always_inline bool ask_at_border(struct task_struct *p, struct live_tas
 	return !error;
 }
 
-/* Whether the task is in at_border, or just behind it, and holds nothing. */
+/* Whether the task, running until now, is in at_border, or just behind it, and holds nothing. */
 static __always_inline bool is_at_border(struct live_task PL_MEM *task, u64 now_ns)
 {
 	return task->border_at_ns && now_ns - task->border_at_ns < BORDER_NS;
+}
+
+static __always_inline void leave_border(struct live_task PL_MEM *task)
+{
+	/* pl_write: two plain stores side by side become a memset, for which the arena has no address. */
+	pl_write(&task->border_at_ns, 0);
+	pl_write(&task->waits_at_border, 0);
 }
 
 #endif

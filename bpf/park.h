@@ -42,16 +42,15 @@ static __always_inline bool in_kernel(struct task_struct *p)
 
 /*
  * Exiting tasks must exit; one that is in the kernel or may not migrate may hold what others wait for. As in
- * the kernel's own class such a task is throttled when it is back in user space, at the next look at it. left_kernel: it was seen at the border
- * of user space (border.h), where it holds nothing.
+ * the kernel's own class such a task is throttled when it is back in user space, at the next look at it, or at the border of user space (border.h), where it holds nothing.
  */
-static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task, bool left_kernel)
+static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 
 	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->grant_ns)
 		return false;
-	if (left_kernel)
+	if (task->waits_at_border)
 		return true;
 	if (in_kernel(p))
 		return false;
@@ -320,7 +319,7 @@ __noinline int park_throttled(u32 cpu)
 			c->scan = 1;
 			break;
 		}
-		if (!task || !is_limited(task->group) || task->t.cpu != cpu || !may_park(p, task, false))
+		if (!task || !is_limited(task->group) || task->t.cpu != cpu || !may_park(p, task))
 			continue;
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 		if (!level || !park_begin(task, level, cpu))

@@ -83,7 +83,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 slice_ns = settings.config.fair.slice_ns;
 	struct live_group PL_MEM *level;
 	struct live_cpu PL_MEM *c;
-	bool woken, may;
+	bool woken;
 	u32 others;
 
 	if (!task) {
@@ -109,9 +109,9 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!task->starved_since_ns)
 		task->starved_since_ns = now_ns;
 
-	may = is_limited(task->group) && may_park(p, task, is_at_border(task, now_ns));
-	pl_write(&task->border_at_ns, 0);
-	if (may) {
+	if (is_at_border(task, now_ns))
+		pl_write(&task->waits_at_border, 1);
+	if (is_limited(task->group) && may_park(p, task)) {
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 		if (level && park_begin(task, level, cpu)) {
 			scx_bpf_dsq_insert(p, PARK_DSQ(level->slot), slice_ns, enq_flags);

@@ -220,7 +220,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 			charge((u64)task, prev->se.sum_exec_runtime, now_ns);
 			keep = !must_stop(task, cpu);
 			if (keep) {
-				pl_write(&task->border_at_ns, 0);
+				leave_border(task);
 				reweigh((u64)task, now_ns);
 			} else if (goes_to_border(prev, task, c, now_ns)) {
 				return;
@@ -311,6 +311,9 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	task->charged_at_ns = now_ns;
 	task->charged_exec_ns = p->se.sum_exec_runtime;
 	task->picked_exec_ns = p->se.sum_exec_runtime;
+	/* Not for one that is being stopped in at_border: as its affinity to the CPU begins the kernel calls this, too. */
+	if (task->waits_at_border)
+		leave_border(task);
 	c->nr_switches++;
 	c->check_at_ns = 0;
 	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
@@ -372,7 +375,7 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 	pl_write(&task->starved_since_ns, 0);
 	pl_write(&task->grant_ns, 0);
 	if (deq_flags & SCX_DEQ_SLEEP)
-		pl_write(&task->border_at_ns, 0);
+		leave_border(task);
 	if (task->runnable)
 		account_out((u64)task, scx_bpf_now());
 }

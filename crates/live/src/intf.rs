@@ -13,7 +13,7 @@ pub struct Task {
     pub grant_ns: u64,
     pub border_at_ns: u64,
     pub border_asked: u32,
-    pub reserved: u32,
+    pub waits_at_border: u32,
     pub runnable: u32,
     pub parked: u32,
     pub pid: i32,
