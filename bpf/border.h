@@ -42,8 +42,11 @@ static int at_border(struct bpf_map *map, void *key, void *value)
 	pl_write(&task->border_asked, 0);
 	if (!task->runnable || task->t.cpu != cpu || !must_stop(task, cpu))
 		return 0;
+	/* The interrupt comes at once, and the kick itself is a reader of RCU: the CPU is taken away after it, not in it. */
+	bpf_preempt_disable();
 	pl_write(&task->border_at_ns, scx_bpf_now());
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	bpf_preempt_enable();
 	return 0;
 }
 

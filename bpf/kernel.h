@@ -110,6 +110,7 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 };
 struct task_struct {
+	s32 rcu_read_lock_nesting; /* in kernels that preempt readers of RCU */
 	unsigned int flags;
 	unsigned int policy;
 	s32 static_prio;
@@ -241,6 +242,8 @@ s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym __weak;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+void bpf_preempt_disable(void) __ksym;
+void bpf_preempt_enable(void) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 bool scx_bpf_task_running(const struct task_struct *p) __ksym;
 u64 scx_bpf_now(void) __ksym;

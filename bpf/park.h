@@ -48,14 +48,17 @@ static __always_inline bool may_park(struct task_struct *p, struct live_task PL_
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 
+	/* A BPF program itself raises the counts of the task that it interrupted by one. */
+	s32 own = p == current;
+
 	if ((p->flags & (PF_EXITING | PF_KTHREAD)) || task->grant_ns)
+		return false;
+	/* No grace period would end while a reader is parked. */
+	if (bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > own)
 		return false;
 	if (task->waits_at_border)
 		return true;
-	if (in_kernel(p))
-		return false;
-	/* A BPF program itself raises the count of the task that it interrupted by one. */
-	return p->migration_disabled <= (p == current ? 1 : 0);
+	return !in_kernel(p) && p->migration_disabled <= own;
 }
 
 /* The task is counted as parked in this slot, and no longer in another one: its cgroup may be changing meanwhile. */

@@ -141,6 +141,7 @@ cases! {
     nobody_waits_past_its_bound_whatever_the_limits: Case::of(&["waits", "40"]);
     a_group_does_not_weigh_less_for_what_has_ended_elsewhere: Case::of(&["left-load.sh"]);
     a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
+    grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
     headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };
     nice_affinity_cpusets_and_idle_groups_are_respected: Case::of(&["rules"]);
     wake_ups_go_to_idle_cores_and_stay_in_their_cache: Case {
