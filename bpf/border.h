@@ -6,13 +6,16 @@
  *            every 50 us until it happens to be in user space takes hundreds of looks where it seldom is: dd with a
  *            large buffer ran for 22 ms beyond its 20 ms, and lost a seventh of its work.
  *
- * Mechanism  As it is picked, the kernel is asked to call back on the task's way to user space (the kernel's own class
- *            does the same since 6.18). There it holds nothing but what the callback itself does: it asks for its CPU
- *            to be taken away, and is parked within the callback or right after it.
+ * Mechanism  As it is picked, or is found out of run time while it runs, the kernel is asked to call back on the task's
+ *            way to user space (the kernel's own class does the same since 6.18). There it holds nothing but what the
+ *            callback itself does: it asks for its CPU to be taken away, and is parked within the callback or right
+ *            after it.
  *
  * Limits     From 6.18 on; before, and where the kernel has no memory to call back, the CPU's timer looks. One
- *            request for each pid modulo BORDERS at a time. While it is parked the task counts as a reader of
- *            RCU tasks trace, for whose end only those wait who take BPF programs out.
+ *            request for each pid modulo BORDERS at a time: who sleeps in the call keeps it from the others. While
+ *            it is parked the task counts as a reader of RCU tasks trace, for whose end those wait who take BPF
+ *            programs, what they have allocated, or probes of user space out. Threads that the kernel runs for a
+ *            process (io_uring, vhost) have no user space to go back to; they call back with locks held, or never.
  */
 #ifndef PLIMSOLL_BORDER_H
 #define PLIMSOLL_BORDER_H
@@ -40,11 +43,13 @@ static int at_border(struct bpf_map *map, void *key, void *value)
 	if (!task)
 		return 0;
 	pl_write(&task->border_asked, 0);
-	if (!task->runnable || task->t.cpu != cpu || !must_stop(task, cpu))
+	if (!task->runnable || task->t.cpu != cpu || !is_limited(task->group))
 		return 0;
 	/* The interrupt comes at once, and the kick itself is a reader of RCU: the CPU is taken away after it, not in it. */
 	bpf_preempt_disable();
-	pl_write(&task->border_at_ns, scx_bpf_now());
+	/* With run time again: its end is to be seen to. */
+	if (must_stop(task, cpu))
+		pl_write(&task->border_at_ns, scx_bpf_now());
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	bpf_preempt_enable();
 	return 0;
@@ -60,7 +65,7 @@ static __always_inline bool ask_at_border(struct task_struct *p, struct live_tas
 	if (pl_read(&task->border_asked))
 		return true;
 	border = bpf_map_lookup_elem(&borders, &key);
-	if (!border || (p->flags & (PF_EXITING | PF_KTHREAD)))
+	if (!border || (p->flags & (PF_EXITING | PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
 		return false;
 	pl_write(&task->border_asked, 1);
 	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
@@ -84,7 +89,7 @@ static __always_inline void leave_border(struct live_task PL_MEM *task)
 {
 	/* pl_write: two plain stores side by side become a memset, for which the arena has no address. */
 	pl_write(&task->border_at_ns, 0);
-	pl_write(&task->waits_at_border, 0);
+	pl_write(&task->waits_exec_ns, 0);
 }
 
 #endif

@@ -27,14 +27,15 @@ struct live_task {
 	u64 starved_since_ns; /* runnable without having run for grant_ns at a stretch since; 0: sleeps */
 	u64 picked_exec_ns;   /* the kernel's count of its run time when it was last picked */
 	struct live_group PL_MEM *group;
-	u64 grant_ns;	  /* may run for so long although throttled: it has waited for too long */
-	u64 border_at_ns; /* it came to the border of user space then, throttled; 0: not, or has run since */
-	u32 border_asked; /* at_border will be called as it goes to user space */
-	u32 waits_at_border; /* was stopped there and has not run since */
-	u32 runnable;	     /* in its group's queues on t.cpu */
-	u32 parked;	     /* slot + 1 of the group in whose parking queue it is */
+	u64 grant_ns; /* may run for so long although throttled: it has waited for too long */
+	u64 border_at_ns; /* it came to the border of user space then, throttled; 0: not, or was stopped or went on */
+	u64 waits_exec_ns; /* its run time as it was stopped there; 0: it was not, or has run since */
+	u32 border_asked;  /* at_border will be called as it goes to user space */
+	u32 runnable;	   /* in its group's queues on t.cpu */
+	u32 parked;	   /* slot + 1 of the group in whose parking queue it is */
 	s32 pid;
 	u32 next_free; /* low half of an arena address */
+	u32 reserved;
 };
 
 /* What of one group happens on one CPU and is not policy. */

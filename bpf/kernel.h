@@ -53,6 +53,8 @@ enum bpf_map_type {
 #define E2BIG 7
 
 #define PF_EXITING 0x00000004
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 #define SCHED_IDLE 5
 #define NICE_0_PRIO 120

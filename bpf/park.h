@@ -56,7 +56,8 @@ static __always_inline bool may_park(struct task_struct *p, struct live_task PL_
 	/* No grace period would end while a reader is parked. */
 	if (bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > own)
 		return false;
-	if (task->waits_at_border)
+	/* Also if it has run as another class's task meanwhile, it may be anywhere. */
+	if (task->waits_exec_ns && task->waits_exec_ns == p->se.sum_exec_runtime)
 		return true;
 	return !in_kernel(p) && p->migration_disabled <= own;
 }

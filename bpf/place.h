@@ -110,7 +110,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		task->starved_since_ns = now_ns;
 
 	if (is_at_border(task, now_ns))
-		pl_write(&task->waits_at_border, 1);
+		pl_write(&task->waits_exec_ns, p->se.sum_exec_runtime);
 	if (is_limited(task->group) && may_park(p, task)) {
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 		if (level && park_begin(task, level, cpu)) {

@@ -163,6 +163,7 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 		p->scx.slice = slice_ns;
 }
 
+#define GO_ON_NS PL_MS		       /* most system calls have ended by then */
 #define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
 
 /*
@@ -190,16 +191,17 @@ static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_
 
 /*
  * The running task is out of run time, but in a system call: it runs on to the border of user space, and is stopped
- * there. To give its CPU to others on the way costs two switches; it has to when the next tick finds it still running.
+ * there. To give its CPU to others on the way costs two switches; it has to where the call takes longer than GO_ON_NS.
  */
 static __always_inline bool goes_to_border(struct task_struct *p, struct live_task PL_MEM *task,
-					   struct live_cpu PL_MEM *c, u64 now_ns)
+					   struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
 {
 	if (pl_read(&task->border_asked) || is_at_border(task, now_ns) || !in_kernel(p) ||
 	    !ask_at_border(p, task))
 		return false;
-	set_slice(p, settings.min_run_ns);
-	c->stop_at_ns = 0;
+	set_slice(p, GO_ON_NS);
+	c->stop_at_ns = now_ns + GO_ON_NS;
+	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
 	return true;
 }
 
@@ -222,7 +224,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 			if (keep) {
 				leave_border(task);
 				reweigh((u64)task, now_ns);
-			} else if (goes_to_border(prev, task, c, now_ns)) {
+			} else if (goes_to_border(prev, task, c, cpu, now_ns)) {
 				return;
 			}
 		}
@@ -248,6 +250,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 		return;
 	if (task && task->runnable && task->t.cpu == cpu &&
 	    (!must_stop(task, cpu) || pl_read(&task->border_asked))) {
+		leave_border(task);
 		set_slice(prev, settings.config.fair.slice_ns);
 		pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
 		arm_stop(prev, task, c, cpu, now_ns);
@@ -312,7 +315,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	task->charged_exec_ns = p->se.sum_exec_runtime;
 	task->picked_exec_ns = p->se.sum_exec_runtime;
 	/* Not for one that is being stopped in at_border: as its affinity to the CPU begins the kernel calls this, too. */
-	if (task->waits_at_border)
+	if (task->waits_exec_ns)
 		leave_border(task);
 	c->nr_switches++;
 	c->check_at_ns = 0;
@@ -372,10 +375,12 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 	park_end(task);
 	/* pl_write: for several plain stores clang takes the pointer before its conversion to the arena. */
 	pl_write(&task->waiting_since_ns, 0);
-	pl_write(&task->starved_since_ns, 0);
-	pl_write(&task->grant_ns, 0);
-	if (deq_flags & SCX_DEQ_SLEEP)
+	/* Without sleep it only changes: its affinity, as it is stopped in at_border and goes on there, or its group. */
+	if (deq_flags & SCX_DEQ_SLEEP) {
+		pl_write(&task->starved_since_ns, 0);
+		pl_write(&task->grant_ns, 0);
 		leave_border(task);
+	}
 	if (task->runnable)
 		account_out((u64)task, scx_bpf_now());
 }

@@ -35,6 +35,7 @@ struct member {
 struct work {
 	int64_t goal;	  /* exits with DONE after so many units; 0: never */
 	int64_t sleep_ns; /* sleeps so long after each unit; 0: never */
+	int64_t zeros;	  /* bytes of /dev/zero read again and again; 0: none */
 	int nice;
 };
 
@@ -114,9 +115,14 @@ static inline void pause_ms(int64_t ms)
 static inline void __attribute__((noreturn)) member_run(struct member *member, const struct work *work)
 {
 	int64_t last_ns = now_ns(), unit_end_ns = thread_ns() + UNIT_NS;
+	char *buffer = work->zeros ? malloc((size_t)work->zeros) : NULL;
+	int zero = work->zeros ? open("/dev/zero", O_RDONLY) : -1;
 
 	for (;;) {
 		int64_t at_ns = now_ns();
+
+		if (work->zeros && read(zero, buffer, (size_t)work->zeros) != work->zeros)
+			die(EXIT_MACHINE, "cannot read /dev/zero: %s", strerror(errno));
 
 		if (at_ns - last_ns > member->longest_ns)
 			member->longest_ns = at_ns - last_ns;

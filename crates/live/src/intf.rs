@@ -12,12 +12,13 @@ pub struct Task {
     pub group: *const Group,
     pub grant_ns: u64,
     pub border_at_ns: u64,
+    pub waits_exec_ns: u64,
     pub border_asked: u32,
-    pub waits_at_border: u32,
     pub runnable: u32,
     pub parked: u32,
     pub pid: i32,
     pub next_free: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
