@@ -47,7 +47,7 @@ static int at_border(struct bpf_map *map, void *key, void *value)
 		return 0;
 	/* The interrupt comes at once, and the kick itself is a reader of RCU: the CPU is taken away after it, not in it. */
 	bpf_preempt_disable();
-	/* With run time again: its end is to be seen to. */
+	/* Else it has run time again: dispatch sees to the end of that. */
 	if (must_stop(task, cpu))
 		pl_write(&task->border_at_ns, scx_bpf_now());
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -42,12 +42,12 @@ static __always_inline bool in_kernel(struct task_struct *p)
 
 /*
  * Exiting tasks must exit; one that is in the kernel or may not migrate may hold what others wait for. As in
- * the kernel's own class such a task is throttled when it is back in user space, at the next look at it, or at the border of user space (border.h), where it holds nothing.
+ * the kernel's own class such a task is throttled when it is back in user space, at the next look at it, or at the
+ * border of user space (border.h), where it holds nothing.
  */
 static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-
 	/* A BPF program itself raises the counts of the task that it interrupted by one. */
 	s32 own = p == current;
 
@@ -56,7 +56,7 @@ static __always_inline bool may_park(struct task_struct *p, struct live_task PL_
 	/* No grace period would end while a reader is parked. */
 	if (bpf_core_field_exists(p->rcu_read_lock_nesting) && p->rcu_read_lock_nesting > own)
 		return false;
-	/* Also if it has run as another class's task meanwhile, it may be anywhere. */
+	/* Stopped at the border, and where it was then: it has not run since, not as another class's task, either. */
 	if (task->waits_exec_ns && task->waits_exec_ns == p->se.sum_exec_runtime)
 		return true;
 	return !in_kernel(p) && p->migration_disabled <= own;
