@@ -10,8 +10,8 @@
  *
  *              wake up    select_cpu -> enqueue: into the group's queues (account.h), then a CPU's dispatch
  *                         queue, or the group's parking queue (park.h)
- *              pick       dispatch: charge who ran; keep it, take the head of the queue, pull, or steal
- *              run        running ... tick, this CPU's timer ... stopping: run time is charged
+ *              pick       dispatch: charge who ran; keep it, take the head of the queue, pull, or steal (take.h)
+ *              run        running ... tick, this CPU's timer (stop.h) ... stopping: run time is charged
  *              sleep      quiescent: out of the group's queues
  *
  * Trade-offs A task that moves between CPUs without passing through enqueue (stolen, pulled, its affinity
@@ -28,182 +28,11 @@
 #include "park.h"
 #include "place.h"
 #include "groups.h"
+#include "take.h"
+#include "stop.h"
+#include "dump.h"
 
 char _license[] SEC("license") = "GPL";
-
-#define STEAL_WALK_MAX 32 /* candidates looked at in one CPU's queue */
-
-static __always_inline bool may_run_here(struct task_struct *p, struct live_task PL_MEM *task, u32 cpu)
-{
-	bool allowed = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !p->migration_disabled;
-	bool throttled = allowed && is_limited(task->group) && throttled_at((u64)task->group, cpu);
-
-	return pl_steal_may_take(false, allowed, throttled);
-}
-
-/* Takes the first task that may run here out of another CPU's queue, to run it next. */
-__noinline bool take_from(u32 victim, u32 cpu)
-{
-	struct task_struct *p;
-	bool taken = false;
-	u32 seen = zero;
-
-	bpf_for_each(scx_dsq, p, victim, 0)
-	{
-		struct live_task PL_MEM *task = task_of(p);
-
-		if (++seen > STEAL_WALK_MAX)
-			break;
-		if (!task || !may_run_here(p, task, cpu))
-			continue;
-		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
-		if (taken) {
-			task->group->queues[cpu].nr_steals++;
-			break;
-		}
-	}
-	return taken;
-}
-
-__noinline u32 next_overloaded(u32 llc, u32 from, u32 *left)
-{
-	return left ? pl_sparsemask_next(&S->overloaded[llc], from, left) : PL_SPARSEMASK_NONE;
-}
-
-/* This CPU has nothing to run: a task of an overloaded CPU of its LLC, siblings first. */
-__noinline bool steal(u32 cpu)
-{
-	struct live_cpu PL_MEM *c = cpu_of(cpu);
-	u32 llc = cpu_llc[CPU_INDEX(cpu)];
-	struct pl_sparsemask PL_MEM *mask = &S->overloaded[llc];
-	u64 start_ns = bpf_ktime_get_ns();
-	bool taken = false;
-	u32 sibling, element, left, victim;
-
-	if (!pl_steal_worthwhile(&c->steal, nr_nodes, &S->steal))
-		return false;
-	c->steal.nr_searches++;
-	for (sibling = cpu_sibling[CPU_INDEX(cpu)]; sibling != cpu && !taken && can_loop;
-	     sibling = cpu_sibling[CPU_INDEX(sibling)])
-		if (pl_sparsemask_test(mask, cpu_element[CPU_INDEX(sibling)]))
-			taken = take_from(sibling, cpu);
-	left = mask->elements;
-	element = cpu_element[CPU_INDEX(cpu)] + 1;
-	while (!taken && can_loop) {
-		element = next_overloaded(llc, element, &left);
-		if (element == PL_SPARSEMASK_NONE)
-			break;
-		victim = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];
-		if (victim != cpu)
-			taken = take_from(victim, cpu);
-		element++;
-	}
-	if (taken)
-		c->steal.nr_steals++;
-	c->steal.find_ns += bpf_ktime_get_ns() - start_ns;
-	return taken;
-}
-
-/* Before 6.19 no function shows the head of a queue: an iterator's first step does. See look_at_head. */
-__noinline bool walk_to_head(u32 queue, u32 looker)
-{
-	struct task_struct *p;
-	bool found = false;
-
-	bpf_for_each(scx_dsq, p, queue, 0)
-	{
-		cpu_of(looker)->head_vruntime = p->scx.dsq_vtime;
-		found = true;
-		break;
-	}
-	return found;
-}
-
-/* Whether anything waits in a CPU's queue; if so, the vruntime of its head is in head_vruntime of who looks. */
-static __always_inline bool look_at_head(u32 queue, u32 looker)
-{
-	struct task_struct *head;
-
-	if (!bpf_ksym_exists(scx_bpf_dsq_peek))
-		return walk_to_head(queue, looker);
-	head = scx_bpf_dsq_peek(queue);
-	if (head)
-		cpu_of(looker)->head_vruntime = head->scx.dsq_vtime;
-	return head;
-}
-
-/* Ending a slice, looks at one other CPU's queue, and takes its head over if that is further behind. */
-__noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
-{
-	struct live_cpu PL_MEM *c = cpu_of(cpu);
-	u32 other = cpu_of(c->pull_from)->next_online;
-
-	if (other == cpu)
-		other = c->next_online;
-	c->pull_from = other;
-	/* A lone task there is about to run there. */
-	if (other == cpu || cpu_of(other)->fair.nr_queued < PL_STEAL_OVERLOADED ||
-	    !scx_bpf_dsq_nr_queued(other))
-		return false;
-	if (!look_at_head(other, cpu) ||
-	    !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair, c->head_vruntime,
-				 &S->config.fair))
-		return false;
-	if (!take_from(other, cpu))
-		return false;
-	c->nr_pulls++;
-	return true;
-}
-
-static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
-{
-	if (bpf_ksym_exists(scx_bpf_task_set_slice))
-		scx_bpf_task_set_slice(p, slice_ns);
-	else
-		p->scx.slice = slice_ns;
-}
-
-#define GO_ON_NS PL_MS		       /* most system calls have ended by then */
-#define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
-
-/*
- * The task runs on this CPU from now on: sees to it that it is stopped when its groups' run time is used up. If that is
- * so already, it is in a system call, and stopped as it leaves it.
- */
-static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_MEM *task,
-				     struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
-{
-	u64 budget_ns = task->grant_ns;
-
-	c->stop_at_ns = 0;
-	if (!is_limited(task->group))
-		return;
-	if (!budget_ns) {
-		budget_ns = budget_of((u64)task->group, cpu, STOP_LOOKAHEAD_NS);
-		/* Nothing left, and the pool had nothing, either. */
-		if (!budget_ns && throttled_at((u64)task->group, cpu) && ask_at_border(p, task))
-			return;
-		budget_ns = pl_max(budget_ns, settings.min_run_ns);
-	}
-	c->stop_at_ns = now_ns + budget_ns;
-	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
-}
-
-/*
- * The running task is out of run time, but in a system call: it runs on to the border of user space, and is stopped
- * there. To give its CPU to others on the way costs two switches; it has to where the call takes longer than GO_ON_NS.
- */
-static __always_inline bool goes_to_border(struct task_struct *p, struct live_task PL_MEM *task,
-					   struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
-{
-	if (pl_read(&task->border_asked) || is_at_border(task, now_ns) || !in_kernel(p) ||
-	    !ask_at_border(p, task))
-		return false;
-	set_slice(p, GO_ON_NS);
-	c->stop_at_ns = now_ns + GO_ON_NS;
-	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
-	return true;
-}
 
 void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 {
@@ -642,61 +471,6 @@ int fail_on_purpose(void *unused)
 {
 	scx_error("failed on purpose: plimsoll run --fallback-test");
 	return 0;
-}
-
-#define DUMP_GROUPS_MAX 200
-
-void BPF_OPS(plimsoll_dump, struct scx_dump_ctx *dump)
-{
-	USE_ARENA;
-	u32 slot, shown = zero;
-
-	scx_dump("plimsoll: %u groups, %u slots, deepest %u, side budget %llu ns", S->nr_groups, S->nr_slots,
-		 S->max_depth, S->headroom.budget_ns);
-	scx_dump("  timers: %u not started at first, %u overdue", S->timers_refused, S->timers_overdue);
-	for (slot = zero; slot < S->nr_slots && shown < DUMP_GROUPS_MAX && can_loop; slot++) {
-		struct live_group PL_MEM *group = S->groups[slot];
-		u32 waiting;
-
-		if (!group || (slot && !group->alive) ||
-		    (!pl_bw_limited(&group->g.pool) && !group->nr_parked))
-			continue;
-		shown++;
-		waiting = group->g.pool.tail - group->g.pool.head;
-		scx_dump("group %llu: quota %llu ns, period %llu ns, pool %lld ns", group->g.id,
-			 group->g.pool.quota_ns, group->g.pool.period_ns, group->g.pool.runtime_ns);
-		scx_dump("  throttled CPUs %u, parked tasks %u, timer %u, next %llu ns", waiting,
-			 group->nr_parked, group->g.pool.timer_active, group->g.pool.next_ns);
-	}
-}
-
-void BPF_OPS(plimsoll_dump_cpu, struct scx_dump_ctx *dump, s32 cpu, bool idle)
-{
-	USE_ARENA;
-	struct live_cpu PL_MEM *c = cpu_of(cpu);
-
-	if (idle && !c->fair.nr_queued)
-		return;
-	scx_dump("plimsoll: %u queued, weight %llu, clock %llu, offset %llu", c->fair.nr_queued,
-		 c->fair.weight_sum, c->fair.clock, c->fair.offset);
-	scx_dump("  stop at %llu ns, timer at %llu ns, idle since %llu ns, now %llu ns", c->stop_at_ns,
-		 c->timer_at_ns, c->idle_since_ns, scx_bpf_now());
-}
-
-void BPF_OPS(plimsoll_dump_task, struct scx_dump_ctx *dump, struct task_struct *p)
-{
-	USE_ARENA;
-	struct live_task PL_MEM *task = task_of(p);
-	struct live_group PL_MEM *level;
-
-	if (!task)
-		return;
-	scx_dump("plimsoll: group %llu, CPU %u, vruntime %llu, effective weight %llu", task->group->g.id,
-		 task->t.cpu, task->t.vruntime, task->t.effective);
-	level = (struct live_group PL_MEM *)throttled_at((u64)task->group, task->t.cpu);
-	if (level)
-		scx_dump("  throttled at group %llu, balance %lld ns, parked in slot+1 %u", level->g.id,
-			 level->g.pool.balances[task->t.cpu].remaining_ns, task->parked);
 }
 
 SEC(".struct_ops.link")

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * stop.h - the running task is stopped when its groups' run time is used up
+ *
+ * Problem    A limit holds only if who is out of run time leaves its CPU at once: a tick, up to 10 ms away, is too
+ *            late for a quota of 1 ms.
+ *
+ * Mechanism  As a task begins to run, this CPU's timer is set to the end of what its groups may still use here. It
+ *            ends the slice, and dispatch finds that the task must stop. One that is in a system call by then runs
+ *            on to the border of user space (border.h), for GO_ON_NS at most, and is parked there.
+ *
+ * Limits     Run time beyond STOP_LOOKAHEAD_NS is not asked for: a tick comes first, and looks again. A budget below
+ *            min_run_ns is rounded up to it, which becomes debt of the balance.
+ */
+#ifndef PLIMSOLL_STOP_H
+#define PLIMSOLL_STOP_H
+
+static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(p, slice_ns);
+	else
+		p->scx.slice = slice_ns;
+}
+
+#define GO_ON_NS PL_MS		       /* most system calls have ended by then */
+#define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
+
+/*
+ * The task runs on this CPU from now on: sees to it that it is stopped when its groups' run time is used up. If
+ * that is so already, it is in a system call, and stopped as it leaves it.
+ */
+static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_MEM *task,
+				     struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+{
+	u64 budget_ns = task->grant_ns;
+
+	c->stop_at_ns = 0;
+	if (!is_limited(task->group))
+		return;
+	if (!budget_ns) {
+		budget_ns = budget_of((u64)task->group, cpu, STOP_LOOKAHEAD_NS);
+		/* Nothing left, and the pool had nothing, either. */
+		if (!budget_ns && throttled_at((u64)task->group, cpu) && ask_at_border(p, task))
+			return;
+		budget_ns = pl_max(budget_ns, settings.min_run_ns);
+	}
+	c->stop_at_ns = now_ns + budget_ns;
+	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
+}
+
+/*
+ * The running task is out of run time, but in a system call: it runs on to the border of user space, and is
+ * stopped there. To give its CPU to others on the way costs two switches; it has to where the call takes longer
+ * than GO_ON_NS.
+ */
+static __always_inline bool goes_to_border(struct task_struct *p, struct live_task PL_MEM *task,
+					   struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+{
+	if (pl_read(&task->border_asked) || is_at_border(task, now_ns) || !in_kernel(p) ||
+	    !ask_at_border(p, task))
+		return false;
+	set_slice(p, GO_ON_NS);
+	c->stop_at_ns = now_ns + GO_ON_NS;
+	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
+	return true;
+}
+
+#endif
