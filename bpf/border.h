@@ -20,7 +20,7 @@
 #ifndef PLIMSOLL_BORDER_H
 #define PLIMSOLL_BORDER_H
 
-#define BORDERS 1024
+#define BORDERS (1U << 16) /* of 8 bytes */
 /* The interrupt that takes the CPU away comes at once. Beyond this the task may be in another call again. */
 #define BORDER_NS PL_MS
 
