@@ -24,7 +24,8 @@ pub struct SampleReport {
 }
 
 /// Samples `cgroup` and all groups below it (default: all groups) every `interval`. A group that
-/// appears later is sampled from the next second on.
+/// appears later is sampled from the next second on; one that is made again under the path of one
+/// that was sampled is a group of its own, from the next round on.
 pub fn sample(
     cgroup: Option<&str>,
     interval: Duration,
@@ -47,6 +48,8 @@ pub fn sample(
     };
 
     let mut groups: Vec<Group> = Vec::new();
+    // The kernel's number of each group, which no other gets; none once the group is gone.
+    let mut ids: Vec<Option<u64>> = Vec::new();
     let wall_start_ns = clock_ns(libc::CLOCK_REALTIME);
     let start_ns = clock_ns(libc::CLOCK_MONOTONIC);
     let cpu_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
@@ -55,21 +58,31 @@ pub fn sample(
     let mut walk_due_ns = start_ns;
     loop {
         if due_ns >= walk_due_ns {
-            for (_, path) in hierarchy.walk(&top) {
-                if !groups.iter().any(|g| g.path == path) {
+            for (id, path) in hierarchy.walk(&top) {
+                if !ids.contains(&Some(id)) {
                     groups.push(hierarchy.group(&path));
+                    ids.push(Some(id));
                 }
             }
-            walk_due_ns += 1_000_000_000;
+            walk_due_ns = due_ns + 1_000_000_000;
         }
         report.full = writer.written() + groups.len() as u64 > EVENTS_MAX;
         if report.full {
             break;
         }
         for (ix, group) in groups.iter_mut().enumerate() {
+            if ids[ix].is_none() {
+                continue;
+            }
             let Some(stat) = hierarchy.stat(&group.path) else {
                 continue;
             };
+            // Asked after reading: were they another group's, so is this number.
+            if hierarchy.id_of(&group.path) != ids[ix] {
+                ids[ix] = None;
+                walk_due_ns = due_ns;
+                continue;
+            }
             group.stat_end = Some(stat);
             let what = What::Sample {
                 group: ix as GroupIx,

@@ -460,6 +460,52 @@ fn statistics_are_sampled_without_bpf() {
 }
 
 #[test]
+fn a_group_that_is_made_again_is_sampled_as_another_one() {
+    let Some(top) = TestGroup::new(&format!("plimsoll-again-{}", std::process::id())) else {
+        return;
+    };
+    let path = top.0.join("service");
+    std::fs::create_dir(&path).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("t.parquet");
+    // Asked once a round.
+    let mut rounds = 0;
+    let report = sample(
+        Some(&top.1),
+        Duration::from_millis(10),
+        Duration::from_secs(60),
+        &output,
+        || {
+            rounds += 1;
+            if rounds == 5 {
+                std::fs::remove_dir(&path).unwrap();
+                std::fs::create_dir(&path).unwrap();
+            }
+            rounds == 12
+        },
+        |_| (),
+    )
+    .unwrap();
+    std::fs::remove_dir(&path).unwrap();
+    assert_eq!(report.groups, 3);
+    let mut reader = TraceReader::open(&output).unwrap();
+    let mut samples = [0; 3];
+    let mut events = Vec::new();
+    while reader.read_group(&mut events).unwrap() {
+        for event in events.drain(..) {
+            if let What::Sample { group, .. } = event.what {
+                samples[group as usize] += 1;
+            }
+        }
+    }
+    let service = format!("/{}/service", top.1);
+    assert_eq!(reader.header().groups[1].path, service);
+    assert_eq!(reader.header().groups[2].path, service);
+    // A round finds that the first is gone, the next one finds the second.
+    assert_eq!(samples, [12, 5, 6]);
+}
+
+#[test]
 fn lost_events_are_counted_placed_and_make_the_trace_untrustworthy() {
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("t.parquet");
