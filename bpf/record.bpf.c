@@ -412,7 +412,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		return 0;
 	check_current(state, prev, now);
 	/* Both, always: each may have to be announced. */
-	prev_wanted = state->switched ? state->current_wanted : recall(state, prev, now);
+	prev_wanted = state->switched && state->current_wanted;
+	/* It may have been moved into the recorded group while it ran. */
+	if (!state->switched || (only_below_id && !prev_wanted))
+		prev_wanted = recall(state, prev, now);
 	next_wanted = recall(state, next, now);
 	state->switched = true;
 	state->current_wanted = next_wanted;

@@ -271,6 +271,19 @@ fn bad_goals_and_names_are_refused_with_what_is_allowed() {
     let set = "group./web.quota=5";
     let (_, err) = run(&["simulate", "--replay", &trace, "--set", set], 2);
     assert!(err.contains("quota_us"), "{err}");
+    for knob in [
+        "weight=50",
+        "period_us=5000",
+        "burst_us=5000",
+        "headroom_percent=50",
+    ] {
+        let set = format!("group./.{knob}");
+        let (out, err) = run(&["simulate", "--replay", &trace, "--set", &set], 2);
+        assert!(
+            out.is_empty() && err.contains("no knobs on the root group"),
+            "{set}: {err}"
+        );
+    }
 }
 
 #[test]

@@ -93,9 +93,14 @@ pub fn limits(
     };
     let mut found = Vec::new();
     for &period_us in periods {
-        let quota_us = round_quota(cpus * period_us as f64);
+        let most = max_cpus * 1.01 * period_us as f64;
+        let mut quota_us = round_quota(cpus * period_us as f64);
+        // Of a small quota half the unit is more than 1%.
+        if quota_us as f64 > most {
+            quota_us = (quota_us - 50).max(1_000);
+        }
         // Quotas have a smallest value, which short periods may not be able to go down to.
-        if quota_us as f64 > max_cpus * 1.01 * period_us as f64 {
+        if quota_us as f64 > most {
             continue;
         }
         for &hundredths in bursts {

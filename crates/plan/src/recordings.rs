@@ -33,6 +33,17 @@ impl Case {
     }
 }
 
+/// From the first start to the last, by the wall clock: the clocks of two boots or hosts, by which events are dated,
+/// say nothing about each other. 0 where one is not known.
+fn apart_ns(wall_starts_ns: impl Iterator<Item = Option<i64>>) -> u64 {
+    let starts_ns: Option<Vec<i64>> = wall_starts_ns.collect();
+    let starts_ns = starts_ns.unwrap_or_default();
+    match (starts_ns.iter().min(), starts_ns.iter().max()) {
+        (Some(&first), Some(&last)) => last.abs_diff(first),
+        _ => 0,
+    }
+}
+
 impl Recordings {
     /// Reads traces as [`Source::read`] does. Those after the first are read with the first one's group and request.
     ///
@@ -70,9 +81,7 @@ impl Recordings {
                 Variation::between(costs, median).and_blocks(&programs, median_ns)
             }
         };
-        let starts = || programs.iter().map(|p| p.clock_start_ns);
-        let apart_ns = starts().max().unwrap_or(0) - starts().min().unwrap_or(0);
-        let variation = variation.and_drift(apart_ns);
+        let variation = variation.and_drift(apart_ns(programs.iter().map(|p| p.wall_start_ns)));
         Recordings {
             sources,
             median,
@@ -270,6 +279,14 @@ pub fn span(ranges: impl Iterator<Item = (bool, Range)>) -> Option<Range> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn starts_are_compared_by_the_wall_clock_and_only_where_all_are_known() {
+        assert_eq!(apart_ns([Some(-5), Some(10), Some(3)].into_iter()), 15);
+        assert_eq!(apart_ns([Some(7)].into_iter()), 0);
+        assert_eq!(apart_ns([Some(0), None, Some(i64::MAX)].into_iter()), 0);
+        assert_eq!(apart_ns([Some(i64::MIN), Some(i64::MAX)].into_iter()), u64::MAX);
+    }
 
     #[test]
     fn range_spans_all_cases_and_its_middle_is_the_median_of_the_recordings() {

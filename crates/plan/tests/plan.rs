@@ -112,7 +112,7 @@ fn less_than_clients_ask_for_who_do_not_wait_is_never_enough() {
 #[test]
 fn no_setting_is_above_the_most_that_may_be_given() {
     let source = source();
-    for max_cpus in [0.01, 0.03, 0.33] {
+    for max_cpus in [0.01, 0.01025, 0.0198, 0.03, 0.33] {
         let mut options = options(&["p99(request) < 100s"]);
         options.max_cpus = Some(max_cpus);
         let plan = plan(&source, &options, &|_, _| {}).unwrap();

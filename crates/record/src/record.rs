@@ -100,7 +100,12 @@ fn record_up_to(
         hierarchy.require_cpu(path)?;
     }
     let only_below_id = match &only_below {
-        Some(path) => hierarchy.id_of(path).expect("resolve found it"),
+        // It may be gone since it was resolved.
+        Some(path) => hierarchy.id_of(path).ok_or_else(|| RecordError::Input {
+            field: "cgroup",
+            value: format!("{path:?}, which is gone"),
+            allowed: "a group that stays while it is recorded".into(),
+        })?,
         None => 0,
     };
     // The output is made first: nobody wants to learn after 30 s that it cannot be written.

@@ -111,6 +111,8 @@ pub struct Program {
     pub duration_ns: u64,
     /// Start of the recording on its own clock.
     pub clock_start_ns: u64,
+    /// The same on the wall clock, in ns since 1970; `None`: the recorder did not say.
+    pub wall_start_ns: Option<i64>,
     /// How timers and devices were classed, by thread: name, kind, pacing, wake-ups.
     pub pacings: Vec<(String, &'static str, Pacing, u64)>,
     pub switches: u64,
@@ -204,6 +206,7 @@ impl Program {
             target,
             duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
             clock_start_ns: timeline.start_ns.max(0) as u64,
+            wall_start_ns: header.clock.wall_start_ns,
             pacings,
             switches: timeline.quality.switches,
             stretches,

@@ -120,6 +120,9 @@ impl Settings {
                 let group = &mut self.groups[ix as usize];
                 match knob {
                     "quota_us" if path == "/" => return Err(bad(value, "no limit on the root group")),
+                    "period_us" | "burst_us" | "weight" | "headroom_percent" if path == "/" => {
+                        return Err(bad(value, "no knobs on the root group"))
+                    }
                     "quota_us" if matches!(value, "max" | "-1") => group.quota_us = None,
                     "quota_us" => group.quota_us = Some(number(1_000, (1 << 44) - 1)?),
                     "period_us" => group.period_us = number(1_000, 1_000_000)?,

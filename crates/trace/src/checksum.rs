@@ -9,8 +9,9 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 pub const KEY: &str = "plimsoll.checksum";
 const MARK: &[u8] = b"plimsoll.crc32=";
 const ZEROS: &[u8; 8] = b"00000000";
-/// The mark stands in the footer, which Parquet puts last; headers with many threads are long.
-const FOOTER_MAX: u64 = 256 << 20;
+/// The mark stands in the footer, which Parquet puts last; headers with many threads are long. Parquet counts its bytes
+/// in 31 bits.
+const FOOTER_MAX: u64 = i32::MAX as u64;
 
 /// The metadata value before the checksum is known.
 pub fn placeholder() -> String {

@@ -265,8 +265,8 @@ impl Fields<'_> {
                     "quota",
                     format!("\"{text}\": allowed 1000 .. {most}, or -1 for no limit"),
                 );
-                // What else is wrong with the row does not depend on it.
-                most as i64
+                // What else is wrong with the row does not depend on it: it allows the largest burst of all.
+                most as i64 / 2
             }
         }
     }
@@ -279,8 +279,8 @@ impl Fields<'_> {
         let quota = self.quota();
         let period_us = self.integer("period", 1000, 1_000_000, None) as u64;
         let burst_most = match self.scheduler {
-            // Mainline semantics: no more burst than quota.
-            Scheduler::Kernel => quota.max(0),
+            // Mainline semantics: no more burst than quota, nor, with it, than the longest time.
+            Scheduler::Kernel => quota.max(0).min((1 << 44) - 1 - quota.max(0)),
             Scheduler::Plimsoll => (1 << 44) - 1,
         };
         let burst_us = self.integer("burst", 0, burst_most, Some(0)) as u64;

@@ -62,7 +62,11 @@ fn check_limits(path: &str, limits: &Limits, is_root: bool, config: &Config) -> 
         pl::BW_ERR_ROOT => ("quota", quota, "no limit on the root group"),
         pl::BW_ERR_QUOTA => ("quota", quota, "1000 us .. 2^44 - 1 us, or max"),
         pl::BW_ERR_PERIOD => ("period", us(limits.period_ns), "1000 us .. 1000000 us"),
-        pl::BW_ERR_BURST if mainline => ("burst", us(limits.burst_ns), "0 .. quota (mainline semantics)"),
+        pl::BW_ERR_BURST if mainline => (
+            "burst",
+            us(limits.burst_ns),
+            "0 .. quota, both together up to 2^44 - 1 us (mainline semantics)",
+        ),
         pl::BW_ERR_BURST => ("burst", us(limits.burst_ns), "0 .. 2^44 - 1 us"),
         _ => ("burst onset", format!("{} %", limits.onset_percent), "0 .. 100 %"),
     };
