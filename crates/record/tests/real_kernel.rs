@@ -5,7 +5,6 @@ use plimsoll_trace::{
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
@@ -373,50 +372,6 @@ fn a_group_is_recorded_alone_with_its_limits_and_moves_are_seen() {
     let sleeps = timeline.threads.iter().filter(|t| t.comm == "sleep").count();
     assert!(sleeps >= 20, "{sleeps}");
     assert!(timeline.threads.iter().any(|t| t.comm == "sh"));
-}
-
-/// A real-time process is not preempted: all that it runs after the move lies before its first switch.
-#[test]
-fn a_process_that_is_moved_in_while_it_runs_keeps_what_it_runs_from_then_on() {
-    let Some(group) = TestGroup::new(&format!("plimsoll-moved-{}", std::process::id())) else {
-        return;
-    };
-    let procs = group.0.join("cgroup.procs");
-    let moved = Arc::new(AtomicBool::new(false));
-    let tell = moved.clone();
-    let load = move || {
-        let mut command = std::process::Command::new("sh");
-        command.args([
-            "-c",
-            "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; sleep 0.01",
-        ]);
-        let real_time = || {
-            let param = libc::sched_param { sched_priority: 1 };
-            // SAFETY: a system call on a value of our own.
-            match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) } {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
-        };
-        // SAFETY: only a system call between fork and exec.
-        let spawned = unsafe { command.pre_exec(real_time) }.spawn();
-        let Ok(mut child) = spawned else {
-            return;
-        };
-        std::thread::sleep(Duration::from_millis(20));
-        tell.store(std::fs::write(&procs, child.id().to_string()).is_ok(), Relaxed);
-        child.wait().unwrap();
-    };
-    let Some((_, _, timeline)) = recorded(None, Some(group.1.clone()), load) else {
-        return;
-    };
-    if !moved.load(Relaxed) {
-        eprintln!("skipped: no real-time process in a group here");
-        return;
-    }
-    let runs = &thread(&timeline, "sh").runs;
-    let ran_ns: i64 = runs.iter().map(|r| r.end_ns - r.start_ns).sum();
-    assert!(ran_ns > 20_000_000, "{runs:?}");
 }
 
 /// As a service that is restarted: the same path, another group.
