@@ -61,9 +61,7 @@ static void round_of(const char *lane, struct member *members, uint64_t *seed)
 
 		member_start(&members[i], i % 2 ? inner : other, &work);
 	}
-	for (i = 0; i < MEMBERS; i++)
-		AWAIT(members[i].joined, "process %d does not get into its group: %s", members[i].pid,
-		      state_of(members[i].pid));
+	members_joined(members, MEMBERS);
 	pause_ms(chance(seed, 20));
 
 	doing = "moving";

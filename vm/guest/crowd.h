@@ -170,6 +170,16 @@ static inline void member_start(struct member *member, const char *group, const 
 	member->pid = pid;
 }
 
+/* Every member is in its group from now on. */
+static inline void members_joined(const struct member *members, int count)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		AWAIT(members[i].joined, "process %d does not get into its group: %s", members[i].pid,
+		      state_of(members[i].pid));
+}
+
 /* Reaps a member; its status as of waitpid. Lost if it has not ended in time. */
 static inline int member_reap(struct member *member)
 {

@@ -40,9 +40,7 @@ int main(int argc, char **argv)
 	 * its CPUs in turn, and eight share 2 ms.
 	 */
 	doing = "starting the load";
-	for (cpu = 0; cpu < count; cpu++)
-		AWAIT(members[cpu].joined, "process %d does not get into its group: %s", members[cpu].pid,
-		      state_of(members[cpu].pid));
+	members_joined(members, count);
 	pause_ms(1000);
 
 	doing = "waiting for grace periods";

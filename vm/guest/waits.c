@@ -88,8 +88,19 @@ static void real_time(void)
 		die(EXIT_MACHINE, "no real-time class: %s", strerror(errno));
 }
 
-static void turn_pass(int fd, uint64_t turns)
+static int turns_make(void)
 {
+	int fd = eventfd(0, 0);
+
+	if (fd < 0)
+		die(EXIT_MACHINE, "eventfd: %s", strerror(errno));
+	return fd;
+}
+
+static void turn_pass(int fd)
+{
+	uint64_t turns = 1;
+
 	if (write(fd, &turns, sizeof(turns)) != sizeof(turns))
 		die(EXIT_MACHINE, "eventfd: %s", strerror(errno));
 }
@@ -109,13 +120,17 @@ static void real_time_start(const int *ask, int answer, int cpus)
 	int cpu;
 
 	for (cpu = 0; cpu < cpus; cpu++) {
-		if (fork())
+		pid_t pid = fork();
+
+		if (pid < 0)
+			die(EXIT_MACHINE, "cannot fork: %s", strerror(errno));
+		if (pid)
 			continue;
 		real_time();
 		pin(0, 1ULL << cpu);
 		for (;;) {
 			turns_take(ask[cpu]);
-			turn_pass(answer, 1);
+			turn_pass(answer);
 		}
 	}
 }
@@ -136,7 +151,7 @@ static void real_time_ask(const int *ask, int answer, int cpus)
 	int cpu;
 
 	for (cpu = 0; cpu < cpus; cpu++)
-		turn_pass(ask[cpu], 1);
+		turn_pass(ask[cpu]);
 	while (cpus)
 		cpus -= (int)turns_take(answer);
 }
@@ -144,11 +159,11 @@ static void real_time_ask(const int *ask, int answer, int cpus)
 /* Asks both in turn, so that both meet the same load and the same rounds of the emulated machine. */
 static void __attribute__((noreturn)) ask(int64_t until_ns, struct asked *asked)
 {
-	int cpus = cpus_online(), asks[cpus], answer = eventfd(0, 0), cpu;
+	int cpus = cpus_online(), asks[cpus], answer = turns_make(), cpu;
 	int64_t turns;
 
 	for (cpu = 0; cpu < cpus; cpu++)
-		asks[cpu] = eventfd(0, 0);
+		asks[cpu] = turns_make();
 	real_time_start(asks, answer, cpus);
 	real_time();
 	for (turns = 0; now_ns() < until_ns; turns++) {
@@ -172,6 +187,8 @@ static void look_while_asking(int64_t until_ns, struct starved *starved, struct 
 	int status;
 	pid_t pid = fork(), ended;
 
+	if (pid < 0)
+		die(EXIT_MACHINE, "cannot fork: %s", strerror(errno));
 	if (!pid)
 		ask(until_ns, asked);
 	doing = "waiting for the kernel's own threads";
@@ -233,9 +250,7 @@ int main(int argc, char **argv)
 		member_start(&light[i], "light", &spin);
 	member_start(sleeper, NULL, &nap);
 	doing = "starting the load";
-	for (i = 0; i < STARVED + LIGHT + heavy_count + 1; i++)
-		AWAIT(starved[i].joined, "process %d does not get into its group: %s", starved[i].pid,
-		      state_of(starved[i].pid));
+	members_joined(starved, STARVED + LIGHT + heavy_count + 1);
 	pause_ms(1000);
 	for (i = 0; i < STARVED + LIGHT + heavy_count + 1; i++)
 		starved[i].longest_ns = 0;
