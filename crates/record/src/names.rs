@@ -1,12 +1,24 @@
 //! Who is who: turns the kernel's ids into the header's threads and groups, and changes of group into
 //! `move` events.
 use crate::cgroup::Hierarchy;
+use crate::wire;
 use plimsoll_trace::{Event, Group, GroupIx, Thread, Tid, What};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How often the limits of a group made while recording are read, once a round of the reader: who makes a group sets its
 /// limits at once, but not before the first look. With a round in 100 ms this is its first second.
 const LOOKS: u32 = 10;
+
+/// What a thread's entry takes at most in the header (JSON), without its name: five keys, and numbers of up to 19 digits.
+const THREAD_BYTES: u64 = 150;
+/// The same of a group: its limits, and two lots of statistics of five numbers each.
+const GROUP_BYTES: u64 = 700;
+/// A byte of a name takes at most six there: `\u0001`.
+const ESCAPED: u64 = 6;
+
+fn group_bytes(path: &str) -> u64 {
+    GROUP_BYTES + ESCAPED * path.len() as u64
+}
 
 pub struct Names {
     threads: Vec<Thread>,
@@ -24,6 +36,7 @@ pub struct Names {
     made: HashMap<String, Group>,
     /// Those of them that are looked at again, and how often.
     young: Vec<(u64, u32)>,
+    header_bytes: u64,
 }
 
 /// The header's tables, and the moves as events.
@@ -48,8 +61,10 @@ impl Names {
             start: HashMap::new(),
             made: HashMap::new(),
             young: Vec::new(),
+            header_bytes: 0,
         };
         for (id, path) in hierarchy.walk("/") {
+            names.header_bytes += group_bytes(&path);
             names.start.insert(path.clone(), hierarchy.group(&path));
             names.paths.insert(id, path);
         }
@@ -68,6 +83,7 @@ impl Names {
                 return;
             }
         }
+        self.header_bytes += THREAD_BYTES + ESCAPED * comm.len() as u64;
         self.current.insert(tid, self.threads.len());
         self.threads.push(Thread {
             tid,
@@ -86,7 +102,16 @@ impl Names {
     }
 
     /// A group was made while recording.
-    pub fn group(&mut self, id: u64, path: String) {
+    pub fn group(&mut self, id: u64, path: String, hierarchy: &Hierarchy) {
+        let path = if path.len() < wire::PATH_MAX {
+            path
+        } else {
+            // As much as the kernel's side could send: the rest is looked up while the group is there.
+            let parent = &path[..path.rfind('/').unwrap_or(0)];
+            let found = hierarchy.walk(parent).into_iter().find(|found| found.0 == id);
+            found.map_or_else(|| format!("{parent}/?{id}"), |found| found.1)
+        };
+        self.header_bytes += group_bytes(&path);
         self.paths.insert(id, path);
         self.young.push((id, LOOKS));
     }
@@ -110,6 +135,11 @@ impl Names {
     /// Changes of group so far.
     pub fn moves(&self) -> u64 {
         self.moves.len() as u64
+    }
+
+    /// What the header's tables take at most if recording ends now.
+    pub fn header_bytes(&self) -> u64 {
+        self.header_bytes
     }
 
     /// Groups that no thread was in are left out, except the ancestors of those that are: their limits bind
@@ -235,7 +265,7 @@ mod tests {
         make(&service, 60_000, 2_000);
         let second = hierarchy.id_of("/service").unwrap();
         assert_ne!(first, second);
-        names.group(second, "/service".into());
+        names.group(second, "/service".into(), &hierarchy);
         names.thread(4, 12, 12, "second".into(), second);
         fs::write(once.join("cpu.stat"), "usage_usec 4000\n").unwrap();
 
@@ -264,17 +294,51 @@ mod tests {
     }
 
     #[test]
+    fn groups_whose_paths_came_cut_are_told_apart() {
+        let (root, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let hierarchy = Hierarchy::v2(root.path().into());
+        let pod = root.path().join("p".repeat(150));
+        make(&pod, 90_000, 0);
+        let mut names = Names::new(&hierarchy);
+        let whole = ["a", "b", "c"].map(|end| format!("/{}/{}{end}", "p".repeat(150), "c".repeat(120)));
+        let ids = whole.each_ref().map(|path| {
+            let dir = root.path().join(&path[1..]);
+            make(&dir, 10_000, 0);
+            let id = hierarchy.id_of(path).unwrap();
+            if path.ends_with('c') {
+                remove(&dir, gone.path());
+            }
+            names.group(id, path[..wire::PATH_MAX].into(), &hierarchy);
+            id
+        });
+        for (tid, id) in (1..).zip(ids) {
+            names.thread(1, tid, tid, "worker".into(), id);
+        }
+        names.look(&hierarchy);
+        let tables = names.finish(&hierarchy);
+        let gone = format!("/{}/?{}", "p".repeat(150), ids[2]);
+        let limit_of = |tid: usize| {
+            let group = &tables.groups[tables.threads[tid].group.unwrap() as usize];
+            (group.path.as_str(), group.quota_us)
+        };
+        assert_eq!(limit_of(0), (whole[0].as_str(), Some(10_000)));
+        assert_eq!(limit_of(1), (whole[1].as_str(), Some(10_000)));
+        assert_eq!(limit_of(2), (gone.as_str(), None));
+        assert_eq!(tables.limits_unknown, 1);
+    }
+
+    #[test]
     fn limits_of_a_group_that_is_gone_when_recording_ends_are_those_last_seen() {
         let (root, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let hierarchy = Hierarchy::v2(root.path().into());
         let mut names = Names::new(&hierarchy);
         let slice = root.path().join("slice");
         make(&slice, 90_000, 0);
-        names.group(hierarchy.id_of("/slice").unwrap(), "/slice".into());
+        names.group(hierarchy.id_of("/slice").unwrap(), "/slice".into(), &hierarchy);
         let job = slice.join("job");
         make(&job, 50_000, 0);
         let id = hierarchy.id_of("/slice/job").unwrap();
-        names.group(id, "/slice/job".into());
+        names.group(id, "/slice/job".into(), &hierarchy);
         names.thread(1, 10, 10, "job".into(), id);
         names.look(&hierarchy);
         fs::write(job.join("cpu.max"), "20000 100000\n").unwrap();
@@ -282,8 +346,8 @@ mod tests {
         remove(&slice, gone.path());
         names.look(&hierarchy);
         // These two were never looked at; nobody was in the other one.
-        names.group(1, "/brief".into());
-        names.group(2, "/empty".into());
+        names.group(1, "/brief".into(), &hierarchy);
+        names.group(2, "/empty".into(), &hierarchy);
         names.look(&hierarchy);
         names.thread(2, 11, 11, "brief".into(), 1);
 

@@ -57,6 +57,23 @@ fn unsupported(missing: impl std::fmt::Display) -> RecordError {
     }
 }
 
+/// Runs `load` with this thread's signals held back: the kernel gives up on a program that it verifies while one is
+/// pending, and libbpf after five such attempts.
+fn undisturbed<T>(load: impl FnOnce() -> T) -> T {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the first set is written before it is read, the second by the call that succeeds.
+    let held = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let loaded = load();
+    if held {
+        // SAFETY: `before` was written.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    loaded
+}
+
 /// libbpf says "Unknown error 4001" of a script, which many a command is (Debian's pgbench).
 fn must_be_elf(path: &Path) -> Result<(), RecordError> {
     let mut magic = [0; 4];
@@ -95,7 +112,7 @@ impl<'obj> Probes<'obj> {
             .ring
             .set_max_entries(settings.ring_bytes)
             .map_err(|e| unsupported(format!("the ring buffer: {e:#}")))?;
-        let skel = open.load().map_err(|e| {
+        let skel = undisturbed(|| open.load()).map_err(|e| {
             unsupported(format!(
                 "the kernel refuses the program (root or CAP_BPF and CAP_PERFMON needed): {e:#}"
             ))

@@ -9,6 +9,8 @@ pub const EVENT: usize = 16;
 pub const BATCH_EVENTS: usize = 512;
 /// `struct record_batch` with all of its events; `struct cpu_state` ends with one.
 pub const BATCH: usize = BATCH_HEADER + BATCH_EVENTS * EVENT;
+/// Bytes of a group's path that a record holds; a longer one comes cut to these.
+pub const PATH_MAX: usize = 255;
 
 /// One record from the ring buffer.
 pub enum Record<'a> {

@@ -28,7 +28,7 @@ pub use quality::{Doubt, Quality, Warning, DOUBTFUL_SHARE_MAX};
 pub use reader::TraceReader;
 pub use reconstruct::TimelineBuilder;
 pub use request::{BadRequest, RequestSpec};
-pub use schema::EVENTS_MAX;
+pub use schema::{EVENTS_MAX, HEADER_MAX};
 pub use timeline::{Burst, Cause, End, Phase, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
 pub use unfinished::{behind_links, is_device, remove_unfinished, Unfinished};
 pub use writer::TraceWriter;

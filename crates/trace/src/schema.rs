@@ -14,6 +14,10 @@ pub const ROW_GROUP_ROWS: usize = 65_536;
 /// Events that a trace can hold: Parquet numbers the row groups with 16 bits and a sign, and the writer needs one more.
 pub const EVENTS_MAX: u64 = i16::MAX as u64 * ROW_GROUP_ROWS as u64;
 
+/// Bytes that the header's JSON may take: Parquet counts those of the whole footer with 31 bits, and [`EVENTS_MAX`] events
+/// take 0.1 GiB of it.
+pub const HEADER_MAX: u64 = 3 << 29;
+
 pub const MESSAGE: &str = "
 message plimsoll_trace {
   required int64 ts_ns;

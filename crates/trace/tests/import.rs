@@ -72,6 +72,53 @@ fn perf_script_is_read_with_forks_names_and_wakers() {
 }
 
 #[test]
+fn a_birth_is_seen_in_each_of_its_events() {
+    let all = Trace::read(&file(PERF).path).unwrap();
+    let without = |event: &str| {
+        let text: Vec<&str> = PERF.lines().filter(|l| !l.contains(event)).collect();
+        Trace::read(&file(text.join("\n")).path).unwrap()
+    };
+    assert_eq!(without("sched_wakeup_new"), all);
+    let woken = without("sched_process_fork");
+    let forks = |trace: &Trace| {
+        let forks = trace.events.iter().filter_map(|e| match e.what {
+            What::Fork { parent, child } => Some((e.ts_ns, parent, child)),
+            _ => None,
+        });
+        forks.collect::<Vec<_>>()
+    };
+    assert_eq!(forks(&all), [(1_000_000_200, 7, 8)]);
+    assert_eq!(forks(&woken), [(1_000_000_210, 7, 8)]);
+
+    // Perfetto: 7 makes 8, which exits; then another thread gets the id.
+    let about =
+        |ts: u64, kind: u64, inner: Message| message().number(1, ts).number(2, 7).bytes(kind, &inner.0);
+    let new_task = |ts| about(ts, 235, message().number(1, 8).bytes(2, b"child"));
+    let fork = |ts| about(ts, 239, message().number(2, 7).bytes(3, b"child").number(4, 8));
+    let woken_new = |ts| about(ts, 114, message().bytes(1, b"child").number(2, 8));
+    let births: [fn(&[Message]) -> Vec<Message>; 4] = [
+        |events| events.to_vec(),
+        |events| events[..1].to_vec(),
+        |events| events[1..2].to_vec(),
+        |events| events[2..].to_vec(),
+    ];
+    for (birth, at) in births.iter().zip([0, 0, 1, 2]) {
+        let life = |ts: u64| {
+            let made = birth(&[new_task(ts), fork(ts + 1), woken_new(ts + 2)]);
+            [
+                made,
+                vec![switch(ts + 10, 7, 7, 0, 8), switch(ts + 20, 8, 8, 0x20, 7)],
+            ]
+            .concat()
+        };
+        let events = [vec![switch(50, 0, 0, 0, 7)], life(100), life(200)].concat();
+        let trace = Trace::read(&file(packet(1, bundle(0, &events))).path).unwrap();
+        assert_eq!(forks(&trace), [(100 + at, 7, 8), (200 + at, 7, 8)]);
+        assert_eq!(Timeline::build(&trace.header, &trace.events).quality.warnings, []);
+    }
+}
+
+#[test]
 fn exits_of_threads_that_perf_cannot_name_any_more_are_read() {
     // 8 wakes its parent and is reaped by it while it still runs.
     let reaped = PERF.replace("child     8 [001]", "  :-1    -1 [001]");

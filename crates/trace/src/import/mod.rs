@@ -4,12 +4,12 @@ mod perf;
 mod perfetto;
 
 use crate::error::{At, Place, TraceError};
-use crate::model::{Clock, Cpu, Event, Header, Machine, Thread, Tid, DURATION_NS_MAX};
+use crate::model::{Clock, Cpu, Event, Header, Machine, Thread, Tid, What, DURATION_NS_MAX};
 use crate::reader::TraceReader;
 use crate::reconstruct::TimelineBuilder;
 use crate::timeline::Timeline;
 use crate::unfinished::is_device;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
@@ -161,9 +161,29 @@ struct Importer {
     events: Vec<Event>,
     threads: BTreeMap<Tid, Thread>,
     cpus: BTreeMap<u32, ()>,
+    /// Threads whose making was seen, but no run yet.
+    made: HashSet<Tid>,
+}
+
+/// The kernel's events about a new thread, in the order in which it sends them; a trace may have any of them.
+#[derive(Clone, Copy, PartialEq)]
+enum Birth {
+    /// `task_newtask`, `sched_process_fork`
+    Made,
+    /// `sched_wakeup_new`
+    Woken,
 }
 
 impl Importer {
+    /// The fork that one of the events of a birth stands for, if none of those before it did.
+    fn birth(&mut self, birth: Birth, parent: Tid, child: Tid) -> Option<What> {
+        let first = match birth {
+            Birth::Made => self.made.insert(child),
+            Birth::Woken => !self.made.remove(&child),
+        };
+        first.then_some(What::Fork { parent, child })
+    }
+
     /// A thread's name; the last one counts, because a new thread has its parent's until it names itself.
     fn name(&mut self, tid: Tid, comm: &str, ts_ns: i64) {
         if tid == 0 {
@@ -201,6 +221,9 @@ impl Importer {
                     previous_ns: last.ts_ns,
                 });
             }
+        }
+        if let What::Switch { next, .. } = event.what {
+            self.made.remove(&next); // the next birth with its id is another thread's
         }
         self.cpus.insert(event.cpu, ());
         self.events.push(event);

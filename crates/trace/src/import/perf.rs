@@ -2,7 +2,7 @@
 //!
 //! A line is `COMM TID [CPU] SECONDS.FRACTION: sched:EVENT: ...`; what follows is either `key=value` pairs
 //! or, with older builds of perf, the short form of its plugin: `COMM:TID [PRIO] STATE ==> COMM:TID [PRIO]`.
-use super::{bad, line_place, Importer, Trace};
+use super::{bad, line_place, Birth, Importer, Trace};
 use crate::error::{Place, TraceError};
 use crate::model::{Context, Event, Loss, State, Tid, What, CPU_MAX, TID_MAX};
 use std::collections::HashMap;
@@ -240,19 +240,22 @@ impl Script {
                     target_cpu: cpu,
                 }
             }
-            // The new thread's first wake-up: the fork says the same and more.
             "wakeup_new" => {
-                self.woken(rest, ts_ns, place)?;
-                return Ok(());
+                let child = self.woken(rest, ts_ns, place)?;
+                match self.importer.birth(Birth::Woken, current, child) {
+                    Some(fork) => fork,
+                    None => return Ok(()),
+                }
             }
             "process_fork" => {
                 let child = tid_of(needed(rest, "child_pid=", place)?, "child_pid", place)?;
                 if let Some(comm) = between(rest, "child_comm=", " child_pid=") {
                     self.importer.name(child, comm, ts_ns);
                 }
-                What::Fork {
-                    parent: tid_of(needed(rest, " pid=", place)?, "pid", place)?,
-                    child,
+                let parent = tid_of(needed(rest, " pid=", place)?, "pid", place)?;
+                match self.importer.birth(Birth::Made, parent, child) {
+                    Some(fork) => fork,
+                    None => return Ok(()),
                 }
             }
             _ => What::Exit {

@@ -3,7 +3,7 @@
 //! The generated types of all of Perfetto's messages take a minute to build; a dozen fields of them are
 //! read here, so the field numbers are declared. Source of each: protos/perfetto/trace/ in Perfetto's
 //! repository; they are stable.
-use super::{bad, Importer, Trace};
+use super::{bad, Birth, Importer, Trace};
 use crate::error::{At, Place, TraceError};
 use crate::model::{Context, Event, Loss, State, Thread, Tid, What, CPU_MAX, TID_MAX};
 use quick_protobuf::BytesReader;
@@ -98,7 +98,8 @@ enum RawWhat {
         waker: Tid,
         target_cpu: u32,
     },
-    Fork {
+    Birth {
+        birth: Birth,
         parent: Tid,
         child: Tid,
     },
@@ -210,7 +211,9 @@ impl<'p> Import<'p> {
                 (1, Value::Number(n)) => event.ts = n,
                 (2, Value::Number(n)) => event.pid = n,
                 (5, Value::Number(n)) => event.flags = Some(n),
-                (4 | 17 | 20 | 238 | 239, Value::Bytes(inner)) => event.inner = Some((field, inner)),
+                (4 | 17 | 20 | 114 | 235 | 238 | 239, Value::Bytes(inner)) => {
+                    event.inner = Some((field, inner))
+                }
                 _ => {}
             }
             Ok(())
@@ -218,7 +221,7 @@ impl<'p> Import<'p> {
         let Some((kind, inner)) = event.inner else {
             return Ok(());
         };
-        // The fields that matter have numbers below 8 in all five messages.
+        // The fields that matter have numbers below 8 in all seven messages.
         let (mut numbers, mut texts) = ([0u64; 8], [None; 8]);
         self.walk(inner, |_, field, value| {
             match value {
@@ -262,10 +265,16 @@ impl<'p> Import<'p> {
             238 => RawWhat::Exit {
                 tid: self.tid(numbers[2])?,
             },
+            // sched_wakeup_new, task_newtask and sched_process_fork; the first two do not say who the parent is.
             _ => {
-                let (parent, child) = (self.tid(numbers[2])?, self.tid(numbers[4])?);
-                self.name(child, texts[3]);
-                RawWhat::Fork { parent, child }
+                let (birth, parent, child, comm) = match kind {
+                    114 => (Birth::Woken, current, numbers[2], texts[1]),
+                    235 => (Birth::Made, current, numbers[1], texts[2]),
+                    _ => (Birth::Made, self.tid(numbers[2])?, numbers[4], texts[3]),
+                };
+                let child = self.tid(child)?;
+                self.name(child, comm);
+                RawWhat::Birth { birth, parent, child }
             }
         };
         self.raw.push(Raw { ts_ns, cpu, what });
@@ -453,7 +462,10 @@ impl<'p> Import<'p> {
                     waker,
                     target_cpu,
                 },
-                RawWhat::Fork { parent, child } => What::Fork { parent, child },
+                RawWhat::Birth { birth, parent, child } => match importer.birth(birth, parent, child) {
+                    Some(fork) => fork,
+                    None => continue,
+                },
                 RawWhat::Exit { tid } => What::Exit { tid },
             };
             importer.push(
