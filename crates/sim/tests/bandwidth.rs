@@ -1,6 +1,6 @@
 //! Limits on a simulated machine, against what they are defined to do and what real kernels did.
 use plimsoll_sim::{
-    Config, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology,
+    Config, Costs, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology,
 };
 
 const MS: u64 = 1_000_000;
@@ -52,6 +52,45 @@ fn throttling_noticed_on_ticks_runs_52_then_48_ms() {
     let (after_one, after_two) = (used_by(99 * MS), used_by(199 * MS));
     assert!((after_one - 52.0).abs() < 0.1, "{after_one} ms");
     assert!((after_two - 100.0).abs() < 0.1, "{after_two} ms");
+}
+
+#[test]
+fn whoever_is_released_preempts_as_whoever_wakes_up_where_a_timer_enforces_limits() {
+    // Alone it waits 90 ms of each period of 100. Beside work that gives way, and a slice of 50 ms, the same.
+    let throttled_ns = |enforce, with_idle: bool| {
+        let mut config = spinners(1, 1, Limits::quota(10 * MS, 100 * MS), 2000 * MS, enforce);
+        config.machine.costs = Costs::free();
+        config.policy.core.fair.slice_ns = 50 * MS;
+        if with_idle {
+            let mut idle = GroupSpec::new("/idle", GroupId::ROOT);
+            idle.idle = true;
+            let group = config.add_group(idle);
+            let workload = config.add_workload("idle");
+            let spin = |_: &mut plimsoll_sim::Context| Step::Compute { ns: u64::MAX };
+            config.add_task(TaskSpec::new(group, workload, "idle".to_string(), spin));
+        }
+        let results = Simulation::new(config).unwrap().run(None);
+        results.groups[1].stat.as_ref().unwrap().throttled_ns
+    };
+    let alone = throttled_ns(Enforce::Timer, false);
+    assert_eq!(throttled_ns(Enforce::Timer, true), alone);
+    // The kernel's unthrottling interrupts nobody: the group starts late, and is stopped late.
+    assert!(throttled_ns(Enforce::Tick, true) < alone);
+}
+
+#[test]
+fn weights_count_from_the_first_moment() {
+    let mut config = spinners(1, 1, Limits::UNLIMITED, 500 * MS, Enforce::Timer);
+    config.policy.core.refresh_ns = 1000 * MS;
+    config.groups[0].cpu_weight = 10_000;
+    let mut light = GroupSpec::new("/light", GroupId::ROOT);
+    light.cpu_weight = 1;
+    let group = config.add_group(light);
+    let workload = config.add_workload("light");
+    let spin = |_: &mut plimsoll_sim::Context| Step::Compute { ns: u64::MAX };
+    config.add_task(TaskSpec::new(group, workload, "light".to_string(), spin));
+    let used = usage_ms(config);
+    assert!(used > 490.0, "{used} ms");
 }
 
 #[test]

@@ -88,12 +88,15 @@ pub(crate) struct Barrier {
     threads: u32,
     arrived: Arc<AtomicU32>,
     round: Arc<AtomicU32>,
-    sleepers: Sleepers,
+    /// Of even and of odd rounds: while those of one are woken, threads that were quick may sleep in the next one, but
+    /// not in the one after it. In one queue the quick would be woken again and again, and take others' wake-ups.
+    sleepers: [Sleepers; 2],
     spin_ns: u64,
     spun_ns: u64,
     /// The round that this thread has arrived in and not left; None: it works.
     waits: Option<u32>,
-    wakes: bool,
+    /// The round whose sleepers this thread wakes.
+    wakes: Option<u32>,
 }
 
 /// CPU time between two looks of a thread at a barrier.
@@ -105,19 +108,19 @@ impl Barrier {
             threads,
             arrived: Arc::new(AtomicU32::new(0)),
             round: Arc::new(AtomicU32::new(0)),
-            sleepers: Sleepers::new(threads, config),
+            sleepers: [Sleepers::new(threads, config), Sleepers::new(threads, config)],
             spin_ns,
             spun_ns: 0,
             waits: None,
-            wakes: false,
+            wakes: None,
         }
     }
 
     /// None: all have arrived, and those who slept are awake. Else the step to do before asking again.
     pub fn pass(&mut self) -> Option<Step> {
-        if self.wakes {
-            let step = self.sleepers.wake();
-            self.wakes = step.is_some();
+        if let Some(round) = self.wakes {
+            let step = self.sleepers_of(round).wake();
+            self.wakes = step.as_ref().map(|_| round);
             return step;
         }
         let Some(round) = self.waits else {
@@ -125,7 +128,7 @@ impl Barrier {
             if self.arrived.fetch_add(1, Relaxed) + 1 == self.threads {
                 self.arrived.store(0, Relaxed);
                 self.round.store(round.wrapping_add(1), Relaxed);
-                self.wakes = true;
+                self.wakes = Some(round);
                 return self.pass();
             }
             self.waits = Some(round);
@@ -140,6 +143,10 @@ impl Barrier {
             self.spun_ns += BARRIER_LOOK_NS;
             return Some(Step::Compute { ns: BARRIER_LOOK_NS });
         }
-        Some(self.sleepers.sleep())
+        Some(self.sleepers_of(round).sleep())
+    }
+
+    fn sleepers_of(&self, round: u32) -> &Sleepers {
+        &self.sleepers[round as usize % 2]
     }
 }

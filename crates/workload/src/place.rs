@@ -47,22 +47,33 @@ impl Place {
         task
     }
 
-    /// A task that may run on one CPU only: of the CPUs that the workload is given, else of the machine's, the one at
-    /// `number`, counted round.
+    /// A task that may run on one CPU only: of those that the workload may use, the one at `number`, counted round.
     pub(crate) fn pinned(&self, mut task: TaskSpec, number: u32, config: &Config) -> TaskSpec {
-        let number = number % self.nr_cpus(config).max(1);
-        let cpu = match &self.affinity {
-            Some(cpus) => cpus.iter().nth(number as usize).unwrap_or(number),
-            None => number,
-        };
-        task.affinity = Some(std::iter::once(cpu).collect());
+        let cpus = self.cpus(config);
+        let number = (number % cpus.len()) as usize;
+        task.affinity = Some(cpus.iter().skip(number).take(1).collect());
         task
     }
 
-    /// How many CPUs the workload is given, else the machine has.
+    /// How many CPUs the workload may use.
     pub(crate) fn nr_cpus(&self, config: &Config) -> u32 {
-        let machine = config.machine.topology.nr_cpus();
-        self.affinity.as_ref().map_or(machine, CpuSet::len)
+        self.cpus(config).len()
+    }
+
+    /// The CPUs that the workload is given, else the machine's, without those that its group may not use as the run
+    /// begins.
+    fn cpus(&self, config: &Config) -> CpuSet {
+        let machine = || CpuSet::all(config.machine.topology.nr_cpus());
+        let mut cpus = self.affinity.clone().unwrap_or_else(machine);
+        let mut group = self.group;
+        while group != GroupId::ROOT {
+            let spec = &config.groups[group.0 as usize - 1];
+            let both = spec.cpuset.as_ref().map(|cpuset| cpus.intersection(cpuset));
+            // As in the kernel: what the groups above leave nothing of does not bind.
+            cpus = both.filter(|both| !both.is_empty()).unwrap_or(cpus);
+            group = spec.parent;
+        }
+        cpus
     }
 }
 

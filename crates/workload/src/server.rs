@@ -32,7 +32,8 @@ pub struct Server {
     /// Such a wait, in microseconds; exponential. Default 0.
     #[schemars(range(min = 0.0, max = 1e8))]
     pub wait_us: f64,
-    /// Requests that the queue holds; more are refused and counted. Default 100000.
+    /// Requests that the queue holds; more are refused and counted. Default 100000. The clients of a closed loop have
+    /// one each at most, and none is refused.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub queue_requests: u32,
 }
@@ -168,13 +169,13 @@ impl Behaviour for Client {
                 }
                 let (gap_ns, size) = server.arrivals.next(server.clients, ctx.rng());
                 let at_ns = match *due_ns {
-                    Some(due_ns) => due_ns + gap_ns,
+                    Some(due_ns) => due_ns.saturating_add(gap_ns),
                     // Equal gaps over all clients, not for each of them alone.
                     None if server.arrivals.is_regular() => {
                         let share = u128::from(gap_ns) * u128::from(*number + 1) / u128::from(server.clients);
-                        now_ns + share as u64
+                        now_ns.saturating_add(share as u64)
                     }
-                    None => now_ns + gap_ns,
+                    None => now_ns.saturating_add(gap_ns),
                 };
                 *due_ns = Some(at_ns);
                 *left = size;

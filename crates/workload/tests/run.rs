@@ -195,15 +195,24 @@ fn pinned_threads_stay_on_the_cpus_of_their_workload() {
         workload.build(&place, &mut config);
         place.affinity = Some([4, 1].into_iter().collect());
         workload.build(&place, &mut config);
+        // The group's CPUs bind, and those of the groups above it.
+        let mut above = GroupSpec::new("/above", GroupId::ROOT);
+        above.cpuset = Some([0, 3, 4].into_iter().collect());
+        let mut group = GroupSpec::new("/above/group", config.add_group(above));
+        group.cpuset = Some([3, 4, 5].into_iter().collect());
+        let mut place = Place::new("g", config.add_group(group));
+        workload.build(&place, &mut config);
+        place.affinity = Some([4, 5].into_iter().collect());
+        workload.build(&place, &mut config);
         let cpus: Vec<Vec<u32>> = config
             .tasks
             .iter()
             .map(|task| task.affinity.iter().flat_map(|set| set.iter()).collect())
             .collect();
-        let mut wanted = vec![[2], [3], [5], [1], [4]];
-        if !parameters.contains("fibtest") {
-            wanted.push([1]);
-        }
+        let wanted: &[[u32; 1]] = match parameters.contains("fibtest") {
+            true => &[[2], [3], [5], [1], [4], [3], [4], [4]],
+            false => &[[2], [3], [5], [1], [4], [1], [3], [4], [3], [4], [4], [4]],
+        };
         assert_eq!(cpus, wanted, "{parameters}");
     }
 }
@@ -346,6 +355,22 @@ fn threads_of_a_barrier_go_on_together_whether_they_spin_or_sleep() {
         let slow = counter(&run(&parameters, 4, 100), "pieces");
         assert!(slow <= 400 + 8, "spin {spin_us}: {slow}");
         assert!(slow > 100, "spin {spin_us}: {slow}");
+    }
+}
+
+#[test]
+fn quick_threads_of_a_barrier_do_not_keep_the_last_one_waking_them() {
+    // Those who were woken first are back, asleep at the next round, before the last one has been.
+    for (threads, work_us) in [(64, 50), (32, 5), (8, 1)] {
+        let parameters = format!(
+            r#"{{"kind":"batch","threads":{threads},"work_us":{work_us},"spread":"fixed","barrier":true}}"#
+        );
+        let pieces = counter(&run(&parameters, threads, 100), "pieces");
+        near(
+            pieces as f64,
+            f64::from(threads) * 100_000.0 / f64::from(work_us),
+            2.0,
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 use super::events::Timer;
 use super::state::{State, NONE};
 use super::Engine;
-use crate::config::{GroupId, Limits};
+use crate::config::{Enforce, GroupId, Limits};
 use plimsoll_policy_sys as pl;
 
 pub(super) fn policy_limits(limits: &Limits) -> pl::BwLimits {
@@ -160,20 +160,23 @@ impl Engine<'_> {
                 }
             }
         }
-        for task in back.drain(..) {
+        for &task in &back {
             self.place(task, cpu, true);
             self.insert(task, cpu);
         }
-        self.unparked = back;
         let state = &self.cpus[cpu as usize];
         if state.queue.is_empty() {
-            return;
-        }
-        if state.idle {
+            // Nobody came back.
+        } else if state.idle {
             self.kick(cpu, NONE, after_ns);
+        } else if self.policy.enforce == Enforce::Timer && back.iter().any(|&task| self.preempts(task, cpu)) {
+            // The kernel's unthrottling interrupts idle CPUs only.
+            self.resched(cpu, after_ns);
         } else {
             self.set_limit(cpu);
         }
+        back.clear();
+        self.unparked = back;
     }
 
     /// Sets a runnable task aside until a group may run on its CPU again.
@@ -278,9 +281,14 @@ impl Engine<'_> {
         let mut left = locks;
         while let (Some(number), 1..) = (level, left) {
             // SAFETY: the group is alive and not borrowed.
-            let (limited, parent) = unsafe {
-                let group = self.memory.group(number);
-                (pl::pl_bw_limited(self.memory.pool(number)), (*group).parent)
+            let (limited, next) = unsafe {
+                let at = self.memory.group(number);
+                // Headroom's side group comes last.
+                let next = match (*at).parent.is_null() && (*at).is_side == 0 {
+                    true => (*self.memory.group(group)).side,
+                    false => (*at).parent,
+                };
+                (pl::pl_bw_limited(self.memory.pool(number)), next)
             };
             if limited {
                 left -= 1;
@@ -288,7 +296,7 @@ impl Engine<'_> {
                 let (line, seen) = self.memory.pool_line(number, cpu);
                 cost_ns += line.write(cpu, seen, self.now_ns + cost_ns, hold_ns, &self.topo, &self.costs);
             }
-            level = self.memory.number(parent);
+            level = self.memory.number(next);
         }
         self.touches.pool_locks += u64::from(locks);
         self.touches.pool_ns += cost_ns;

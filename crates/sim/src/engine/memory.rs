@@ -44,6 +44,10 @@ impl<T: Copy> Drop for ZeroedArray<T> {
     }
 }
 
+/// When the shares of a queue that was never used were brought up to date: so far before or after any time that they
+/// are stale.
+const NEVER_NS: u64 = 1 << 63;
+
 /// Reached through raw pointers only: C keeps pointers between these arrays.
 pub(super) struct Memory {
     pub nr_cpus: usize,
@@ -154,9 +158,13 @@ impl Memory {
             // SAFETY: as in touch().
             unsafe {
                 let queue = self.queue(number, cpu);
-                (*queue).factor = 1 << pl::FACTOR_SHIFT;
-                (*queue).look_at = cpu;
-                (*self.balance(number, cpu)).cpu = cpu;
+                // The levels above may have tasks of their own, with a factor.
+                if (*queue).factor == 0 {
+                    (*queue).factor = 1 << pl::FACTOR_SHIFT;
+                    (*queue).refreshed_ns = NEVER_NS;
+                    (*queue).look_at = cpu;
+                    (*self.balance(number, cpu)).cpu = cpu;
+                }
                 level = self.number((*self.group(number)).parent);
             }
         }

@@ -222,7 +222,8 @@ impl<'o> Engine<'o> {
             policy: config.policy,
             tick_len_ns,
             tick_phase_ns: (machine.tick_phase_ns % tick_len_ns + tick_len_ns - clock_ns) % tick_len_ns,
-            tick_stagger_ns: machine.tick_stagger_ns,
+            // Within a tick: for the last of many CPUs it is many times as much.
+            tick_stagger_ns: machine.tick_stagger_ns % tick_len_ns,
             clock_start_ns: machine.clock_start_ns,
             stop_when_done: config.stop_when_done,
             check_every: match (config.check, cfg!(debug_assertions)) {

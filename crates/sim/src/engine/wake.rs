@@ -180,12 +180,14 @@ impl Engine<'_> {
     }
 
     /// Whether the running task gives way to one that has just been queued.
-    pub(super) fn preempt_for(&mut self, task: u32, cpu: u32, from: u32) {
-        let Some(running) = self.running(cpu) else { return };
+    pub(super) fn preempts(&self, task: u32, cpu: u32) -> bool {
+        let Some(running) = self.running(cpu) else {
+            return false;
+        };
         let woken = &self.tasks[task as usize].policy;
         let current = &self.tasks[running as usize].policy;
         // SAFETY: plain values.
-        let preempts = unsafe {
+        unsafe {
             pl::pl_fair_preempts(
                 woken.vruntime,
                 woken.effective,
@@ -194,8 +196,15 @@ impl Engine<'_> {
                 current.idle != 0,
                 &self.policy.core.fair,
             )
-        };
-        if !preempts {
+        }
+    }
+
+    /// Takes the CPU from the running task for one that has just been queued, if that preempts it.
+    pub(super) fn preempt_for(&mut self, task: u32, cpu: u32, from: u32) {
+        if self.running(cpu).is_none() {
+            return;
+        }
+        if !self.preempts(task, cpu) {
             self.set_limit(cpu);
             return;
         }
