@@ -168,7 +168,7 @@ pub struct WorkloadTable {
     pub nice: Option<i32>,
     /// CPUs that its tasks may run on, as in "0-3,8". Default: all of the group's.
     pub cpus: Option<CpuList>,
-    /// When its tasks are born, in milliseconds since the run began. Default 0.
+    /// When its tasks are born, in milliseconds since the run began; after its end: never. Default 0.
     #[schemars(range(min = 0.0, max = 1.8e8))]
     pub begin_ms: Option<f64>,
     #[serde(flatten)]

@@ -423,20 +423,6 @@ impl Resolve<'_> {
         }
     }
 
-    /// A moment of the run in ns: what is to happen after its end would not.
-    fn before_the_end(&mut self, at_ms: f64, path: &[&str]) -> u64 {
-        let end_ns = self.scenario.warmup_ns + self.scenario.duration_ns;
-        let at_ns = ns_of_ms(at_ms);
-        if at_ns >= end_ns {
-            let end_ms = end_ns / 1_000_000;
-            self.refuse(
-                path,
-                format!("{at_ms}: allowed 0 .. below {end_ms}, the end of the run"),
-            );
-        }
-        at_ns
-    }
-
     fn workload(&mut self, name: &str, table: &WorkloadTable) -> ScenarioWorkload {
         let group_name = table.group.clone().unwrap_or_default();
         let group = self.named_group(&group_name, &["workload", name, "group"]);
@@ -444,7 +430,7 @@ impl Resolve<'_> {
         let within = self.first_cpus_of(group);
         place.nice = table.nice.unwrap_or(0);
         place.affinity = self.cpu_list(&table.cpus, &within, LEFT, &["workload", name, "cpus"]);
-        place.start_ns = self.before_the_end(table.begin_ms.unwrap_or(0.0), &["workload", name, "begin_ms"]);
+        place.start_ns = ns_of_ms(table.begin_ms.unwrap_or(0.0));
         if let Some(tasks) = table.work.tasks().filter(|tasks| *tasks > TASKS_MAX) {
             self.refuse(
                 &["workload", name],
@@ -489,7 +475,16 @@ impl Resolve<'_> {
         for at in order {
             let table = &self.file.change[at];
             let index = at.to_string();
-            let at_ns = self.before_the_end(table.at_ms, &["change", &index, "at_ms"]);
+            let end_ns = self.scenario.warmup_ns + self.scenario.duration_ns;
+            let at_ns = ns_of_ms(table.at_ms);
+            if at_ns >= end_ns {
+                let allowed = format!(
+                    "{}: allowed 0 .. below {}, the end of the run",
+                    table.at_ms,
+                    end_ns / 1_000_000
+                );
+                self.refuse(&["change", &index, "at_ms"], allowed);
+            }
             for what in self.change(table, &index, &mut now) {
                 self.scenario.changes.push((at_ns, what));
             }

@@ -216,15 +216,6 @@ fn a_change_has_one_subject_and_knobs_that_go_with_it() {
 }
 
 #[test]
-fn a_workload_that_begins_after_the_end_is_refused() {
-    refused(
-        "[workload.w]\nkind = \"spinners\"\nbegin_ms = 1000\n",
-        expect!["s.toml:5:12: workload.w.begin_ms: 1000: allowed 0 .. below 1000, the end of the run"],
-    );
-    good("[workload.w]\nkind = \"spinners\"\nbegin_ms = 999\n");
-}
-
-#[test]
 fn a_change_of_limits_keeps_the_knobs_that_it_does_not_name() {
     let scenario = good(
         "[group.a]\nquota_us = 20000\nburst_us = 5000\n\
