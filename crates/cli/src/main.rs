@@ -19,6 +19,7 @@ mod rates;
 mod report;
 mod signals;
 mod simulate;
+mod stream;
 mod table;
 mod timeline;
 
@@ -57,6 +58,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    signals::let_writes_fail();
     let result = match Cli::parse().command {
         Command::Demo(args) => cmd::demo::run(&args),
         Command::Simulate(args) => cmd::simulate::run(&args),

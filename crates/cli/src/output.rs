@@ -3,9 +3,10 @@
 //! They are tried before the work begins: minutes of simulation are not lost to a misspelt directory. They are there
 //! whole or not at all: a full disk leaves no half of one, and what stood there before stays.
 use crate::exit::Failure;
+use crate::stream::{self, is_stream};
 use plimsoll_trace::{behind_links, is_device, Unfinished};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Asks whether all of these could be written, each to a file of its own and none over one of `inputs`, which the command
@@ -41,10 +42,10 @@ pub fn check<'a>(
     outputs.into_iter().try_for_each(check_one)
 }
 
-/// The one name of a file, or of one that could be made; `None`: a device or a pipe, which nothing is lost from.
+/// The one name of a file, or of one that could be made; `None`: a stream, which nothing is lost from.
 fn file(path: &Path) -> Option<PathBuf> {
     match path.metadata() {
-        Ok(metadata) if !metadata.is_file() => None,
+        Ok(metadata) if !metadata.is_file() || is_stream(path) => None,
         Ok(_) => path.canonicalize().ok(),
         Err(_) => {
             let path = behind_links(path);
@@ -60,12 +61,19 @@ fn check_one(path: &Path) -> Result<(), Failure> {
     if is_device(path) {
         return Ok(());
     }
-    let tried = match path.metadata() {
-        Ok(_) => OpenOptions::new().write(true).open(path).map(drop),
-        // As it will be made: where signals take half-written files away they take this one, too.
-        Err(_) => Unfinished::new(path).create().map(drop),
-    };
-    tried.map_err(|error| Failure::file("write it", path, &error))
+    try_one(path).map_err(|error| Failure::file("write it", path, &error))
+}
+
+fn try_one(path: &Path) -> io::Result<()> {
+    if is_stream(path) {
+        // Nothing is enough to hear that it is open for reading only.
+        return stream::open(path)?.write(&[]).map(drop);
+    }
+    if path.exists() {
+        OpenOptions::new().write(true).open(path)?;
+    }
+    // As it will be made: where signals take half-written files away they take this one, too.
+    Unfinished::create(path).map(drop)
 }
 
 /// Writes what `--json` asks for. Says whether the tables are wanted, too: a `-` prints the JSON in their place.
@@ -83,7 +91,7 @@ pub fn json(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<bool, 
 pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     Whole::create(path)
         .and_then(|mut whole| {
-            io::Write::write_all(&mut whole.file, content.as_ref())?;
+            whole.file.write_all(content.as_ref())?;
             whole.finish()
         })
         .map_err(|error| lost(path, &error))
@@ -94,7 +102,7 @@ pub fn lost(path: &Path, error: &io::Error) -> Failure {
     Failure::Machine(format!("{}: cannot write it: {error}", path.display()))
 }
 
-/// A file that is there whole or not at all; a device or a pipe is written as it is.
+/// A file that is there whole or not at all; a stream is written as it is.
 pub struct Whole {
     pub file: File,
     names: Option<Unfinished>,
@@ -102,14 +110,14 @@ pub struct Whole {
 
 impl Whole {
     pub fn create(path: &Path) -> io::Result<Self> {
-        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-            let file = OpenOptions::new().write(true).open(path)?;
+        if is_stream(path) {
+            let file = stream::open(path)?;
             return Ok(Whole { file, names: None });
         }
         crate::signals::leave_no_partials();
-        let names = Unfinished::new(path);
+        let (names, file) = Unfinished::create(path)?;
         Ok(Whole {
-            file: names.create()?,
+            file,
             names: Some(names),
         })
     }

@@ -1,6 +1,6 @@
 //! Signals that end a command: Ctrl-C, `kill`, and the end of the session that it was started in.
 use crate::exit::Failure;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::sync::atomic::AtomicBool;
@@ -17,6 +17,12 @@ pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::Machine(format!("cannot handle signal {signal}: {error}")))?;
     }
     Ok(stop)
+}
+
+/// A write beyond the largest file allowed (`ulimit -f`) fails like one to a full disk, and does not end the process.
+/// With a handler, as whoever is started by us does not inherit it. Best effort.
+pub fn let_writes_fail() {
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 /// From now on they take half-written files away before they end the process. Best effort.

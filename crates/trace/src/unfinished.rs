@@ -1,7 +1,9 @@
 //! A file that is there whole or not at all.
-use std::fs::{read_link, remove_file, rename, File};
-use std::io;
+use std::fs::{read_link, remove_file, rename, set_permissions, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{chown, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A file under another name until it is finished; removed if it never is.
@@ -51,30 +53,69 @@ pub fn is_device(path: &Path) -> bool {
 }
 
 impl Unfinished {
-    /// A name of this process alone: two runs that write to one file take turns. A link stays one.
-    pub fn new(path: &Path) -> Self {
+    /// The empty file, and its names, which are of this process alone: two runs that write to one file take turns. A link
+    /// stays one. A folder that takes no new file may hold one whose content can be replaced: the new content then
+    /// waits among the temporary files.
+    pub fn create(path: &Path) -> io::Result<(Self, File)> {
+        static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
         let path = behind_links(path);
-        let mut partial = path.clone().into_os_string();
-        partial.push(format!(".{}.partial", std::process::id()));
-        Unfinished {
-            path,
-            partial: partial.into(),
+        let is_there = path.is_file();
+        let me = std::process::id();
+        let mut beside = path.clone().into_os_string();
+        beside.push(format!(".{me}.partial"));
+        let mut pending = pending();
+        let (partial, file) = match new_file(beside.into(), is_there) {
+            Err(error) if is_there && is_refusal(&error) => {
+                let nth = ELSEWHERE.fetch_add(1, Ordering::Relaxed);
+                let name = format!("plimsoll.{me}.{nth}.partial");
+                new_file(std::env::temp_dir().join(name), true)
+            }
+            made => made,
+        }?;
+        pending.push(partial.clone());
+        Ok((Unfinished { path, partial }, file))
+    }
+
+    /// Gives the file its name, and what is replaced by it leaves it its permissions.
+    pub fn finish(&self) -> io::Result<()> {
+        let mut content = File::open(&self.partial)?;
+        if let Ok(there) = self.path.metadata() {
+            // Best effort: only root gives files away.
+            let _ = chown(&self.partial, Some(there.uid()), Some(there.gid()));
+            set_permissions(&self.partial, Permissions::from_mode(there.mode() & 0o777))?;
+        }
+        match rename(&self.partial, &self.path) {
+            // From another file system, or over a file that is mounted by itself.
+            Err(error) if is_refusal(&error) && self.path.is_file() => {
+                let mut file = OpenOptions::new().write(true).truncate(true).open(&self.path)?;
+                io::copy(&mut content, &mut file).map(drop)
+            }
+            renamed => renamed,
         }
     }
+}
 
-    /// The empty file; never through a link that somebody else has laid there.
-    pub fn create(&self) -> io::Result<File> {
-        let mut pending = pending();
-        let _ = remove_file(&self.partial);
-        let file = File::create_new(&self.partial)?;
-        pending.push(self.partial.clone());
-        Ok(file)
-    }
+/// Never through a link that somebody else has laid there. `hidden`: nobody else may read it for now.
+fn new_file(name: PathBuf, hidden: bool) -> io::Result<(PathBuf, File)> {
+    let _ = remove_file(&name);
+    let mode = if hidden { 0o600 } else { 0o666 };
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&name)?;
+    Ok((name, file))
+}
 
-    /// Gives the file its name.
-    pub fn finish(&self) -> io::Result<()> {
-        rename(&self.partial, &self.path)
-    }
+/// Whether a folder says no, as opposed to a disk that is full or broken: there what is left of the old file is all.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::ResourceBusy
+            | ErrorKind::CrossesDevices
+    )
 }
 
 impl Drop for Unfinished {
@@ -88,6 +129,7 @@ impl Drop for Unfinished {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -97,12 +139,49 @@ mod tests {
         symlink("second", &link).unwrap();
         symlink("file", dir.path().join("second")).unwrap();
         for _ in 0..2 {
-            let names = Unfinished::new(&link);
-            names.create().unwrap();
+            let (names, _) = Unfinished::create(&link).unwrap();
             names.finish().unwrap();
             assert!(link.is_symlink() && file.is_file() && !file.is_symlink());
         }
         symlink("ring", dir.path().join("ring")).unwrap();
-        assert!(Unfinished::new(&dir.path().join("ring")).path.ends_with("ring"));
+        assert!(behind_links(&dir.path().join("ring")).ends_with("ring"));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_hands_on_its_permissions_and_nobody_else_reads_the_new_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        let path = dir.path().join("file");
+        std::fs::write(&path, "old").unwrap();
+        for wanted in [0o600, 0o664] {
+            set_permissions(&path, Permissions::from_mode(wanted)).unwrap();
+            let (names, mut file) = Unfinished::create(&path).unwrap();
+            assert_eq!(mode(&names.partial), 0o600);
+            file.write_all(b"new").unwrap();
+            names.finish().unwrap();
+            assert_eq!(mode(&path), wanted);
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    /// As where the folder of the old file takes no new one.
+    #[test]
+    fn content_from_another_file_system_replaces_what_the_file_held() {
+        let (dir, other) = (
+            tempfile::tempdir().unwrap(),
+            tempfile::tempdir_in("/dev/shm").unwrap(),
+        );
+        let path = dir.path().join("file");
+        std::fs::write(&path, "old and longer").unwrap();
+        set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let (partial, mut file) = new_file(other.path().join("partial"), true).unwrap();
+        file.write_all(b"new").unwrap();
+        let names = Unfinished { path, partial };
+        names.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&names.path).unwrap(), "new");
+        assert_eq!(names.path.metadata().unwrap().mode() & 0o777, 0o640);
+        let partial = names.partial.clone();
+        drop(names);
+        assert!(!partial.exists());
     }
 }

@@ -106,10 +106,7 @@ impl TraceWriter {
                 allowed: "a file, or a name that is free".into(),
             });
         }
-        let names = Unfinished::new(path);
-        let file = names
-            .create()
-            .map_err(|e| TraceError::io(&names.partial, "create", e))?;
+        let (names, file) = Unfinished::create(path).map_err(|e| TraceError::io(path, "create", e))?;
         let ts = ColumnPath::from("ts_ns");
         let properties = WriterProperties::builder()
             .set_created_by(format!("plimsoll {}", env!("CARGO_PKG_VERSION")))

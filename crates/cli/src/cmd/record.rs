@@ -1,6 +1,7 @@
 //! `plimsoll record`: what a real workload's threads do, into a trace file.
 use crate::exit::{Failure, Outcome, Result};
 use crate::output;
+use crate::stream::is_stream;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_record::{record, sample, Options, RecordError, Report, SampleReport};
@@ -95,6 +96,13 @@ impl From<RecordError> for Failure {
 }
 
 pub fn run(args: &Args) -> Result {
+    if is_stream(&args.output) {
+        let message = format!(
+            "{}: a trace is read again when it is complete; allowed: a file, or a name that is free",
+            args.output.display()
+        );
+        return Err(Failure::Input(message));
+    }
     output::check([], args.json.as_deref(), [&args.output])?;
     let stop = crate::signals::stop()?;
     let bar = progress_bar();
