@@ -28,17 +28,8 @@ pub fn scenarios() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// A machine model by name, or by a path relative to `base` (the scenario's directory). The error says where it was
 /// looked for, or which name was probably meant.
 pub fn machine(wanted: &str, base: &Path) -> Result<Found, String> {
-    if wanted.contains('/') || wanted.ends_with(".toml") {
-        let path = base.join(wanted);
+    if let Some(path) = machine_file(wanted, base) {
         return read(&path).map_err(|error| format!("\"{wanted}\": cannot read {}: {error}", path.display()));
-    }
-    for dir in directories("machines") {
-        let path = dir.join(format!("{wanted}.toml"));
-        // A file that is there is meant: another model of its name must not take its place unseen.
-        if path.exists() {
-            return read(&path)
-                .map_err(|error| format!("\"{wanted}\": cannot read {}: {error}", path.display()));
-        }
     }
     if let Some((_, text)) = machines().find(|(name, _)| *name == wanted) {
         return Ok(Found {
@@ -60,6 +51,18 @@ pub fn machine(wanted: &str, base: &Path) -> Result<Found, String> {
         "\"{wanted}\": no such machine; {hint}{}; or a path that ends in .toml",
         known.join(", ")
     ))
+}
+
+/// The file that [`machine`] reads; `None`: there is none of this name, the binary itself may hold one.
+pub fn machine_file(wanted: &str, base: &Path) -> Option<PathBuf> {
+    if wanted.contains('/') || wanted.ends_with(".toml") {
+        return Some(base.join(wanted));
+    }
+    let mut paths = directories("machines")
+        .into_iter()
+        .map(|dir| dir.join(format!("{wanted}.toml")));
+    // A file that is there is meant: another model of its name must not take its place unseen.
+    paths.find(|path| path.exists())
 }
 
 /// An example scenario by its name.
