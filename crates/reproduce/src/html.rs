@@ -1,5 +1,6 @@
 //! The page of plots: published against simulated, one plot for each table, drawn as SVG. Nothing is loaded from elsewhere.
 use crate::outcome::{Outcome, Verdict};
+use crate::stats::shown;
 use crate::summary::Summary;
 use std::fmt::Write;
 
@@ -165,7 +166,7 @@ fn values(one: &Outcome) -> Vec<Line<'_>> {
             label: label(one) + suffix,
             published: number,
             published_spread: 0.0,
-            simulated: Some(simulated.mean),
+            simulated: Some(simulated.mean).filter(|mean| mean.is_finite()),
             simulated_spread: simulated.stdev.unwrap_or(0.0),
             outcome: one,
         });
@@ -292,7 +293,7 @@ fn figures(rows: &[&Outcome]) -> String {
             _ => [one.simulated_base, one.simulated_new]
                 .iter()
                 .flatten()
-                .map(|spread| format!("{:.4}", spread.mean))
+                .map(|spread| shown(spread.mean, |mean| format!("{mean:.4}")))
                 .collect::<Vec<_>>()
                 .join(" → "),
         };

@@ -8,7 +8,7 @@ use plimsoll_scenario::{Problem, Problems, Scenario, Tree};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -296,12 +296,23 @@ pub struct Variant {
 }
 
 impl Variant {
+    pub fn path(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{}.toml", self.scenario))
+    }
+
     /// Reads and checks the scenario in `dir`, with this variant's settings and `more`.
     pub fn load(&self, dir: &Path, more: &[String]) -> Result<Scenario, Problems> {
-        let path = dir.join(format!("{}.toml", self.scenario));
+        let path = self.path(dir);
         let text = plimsoll_scenario::find::text(&path)
             .map_err(|error| Problems::one(path.display().to_string(), format!("cannot read it: {error}")))?;
         let settings: Vec<String> = self.settings.iter().chain(more).cloned().collect();
-        Scenario::parse(&path.display().to_string(), &text, dir, &settings)
+        let name = path.display().to_string();
+        Scenario::parse(&name, &text, dir, &settings).map_err(|mut problems| {
+            // What was set in many scenarios may be wrong in this one alone.
+            for problem in problems.0.iter_mut().filter(|one| one.place.starts_with("--")) {
+                problem.place = format!("{name}: {}", problem.place);
+            }
+            problems
+        })
     }
 }

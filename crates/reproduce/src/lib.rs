@@ -15,5 +15,5 @@ pub mod summary;
 pub use index::Index;
 pub use outcome::{Outcome, Verdict};
 pub use published::Row;
-pub use stats::Spread;
+pub use stats::{shown, Spread};
 pub use summary::{Summary, Target};

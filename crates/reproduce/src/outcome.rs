@@ -2,7 +2,7 @@
 use crate::index::{Class, Compare, Plan, Tolerance, ToleranceUnit};
 use crate::published::Row;
 use crate::run::Measured;
-use crate::stats::Spread;
+use crate::stats::{worse, Spread};
 use crate::Index;
 use serde::Serialize;
 
@@ -147,7 +147,7 @@ impl Outcome {
             error(row.base, self.simulated_base),
             error(row.new, self.simulated_new),
         ];
-        let worst = errors.into_iter().flatten().reduce(f64::max);
+        let worst = errors.into_iter().flatten().reduce(worse);
         self.error = worst;
         // Where the source states no change, its two figures do.
         if let (None, Some(base), Some(new)) = (self.published_change_percent, row.base, row.new) {

@@ -4,12 +4,14 @@
 use crate::index::{Check, Plan, Recipe, Table, Variant};
 use crate::measure::Measure;
 use crate::published::Row;
+use crate::stats::worse;
 use crate::Index;
+use plimsoll_scenario::find::machine_file;
 use plimsoll_scenario::{Problems, Scenario};
 use plimsoll_sim::Simulation;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A measure of a variant, for the work of a case.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +74,16 @@ impl Work {
             variants.push((variant, scenario, measures));
         }
         Ok(Work { variants, seeds })
+    }
+
+    /// The files of `dir` that were read, and the machine files that they name.
+    pub fn files(&self, dir: &Path) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for (variant, scenario, _) in &self.variants {
+            files.push(variant.path(dir));
+            files.extend(machine_file(&scenario.machine_name, dir));
+        }
+        files
     }
 
     /// Runs that will be made.
@@ -160,13 +172,7 @@ impl Measured {
         values
             .unwrap_or(&[f64::NAN])
             .iter()
-            .fold(0.0, |most: f64, value| {
-                if value.is_nan() {
-                    f64::NAN
-                } else {
-                    most.max(value.abs())
-                }
-            })
+            .fold(0.0, |most, value| worse(most, value.abs()))
     }
 
     fn look_up(&self, variant: &Variant, measure: &Measure, work: Option<f64>) -> Option<&[f64]> {

@@ -25,6 +25,24 @@ impl Spread {
     }
 }
 
+/// The larger one; where nothing was measured (no number), that.
+pub fn worse(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.max(b)
+    }
+}
+
+/// What a figure is called, as `number` writes it; in words where there is none.
+pub fn shown(value: f64, number: impl FnOnce(f64) -> String) -> String {
+    if value.is_finite() {
+        number(value)
+    } else {
+        "nothing measured".to_string()
+    }
+}
+
 /// The middle of the values; None if there are none.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
@@ -33,5 +51,17 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
         0 => None,
         n if n % 2 == 1 => Some(values[middle]),
         _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_the_worst_wherever_it_stands() {
+        assert!(worse(f64::NAN, 1.0).is_nan() && worse(1.0, f64::NAN).is_nan());
+        assert_eq!(worse(1.0, 2.0), 2.0);
+        assert_eq!(shown(-f64::NAN, |value| value.to_string()), "nothing measured");
     }
 }

@@ -5,7 +5,7 @@ use crate::{number, output};
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_reproduce::run::Work;
-use plimsoll_reproduce::{html, published, Index, Outcome, Row, Summary, Verdict};
+use plimsoll_reproduce::{html, published, shown, Index, Outcome, Row, Summary, Verdict};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -74,11 +74,13 @@ pub fn run(args: &Args) -> Result {
         return Err(Failure::Input(message));
     }
     crate::signals::leave_no_partials();
-    output::check(
-        args.published.iter().chain([&args.scenarios.join("tables.toml")]),
-        args.json.as_deref(),
-        args.html.iter().chain(&args.markdown),
-    )?;
+    let mut files: Vec<PathBuf> = args.published.iter().cloned().collect();
+    files.push(args.scenarios.join("tables.toml"));
+    let check = |files: &[PathBuf]| {
+        let pages = args.html.iter().chain(&args.markdown);
+        output::check(files, args.json.as_deref(), pages)
+    };
+    check(&files)?;
     let (all, index) = inputs(args.published.as_deref(), &args.scenarios)?;
     let wanted = args.table.as_deref().unwrap_or("");
     let rows: Vec<&Row> = all.iter().filter(|row| row.table.starts_with(wanted)).collect();
@@ -90,8 +92,9 @@ pub fn run(args: &Args) -> Result {
         )));
     }
     let work = Work::plan(&index, &rows, &args.scenarios, &args.settings, args.seeds)?;
+    check(&work.files(&args.scenarios))?;
     let progress = ProgressBar::new(work.runs()).with_style(
-        ProgressStyle::with_template("{pos}/{len} runs {wide_bar} {elapsed} of about {duration}  {msg}")
+        ProgressStyle::with_template("{pos}/{len} runs {bar:16} {elapsed} of about {duration}  {wide_msg}")
             .unwrap_or(ProgressStyle::default_bar()),
     );
     let measured = work.run(|scenario| {
@@ -203,16 +206,17 @@ fn cells(one: &Outcome) -> Vec<String> {
     if let (Verdict::NotSimulated, Some(reason)) = (one.verdict, &one.remark) {
         verdict = format!("not simulated: {reason}");
     }
-    let error = one.error.map_or(String::new(), |error| format!("{error:.1}"));
+    let error = one.error.filter(|error| error.is_finite());
+    let error = error.map_or(String::new(), |error| format!("{error:.1}"));
     vec![row, one.metric.clone(), published, simulated, error, verdict]
 }
 
 fn figure(value: f64) -> String {
-    match value.abs() {
+    shown(value, |value| match value.abs() {
         a if a >= 1000.0 => format!("{value:.0}"),
         a if a >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.3}"),
-    }
+    })
 }
 
 fn markdown(outcomes: &[Outcome], about: &[(String, String)], seeds: u64) -> String {
