@@ -8,7 +8,8 @@ use crate::published::Row;
 use plimsoll_scenario::{Problems, Scenario};
 use plimsoll_sim::{Costs, Simulation};
 use rayon::prelude::*;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// A cost that is fitted.
 #[derive(Clone, Copy)]
@@ -173,17 +174,33 @@ struct Point {
     published: f64,
 }
 
-/// Fits one machine, as its file in `machines` has it (an absolute path). `step` is called before each set of runs with
-/// how many there will be in all.
-pub fn fit(
-    fit: &Fit,
+/// A fit whose scenarios have been read and checked.
+pub struct Ready<'a> {
+    pub fit: &'a Fit,
+    points: Vec<Point>,
+    /// Those that were read, without the machine's.
+    pub files: BTreeSet<PathBuf>,
+}
+
+/// Reads what a fit needs: scenarios from `dir`, the machine as its file in `machines` has it (an absolute path).
+pub fn read<'a>(
+    fit: &'a Fit,
     index: &Index,
     rows: &[Row],
     dir: &Path,
     machines: &Path,
-    step: impl Fn(u64),
-) -> Result<Vec<Fitted>, Problems> {
+) -> Result<Ready<'a>, Problems> {
     let points = points(fit, index, rows, dir, machines)?;
+    let scenarios = points
+        .iter()
+        .flat_map(|point| std::iter::once(&point.scenario).chain(&point.relative));
+    let files = scenarios.map(|scenario| PathBuf::from(&scenario.name)).collect();
+    Ok(Ready { fit, points, files })
+}
+
+/// Fits one machine. `step` is called before each set of runs with how many there will be in all.
+pub fn fit(ready: &Ready, step: impl Fn(u64)) -> Result<Vec<Fitted>, Problems> {
+    let Ready { fit, points, .. } = ready;
     let mut values: Vec<u64> = match points.first() {
         Some(point) => fit
             .parameters
@@ -198,7 +215,7 @@ pub fn fit(
     let rounds = fit.parameters.len().min(2) as u64;
     let total = 2 + rounds * fit.parameters.iter().map(grid).sum::<u64>();
     step(total);
-    let error_before_percent = error(fit, &points, &before)?;
+    let error_before_percent = error(fit, points, &before)?;
     for _ in 0..rounds {
         for (i, parameter) in fit.parameters.iter().enumerate() {
             let mut best = (f64::INFINITY, values[i]);
@@ -206,7 +223,7 @@ pub fn fit(
             while value <= parameter.high {
                 step(total);
                 values[i] = value;
-                let error = error(fit, &points, &values)?;
+                let error = error(fit, points, &values)?;
                 if error < best.0 {
                     best = (error, value);
                 }
@@ -216,7 +233,7 @@ pub fn fit(
         }
     }
     step(total);
-    let error_after_percent = error(fit, &points, &values)?;
+    let error_after_percent = error(fit, points, &values)?;
     let fitted = fit.parameters.iter().enumerate().map(|(i, parameter)| Fitted {
         machine: fit.machine.to_string(),
         key: parameter.key.to_string(),
@@ -378,7 +395,6 @@ mod tests {
     use super::*;
     use crate::published;
     use plimsoll_scenario::{find, machine, MachineFile, Tree};
-    use std::path::PathBuf;
 
     fn scenarios() -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/published")
@@ -434,7 +450,8 @@ mod tests {
         let rows = published::read("results.csv", published::EMBEDDED).unwrap();
         let text = std::fs::read_to_string(scenarios().join("tables.toml")).unwrap();
         let index = Index::read("tables.toml", &text, &rows).unwrap();
-        let fitted = fit(&around, &index, &rows, &scenarios(), &machines(), |_| {}).unwrap();
+        let ready = super::read(&around, &index, &rows, &scenarios(), &machines()).unwrap();
+        let fitted = fit(&ready, |_| {}).unwrap();
         assert_eq!(fitted[0].after, committed);
     }
 

@@ -4,7 +4,7 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::output;
 use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_reproduce::fit::{fit, rewrite, Fit, Fitted, FITS};
+use plimsoll_reproduce::fit::{self, fit, rewrite, Fit, Fitted, FITS};
 use std::path::{Path, PathBuf};
 
 /// Fit the costs of machine models to the training set, and write them into the machine files
@@ -49,24 +49,33 @@ pub fn run(args: &Args) -> Result {
     for fit in &fits {
         files.check(fit)?;
     }
-    let paths: Vec<PathBuf> = fits.iter().flat_map(|fit| files.paths(fit)).collect();
-    output::check(&paths, args.json.as_deref(), [])?;
+    let ready = fits
+        .iter()
+        .map(|one| fit::read(one, &index, &rows, &args.scenarios, &machines))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let mut inputs = vec![args.scenarios.join("tables.toml")];
+    inputs.extend(fits.iter().flat_map(|fit| files.paths(fit)));
+    inputs.extend(ready.iter().flat_map(|one| one.files.clone()));
+    output::check(&inputs, args.json.as_deref(), [])?;
     let mut all = Vec::new();
-    for one in fits {
+    let mut texts = Vec::new();
+    for one in &ready {
         let progress = ProgressBar::no_length().with_style(
             ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {elapsed}")
                 .unwrap_or(ProgressStyle::default_bar()),
         );
-        progress.set_message(one.machine);
-        let fitted = fit(one, &index, &rows, &args.scenarios, &machines, |total| {
+        progress.set_message(one.fit.machine);
+        let fitted = fit(one, |total| {
             progress.set_length(total);
             progress.inc(1);
         })?;
         progress.finish_and_clear();
-        if !args.dry_run {
-            files.write(one, &fitted)?;
-        }
+        texts.extend(files.rewritten(one.fit, &fitted)?);
         all.extend(fitted);
+    }
+    // When all of them are there: a fit that fails leaves no half of the machines fitted.
+    for (path, text) in texts.iter().filter(|_| !args.dry_run) {
+        output::write(path, text)?;
     }
     let json = || format!("{:#}\n", serde_json::json!({ "format": 1, "fitted": all }));
     if output::json(args.json.as_deref(), json)? {
@@ -99,15 +108,20 @@ impl MachineFiles<'_> {
         Ok(())
     }
 
-    fn write(&self, fit: &Fit, fitted: &[Fitted]) -> std::result::Result<(), Failure> {
-        for path in self.paths(fit) {
+    /// Their text with what was fitted.
+    fn rewritten(
+        &self,
+        fit: &Fit,
+        fitted: &[Fitted],
+    ) -> std::result::Result<Vec<(PathBuf, String)>, Failure> {
+        let rewritten = self.paths(fit).map(|path| {
             let mut text = read(&path)?;
             for value in fitted {
                 text = put(&path, &text, &value.key, value.after, &fit.says())?;
             }
-            output::write(&path, &text)?;
-        }
-        Ok(())
+            Ok((path, text))
+        });
+        rewritten.collect()
     }
 }
 
