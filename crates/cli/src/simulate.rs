@@ -26,7 +26,7 @@ pub struct Job {
 /// so the results do not depend on who is faster.
 pub fn run_all(jobs: &[Job]) -> Result<Vec<Run>, Failure> {
     let progress = ProgressBar::new(jobs.len() as u64);
-    let style = ProgressStyle::with_template("{spinner} simulating {pos}/{len} {elapsed} {msg}");
+    let style = ProgressStyle::with_template("{spinner} simulating {pos}/{len} {elapsed} {wide_msg}");
     progress.set_style(style.expect("a constant template"));
     progress.enable_steady_tick(Duration::from_millis(100));
     let runs: Result<Vec<(Run, u64)>, Failure> = jobs

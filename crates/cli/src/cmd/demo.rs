@@ -50,7 +50,6 @@ const SHOWS: [Show; 5] = [
 ];
 
 pub fn run(args: &Args) -> Result {
-    output::check([], args.json.as_deref(), [])?;
     let started = Instant::now();
     let mut jobs = Vec::new();
     for show in &SHOWS {
@@ -69,6 +68,11 @@ pub fn run(args: &Args) -> Result {
         jobs.push(load("without", show.without)?);
         jobs.push(load("with", &[])?);
     }
+    let machines = jobs
+        .iter()
+        .filter_map(|job| find::machine_file(&job.scenario.machine_name, Path::new("")));
+    let machines: Vec<PathBuf> = machines.collect();
+    output::check(&machines, args.json.as_deref(), [])?;
     let report = Report::new(run_all(&jobs)?);
     if !output::json(args.json.as_deref(), || report.json())? {
         return Ok(Outcome::Done);

@@ -159,8 +159,13 @@ pub fn run(args: &Args) -> Result {
         _ => Outcome::Done,
     };
     let value = || {
+        let traces: Vec<String> = args
+            .traces
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         json!({
-            "format": 2, "traces": args.traces, "plan": found, "self_check_holds": hold,
+            "format": 2, "traces": traces, "plan": found, "self_check_holds": hold,
             "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
             "median_recording": recordings.median, "warning": warning(&recordings, &found),
         })

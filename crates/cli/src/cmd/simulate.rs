@@ -3,7 +3,8 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::report::Report;
 use crate::simulate::{run_all, Job};
 use crate::{number, output, print};
-use plimsoll_scenario::Scenario;
+use plimsoll_scenario::find::machine_file;
+use plimsoll_scenario::{Problems, Scenario};
 use plimsoll_trace::is_device;
 use std::path::{Path, PathBuf};
 
@@ -90,10 +91,8 @@ pub fn run(args: &Args) -> Result {
     let mut jobs = match &args.compare {
         Some(other) => {
             let (a, b) = labels(scenario, other);
-            vec![
-                job(&a, Scenario::load(scenario, &changed)?),
-                job(&b, Scenario::load(other, &changed)?),
-            ]
+            let [one, two] = load_both(scenario, other, &changed)?;
+            vec![job(&a, one), job(&b, two)]
         }
         None if args.settings.is_empty() => vec![job("run", Scenario::load(scenario, &common)?)],
         None => {
@@ -116,8 +115,13 @@ pub fn run(args: &Args) -> Result {
             .map(|path| trace_path(path, several.then_some(&job.label)));
     }
     crate::signals::leave_no_partials();
+    let scenarios = || args.scenario.iter().chain(&args.compare);
+    let machines = scenarios()
+        .flat_map(|path| jobs.iter().map(move |job| (path, &job.scenario.machine_name)))
+        .filter_map(|(path, machine)| machine_file(machine, path.parent().unwrap_or(Path::new(""))));
+    let machines: Vec<PathBuf> = machines.collect();
     output::check(
-        args.scenario.iter().chain(&args.compare),
+        scenarios().chain(&machines),
         args.json.as_deref(),
         jobs.iter().filter_map(|job| job.trace.as_ref()),
     )?;
@@ -137,6 +141,19 @@ pub fn run(args: &Args) -> Result {
         _ => unreachable!("one or two jobs"),
     }
     Ok(Outcome::Done)
+}
+
+/// Two scenarios, or what is wrong with both.
+fn load_both(a: &Path, b: &Path, settings: &[String]) -> std::result::Result<[Scenario; 2], Problems> {
+    match (Scenario::load(a, settings), Scenario::load(b, settings)) {
+        (Ok(a), Ok(b)) => Ok([a, b]),
+        (Err(Problems(a)), Err(Problems(mut b))) => {
+            // A setting that is wrong is so in both.
+            b.retain(|problem| !a.contains(problem));
+            Err(Problems([a, b].concat()))
+        }
+        (Err(one), Ok(_)) | (Ok(_), Err(one)) => Err(one),
+    }
 }
 
 /// Names of two scenarios in a table: their files' names, if these differ.

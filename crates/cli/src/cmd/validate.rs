@@ -3,8 +3,9 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_scenario::find::machine_file;
 use plimsoll_validate::{compare, measured, Column, Figure, Model, Scheduler, Tolerance, Verdict};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Hold the simulator against measured runs of a real kernel
 ///
@@ -37,7 +38,12 @@ enum Measured {
 }
 
 pub fn run(args: &Args) -> Result {
-    output::check([&args.measured], args.json.as_deref(), [])?;
+    let machine = machine_file(&args.machine, Path::new("."));
+    output::check(
+        [&args.measured].into_iter().chain(&machine),
+        args.json.as_deref(),
+        [],
+    )?;
     let text = plimsoll_scenario::find::text(&args.measured)
         .map_err(|error| Failure::file("read it", &args.measured, &error))?;
     let scheduler = match args.scheduler {
@@ -305,7 +311,7 @@ fn json(verdicts: &[Verdict], args: &Args) -> serde_json::Value {
     serde_json::json!({
         "format": 1,
         "plimsoll": env!("CARGO_PKG_VERSION"),
-        "measured": args.measured,
+        "measured": args.measured.display().to_string(),
         "machine": args.machine,
         "seed": args.seed,
         "rows": rows,
