@@ -61,6 +61,12 @@ finish() {
 	reboot -f
 }
 
+# The last file of the archive (src/initramfs.rs).
+[ -e /plimsoll/end ] || {
+	echo "plimsoll vm: the files do not fit into --memory" >/run/port.err
+	finish 3
+}
+
 # Starts the scheduler and waits until it says that it schedules; when it ends before, so does the guest.
 start_scheduler() {
 	plimsoll run >/run/scheduler.log 2>&1 &

@@ -17,7 +17,8 @@ use std::time::{Duration, SystemTime};
 #[command(after_help = "Exit codes: the command's own, and for the machine around it
     1  the guest broke down, or the scheduler left before the command ended
     2  bad usage
-    3  this machine cannot do it (no QEMU, no kernel), or the scheduler did not start
+    3  this machine cannot do it (no QEMU, no kernel, files that do not fit into --memory), or the scheduler did not
+       start
   124  --timeout ran out")]
 pub struct Args {
     /// Kernel: `newest` that a sched_ext scheduler can be loaded into, or a series such as 7.2, 6.19 or 6.1
@@ -77,7 +78,7 @@ enum Scheduler {
 }
 
 pub fn run(args: &Args) -> Result {
-    crate::output::check([], None, &args.dmesg)?;
+    crate::output::check(&args.files, None, &args.dmesg)?;
     match guest(args) {
         Ok(code) => Ok(Outcome::Code(code)),
         Err(Error::Input(message)) => Err(Failure::Input(message)),
