@@ -4,10 +4,11 @@ use crate::output;
 use crate::table::Table;
 use plimsoll_plan::{self_check, Range, Recordings, Replicates, SelfCheck, Source, SourceError, Subject};
 use plimsoll_replay::{describe_machine, percentile_ns, recorded, replay, Pacing, Program, Settings};
-use plimsoll_trace::RequestSpec;
+use plimsoll_trace::{RequestSpec, TraceError};
 use serde_json::json;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Replays of changed settings, each with period boundaries elsewhere: nine of ten runs fall into their range.
 const REPLICATES: u32 = 8;
@@ -35,8 +36,23 @@ pub struct Args {
 
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Failure {
-        Failure::Input(error.to_string())
+        match &error {
+            // One that is there and fails has been given a file that it cannot read.
+            SourceError::Trace(TraceError::Tool { command, .. }) if !can_run(command) => {
+                Failure::Machine(error.to_string())
+            }
+            _ => Failure::Input(error.to_string()),
+        }
     }
+}
+
+/// Whether this machine has the program that a command line begins with.
+fn can_run(command: &str) -> bool {
+    let program = command.split(' ').next().unwrap_or(command);
+    let mut version = Command::new(program);
+    version.arg("--version").stdin(Stdio::null());
+    version.stdout(Stdio::null()).stderr(Stdio::null());
+    version.status().is_ok()
 }
 
 impl From<plimsoll_replay::SettingsError> for Failure {

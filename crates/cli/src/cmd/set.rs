@@ -24,6 +24,12 @@ pub fn run(args: &Args) -> Result {
             Knob::parse(text).map_err(|error| Failure::Input(format!("{}: {error}", args.cgroup.display())))
         })
         .collect::<std::result::Result<Vec<_>, Failure>>()?;
+    for (at, (knob, _)) in changes.iter().enumerate() {
+        if changes[..at].iter().any(|(before, _)| before == knob) {
+            let message = format!("{}: given twice: allowed is each knob once", args.knobs[at]);
+            return Err(Failure::Input(message));
+        }
+    }
     let cgroup = args
         .cgroup
         .canonicalize()
@@ -35,7 +41,7 @@ pub fn run(args: &Args) -> Result {
     }
     let mut after = KnobValues::default();
     for knob in Knob::ALL {
-        let changed = changes.iter().rev().find(|(name, _)| *name == knob);
+        let changed = changes.iter().find(|(name, _)| *name == knob);
         // One that is replaced may have been anything.
         after.set(
             knob,

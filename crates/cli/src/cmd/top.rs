@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 use ratatui::Frame;
 use std::io::{BufRead, BufReader, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Watch cgroups under the running scheduler: CPU use against limits, throttling, burst, waiting, steals
@@ -54,9 +54,10 @@ impl Source {
             Source::Feed { path, lines, line } => {
                 let Some(text) = lines.next() else { return Ok(None) };
                 *line += 1;
-                let text = text.map_err(|error| Failure::file("read it", path, &error))?;
+                let place = format!("{}:{line}", path.display());
+                let text =
+                    text.map_err(|error| Failure::Input(format!("{place}: cannot read it: {error}")))?;
                 serde_json::from_str(&text).map(Some).map_err(|error| {
-                    let place = format!("{}:{line}", path.display());
                     Failure::Input(format!(
                         "{place}: no line of `plimsoll status --json - --watch`: {error}"
                     ))
@@ -85,10 +86,15 @@ pub fn run(args: &Args) -> Result {
         }
     };
     // Before the screen is taken: a scheduler that is not there is said in plain words.
-    let first = source
-        .next()?
-        .ok_or_else(|| Failure::Input("the feed is empty".into()))?;
-    let mut terminal = ratatui::init();
+    let first = source.next()?.ok_or_else(|| {
+        let feed = args.feed.as_deref().unwrap_or(Path::new(""));
+        Failure::Input(format!("{}: the feed is empty", feed.display()))
+    })?;
+    let mut terminal = ratatui::try_init().map_err(|error| {
+        // Half of it may have been done.
+        let _ = ratatui::try_restore();
+        broken(error)
+    })?;
     let result = follow(
         &mut terminal,
         &mut source,
@@ -99,13 +105,16 @@ pub fn run(args: &Args) -> Result {
     result
 }
 
+fn broken(error: std::io::Error) -> Failure {
+    Failure::Machine(format!("the terminal: {error}"))
+}
+
 fn follow(
     terminal: &mut ratatui::DefaultTerminal,
     source: &mut Source,
     first: Status,
     interval: Duration,
 ) -> Result {
-    let broken = |error: std::io::Error| Failure::Machine(format!("the terminal: {error}"));
     let mut before = first;
     let mut screen = Screen::new(Rates::between(&before, &before));
     let mut next = Instant::now() + interval;
