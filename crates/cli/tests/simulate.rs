@@ -374,6 +374,191 @@ fn results_replace_a_file_whole_and_leave_none_beside_it() {
     assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 2);
 }
 
+/// Models of machines and scenarios are read although no argument names them.
+#[test]
+fn results_go_over_no_file_that_was_read_on_the_way() {
+    let dir = directory("indirect");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let copy = |from: &str, to: &str| {
+        std::fs::create_dir_all(dir.join(to).parent().expect("a folder")).expect("a directory");
+        std::fs::copy(root.join(from), dir.join(to)).expect("a copy");
+    };
+    for folder in ["machines", "scenarios/published"] {
+        for entry in std::fs::read_dir(root.join(folder)).expect("a folder of ours") {
+            let name = entry.expect("an entry").file_name();
+            let name = format!("{folder}/{}", name.to_str().expect("ours"));
+            copy(&name, &name);
+        }
+    }
+    copy("bench/results/kernel-bandwidth-truth.csv", "v.csv");
+    std::fs::write(dir.join("s.toml"), "machine = \"vm\"\nduration_ms = 1\n").expect("a scenario");
+    let tables = "scenarios/published/tables.toml";
+    let fibtest = "scenarios/published/003-fibtest.toml";
+    let fitted = "scenarios/published/004-headroom.toml";
+    for args in [
+        &["simulate", "s.toml", "--json", "machines/vm.toml"][..],
+        &["simulate", "s.toml", "--trace", "./machines/vm.toml"],
+        &["validate", "v.csv", "--json", "machines/vm.toml"],
+        &["reproduce", "003-fibtest", "--seeds", "1", "--json", fibtest],
+        &["reproduce", "--html", tables],
+        &["calibrate", "--json", tables],
+        &["calibrate", "unnamed-headroom", "--json", fitted],
+        &["vm", "--file", "s.toml", "--dmesg", "s.toml", "--", "true"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(args)
+            .current_dir(&dir)
+            .output()
+            .expect("the binary was built for this test");
+        let message = String::from_utf8_lossy(&output.stderr).to_string();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(message.contains("this one is read"), "{args:?}: {message}");
+    }
+}
+
+/// A fit of minutes is not written into its machine while another one cannot even begin.
+#[test]
+fn calibrate_reads_everything_before_it_fits_anything() {
+    let dir = directory("fits");
+    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/published");
+    for entry in std::fs::read_dir(published).expect("the scenarios") {
+        let path = entry.expect("an entry").path();
+        std::fs::copy(&path, dir.join(path.file_name().expect("a name"))).expect("a copy");
+    }
+    std::fs::write(dir.join("004-headroom.toml"), "duration_ms = 0\n").expect("a bad scenario");
+    let machines = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines");
+    let scenarios = dir.display().to_string();
+    let output = plimsoll(&[
+        "calibrate",
+        "--dry-run",
+        "--scenarios",
+        &scenarios,
+        "--machines",
+        machines,
+    ]);
+    let message = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("004-headroom.toml"), "{message}");
+}
+
+#[test]
+fn a_standard_stream_that_is_a_file_keeps_what_it_holds() {
+    let dir = directory("streams");
+    let golden =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/limits.json"))
+            .expect("the golden results");
+    for (to, redirected) in [
+        ("/dev/stdout", ""),
+        ("/dev/stderr", "2>&1 >/dev/null"),
+        ("/dev/fd/3", "3>&1 >/dev/null"),
+        ("/proc/self/fd/3", "3>&1 >/dev/null"),
+    ] {
+        let file = dir.join("log").display().to_string();
+        let line = format!(
+            "{{ echo before; $0 simulate limits.toml --json {to} {redirected}; echo after; }} > {file}"
+        );
+        let output = shell(&line);
+        assert!(output.status.success(), "{to}");
+        let log = std::fs::read_to_string(&file).expect("the log");
+        assert!(log.starts_with(&format!("before\n{golden}")), "{to}: {log}");
+        assert!(log.ends_with("after\n"), "{to}: {log}");
+        assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 1, "{to}");
+    }
+    let output = shell("$0 simulate limits.toml --json /dev/fd/4 4< limits.toml");
+    assert_eq!(output.status.code(), Some(2), "it is open for reading only");
+    let output = shell(&format!("$0 record -o /dev/stdout > {}/trace", dir.display()));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// The trace is no trace, and what is read of it is said with any name.
+#[test]
+fn a_name_that_is_not_utf_8_reaches_the_results() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = directory("names");
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/kernel-bandwidth-truth.csv"),
+    )
+    .expect("the measured runs");
+    let few: Vec<&str> = text.lines().take(40).collect();
+    let path = dir.join(std::ffi::OsStr::from_bytes(b"m\xb5.csv"));
+    std::fs::write(&path, few.join("\n") + "\n").expect("measured runs");
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["validate", "--json", "-"])
+        .arg(&path)
+        .output()
+        .expect("the binary was built for this test");
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let name = json["measured"].as_str().expect("a name");
+    assert!(name.ends_with("m\u{fffd}.csv"), "{name}");
+}
+
+#[test]
+fn a_file_that_grows_too_large_is_a_full_disk_and_leaves_no_half() {
+    let dir = directory("limited");
+    let line = format!(
+        "ulimit -f 8; $0 simulate busy.toml --json - --trace {}/t.pftrace",
+        dir.display()
+    );
+    let output = shell(&line);
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+    assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 0);
+}
+
+#[test]
+fn mistakes_of_both_scenarios_are_said_at_once() {
+    let other = temporary("bad-too.toml");
+    std::fs::write(&other, "duration_ms = 0\n").expect("a scenario");
+    let other = other.to_str().expect("a path of ours");
+    let output = plimsoll(&["simulate", "bad.toml", "--compare", other]);
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("error: bad.toml:4:1: ") && said.contains("bad-too.toml:1:15: "),
+        "{said}"
+    );
+    let setting = ["--set", "group.web.quota_us=7"];
+    let output = plimsoll(
+        &[
+            &["simulate", "limits.toml", "--compare", "limits.toml"][..],
+            &setting,
+        ]
+        .concat(),
+    );
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(said.lines().count(), 1, "wrong in both alike: {said}");
+}
+
+#[test]
+fn rows_that_no_target_bears_on_are_held_against_their_own_tolerance() {
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/published");
+    let reproduce = |settings: &[&str]| {
+        let args = [
+            "reproduce",
+            "003-fibtest",
+            "--seeds",
+            "1",
+            "--scenarios",
+            published,
+        ];
+        let output = plimsoll(&[&args[..], settings].concat());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_string();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, out, _) = reproduce(&["--set", "duration_ms=1", "--set", "warmup_ms=0"]);
+    assert!(out.contains("1 wrong") && code == Some(1), "{code:?}: {out}");
+    // Of many scenarios one lacks the group.
+    let (code, _, said) = reproduce(&["--set", "group.web.quota_us=5"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("003-fibtest.toml: --set group.web.quota_us=5"),
+        "{said}"
+    );
+}
+
 /// A directory of this test's own, empty.
 fn directory(name: &str) -> PathBuf {
     let dir = temporary(name);
@@ -497,6 +682,10 @@ fn the_root_group_takes_no_knobs() {
     let message = String::from_utf8_lossy(&output.stderr).to_string();
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("the root group takes no knobs"), "{message}");
+    let output = plimsoll(&["set", &path, "burst_us=1", "onset_percent=5", "burst_us=2"]);
+    let message = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("burst_us=2: given twice"), "{message}");
 }
 
 #[test]

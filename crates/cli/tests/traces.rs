@@ -50,6 +50,21 @@ fn refused(trace: &str, words: &[&str]) {
     }
 }
 
+/// What is missing is a program, not a trace.
+#[test]
+fn perf_data_where_there_is_no_perf_is_what_the_machine_cannot_do() {
+    std::fs::write(file("perf.data"), b"PERFILE2 and more").expect("a file");
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["simulate", "--replay", "perf.data"])
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .env("PATH", "/nonexistent")
+        .output()
+        .expect("the binary was built for this test");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("install perf"), "{said}");
+}
+
 #[test]
 fn good_trace_passes_its_own_check_and_gets_a_plan() {
     let trace = good("good.trace");

@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result {
     let work = Work::plan(&index, &rows, &args.scenarios, &args.settings, args.seeds)?;
     check(&work.files(&args.scenarios))?;
     let progress = ProgressBar::new(work.runs()).with_style(
-        ProgressStyle::with_template("{pos}/{len} runs {bar:16} {elapsed} of about {duration}  {wide_msg}")
+        ProgressStyle::with_template("{pos}/{len} runs {bar:10} {elapsed} of about {duration}  {wide_msg}")
             .unwrap_or(ProgressStyle::default_bar()),
     );
     let measured = work.run(|scenario| {
