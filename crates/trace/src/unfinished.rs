@@ -53,9 +53,9 @@ pub fn is_device(path: &Path) -> bool {
 }
 
 impl Unfinished {
-    /// The empty file, and its names, which are of this process alone: two runs that write to one file take turns. A link
-    /// stays one. A folder that takes no new file may hold one whose content can be replaced: the new content then
-    /// waits among the temporary files.
+    /// The empty file, and its names, which are of this process alone: two runs that write to one file take turns. A
+    /// link stays one. A folder that takes no new file may hold one whose content can be replaced: the new content
+    /// then waits among the temporary files.
     pub fn create(path: &Path) -> io::Result<(Self, File)> {
         static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
         let path = behind_links(path);
