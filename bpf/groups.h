@@ -128,8 +128,11 @@ __noinline int relink_level(u32 depth, u32 what)
 /* Goes through every living group from a depth downwards, parents before children. */
 __noinline int relink(u32 depth, u32 what)
 {
-	for (; depth <= S->max_depth && can_loop; depth++)
+	for (; depth <= S->max_depth && can_loop; depth++) {
+		/* For its barrier, as in apply_limits_once: now for the level above. */
+		pl_add32(&S->nr_links, 1);
 		relink_level(depth, what);
+	}
 	return 0;
 }
 
@@ -160,6 +163,8 @@ __noinline int apply_limits_once(u64 group_address, u64 now_ns)
 	release_all((u64)group, now_ns);
 	if (was_limited != pl_bw_limited(&group->g.pool)) {
 		pl_group_link(&group->g);
+		/* For its barrier: this finds a child that is being made, or the child finds this link. */
+		pl_add32(&S->nr_links, 1);
 		if (group->nr_children)
 			relink(group->g.depth + 1, RELINK_GROUP);
 	}
@@ -204,6 +209,18 @@ __noinline int make_side(void)
 	if (!S->side || S->side->slot)
 		return -ENOMEM;
 	S->side->g.is_side = 1;
+	return 0;
+}
+
+/*
+ * A limit of a group above may have come since this one was linked, when nobody could find it. From here on that finds
+ * this group, or this group finds the limit.
+ */
+__noinline int link_again(u64 group_address)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+
+	pl_group_link(&group->g);
 	return 0;
 }
 
@@ -288,6 +305,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	pl_xchg32(&group->alive, 1);
 	if (parent) {
 		pl_add32(&parent->nr_children, 1);
+		link_again((u64)group);
 		join_side((u64)group);
 	} else {
 		S->root = group;

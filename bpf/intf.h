@@ -131,7 +131,7 @@ struct live_state {
 	u32 relinking;	    /* somebody walks over the groups, for headroom */
 	u32 relink_owed;    /* and is to do so again */
 	u32 nr_relinks;	    /* counts what a new group must not miss */
-	u32 reserved;
+	u32 nr_links;	    /* counts walks along the groups' links, for its barrier */
 };
 
 /* Switches of the machine, as the loader passes them. */

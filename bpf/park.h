@@ -19,6 +19,7 @@
 #define PLIMSOLL_PARK_H
 
 #define PARK_RETRY_NS (200 * PL_US)
+#define PARK_REST_NS (10 * PL_MS)
 #define PARK_WALK_MAX 4096 /* tasks per walk; the rest in the next one */
 
 #define ENTRY_BYTES                                                                                          \
@@ -125,6 +126,21 @@ static __always_inline void count_released(struct live_task PL_MEM *task, u32 cp
 }
 
 /*
+ * After a walk that saw `seen` of `before` parked tasks: somebody who counts as parked was not there yet, or the walk was
+ * cut short. One that moved nobody would find the same tasks in front again at once.
+ */
+__noinline int walk_again(u64 group_address, u32 before, u32 seen)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+
+	if (seen > PARK_WALK_MAX && pl_read(&group->nr_parked) >= before)
+		start_slack_timer(group->slot, PARK_REST_NS);
+	else if (seen > PARK_WALK_MAX || seen < before)
+		start_slack_timer(group->slot, PARK_RETRY_NS);
+	return 0;
+}
+
+/*
  * Goes through a group's parking queue and moves on whoever may run, or is held by another level. From timers,
  * without any run queue's lock.
  */
@@ -179,9 +195,7 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 		wake_cpu(cpu, task->t.vruntime, task->t.effective, task->t.idle);
 	}
 	bpf_rcu_read_unlock();
-	/* Somebody who counts as parked was not there yet, or the walk was cut short. */
-	if (seen < before || seen > PARK_WALK_MAX)
-		start_slack_timer(group->slot, PARK_RETRY_NS);
+	walk_again(group_address, before, seen);
 	return 0;
 }
 

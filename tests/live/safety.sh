@@ -89,6 +89,22 @@ stop
 is "after Ctrl-C the kernel's own scheduler is back" "$(cat /sys/kernel/sched_ext/state)" disabled
 start
 is "knobs are kept across a restart" "$(field k burst_us)" 9000
+echo -cpu >$root/cgroup.subtree_control
+echo +cpu >$root/cgroup.subtree_control
+echo "50000 100000" >$root/k/cpu.max
+sleep 0.2
+is "and where the controller is switched off and on" "$(field k burst_us)" 9000
+
+# The owner of a delegated cgroup may write its directory's attributes, but not its limits.
+mkdir $root/theirs
+chown 65534 $root/theirs
+echo "50000 100000" >$root/theirs/cpu.max
+refuses "knobs of a directory that is not root's" 2 \
+	"$root/theirs: knobs of a directory of uid 65534, mode 755: allowed are those" plimsoll set $root/theirs burst_us=1
+duty --duration-ms 10 --start-ms 1 --group theirs --set user.plimsoll.burst_us=7000 --spin 1 >/dev/null
+sleep 0.1
+is "do nothing" "$(field theirs burst_us)" 0
+is "and that is said once" "$(grep -c "$root/theirs: knobs of a directory of uid 65534" log)" 1
 
 # 20 ms of each window of 100 ms on 4 CPUs are 5% of the machine, 20% of a CPU; the default is 1 ms.
 side() {

@@ -55,6 +55,15 @@ pub struct Group {
 }
 
 impl Group {
+    /// Whether it has these knobs.
+    pub fn has(&self, knobs: &Knobs) -> bool {
+        self.burst_set == knobs.burst_set
+            && self.burst_us == knobs.burst_us
+            && self.onset_percent == knobs.onset_percent
+            && self.g.headroom_percent == knobs.headroom_percent
+            && self.g.headroom_tolerance_ns == knobs.tolerance_us * 1000
+    }
+
     /// The name of the cgroup's directory, cut off at what fits.
     pub fn name(&self) -> String {
         let bytes: Vec<u8> = self.name.iter().copied().take_while(|&byte| byte != 0).collect();
@@ -126,7 +135,7 @@ pub struct State {
     pub relinking: u32,
     pub relink_owed: u32,
     pub nr_relinks: u32,
-    pub reserved: u32,
+    pub nr_links: u32,
 }
 
 /// In the order of `sizeof_state`.

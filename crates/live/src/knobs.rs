@@ -151,6 +151,7 @@ impl KnobValues {
     pub fn read(cgroup: &Path) -> Result<Self> {
         let mut values = Self::default();
         if has_knobs(cgroup) {
+            only_roots(cgroup)?;
             for knob in Knob::ALL {
                 values.set(knob, knob.read(cgroup)?);
             }
@@ -213,6 +214,24 @@ impl KnobValues {
             result: 0,
         }
     }
+}
+
+/// Refuses a cgroup whose knobs others than root could write. Whoever owns a delegated cgroup may write attributes of its
+/// directory, but not its limits, which are in files of root's: with burst_us he would lift them, and with
+/// headroom_percent take the machine from all others.
+pub fn only_roots(cgroup: &Path) -> Result<()> {
+    let Ok(found) = std::fs::metadata(cgroup) else {
+        return Ok(()); // it is gone, and its knobs with it
+    };
+    if found.uid() == 0 && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Error::Input(format!(
+        "{}: knobs of a directory of uid {}, mode {:o}: allowed are those of directories that root alone may write",
+        cgroup.display(),
+        found.uid(),
+        found.mode() & 0o7777
+    )))
 }
 
 /// Whether a cgroup has any attribute of ours: one system call, for most cgroups the only one.

@@ -134,8 +134,11 @@ impl GroupStatus {
 fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -> GroupStatus {
     let pool = &group.g.pool;
     let limited = pool.quota_ns != pl::UNLIMITED;
+    // SAFETY: a member of a group. Null for a moment where its memory becomes another group's.
+    let queues = unsafe { std::ptr::read_volatile(&group.queues) };
+    let nr_queues = if queues.is_null() { 0 } else { nr_cpus };
     // SAFETY: `queues` has nr_cpus elements for as long as the scheduler lives.
-    let queues = (0..nr_cpus).map(|cpu| unsafe { *group.queues.add(cpu) });
+    let queues = (0..nr_queues).map(|cpu| unsafe { *queues.add(cpu) });
     let (mut delay_ns, mut runs, mut grants, mut steals) = (0, 0, 0, 0);
     for queue in queues {
         delay_ns += queue.run_delay_ns;

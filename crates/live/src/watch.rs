@@ -58,7 +58,7 @@ impl Watch {
             }
             known.due = false;
             match known.apply(id, scheduler) {
-                Ok(()) => known.complaint.clear(),
+                Ok(_) => known.complaint.clear(),
                 Err(error) if error.to_string() == known.complaint => {}
                 Err(error) => {
                     known.complaint = error.to_string();
@@ -80,7 +80,12 @@ impl Watch {
         let mut found_all = true;
         for group in groups {
             let id = group.g.id;
-            if self.known.contains_key(&id) {
+            if let Some(known) = self.known.get_mut(&id) {
+                // The controller was switched off and on again: the scheduler has it anew, the directory is the same.
+                if !group.has(&known.applied.for_bpf(id)) {
+                    known.applied = KnobValues::default();
+                    known.due = true;
+                }
                 continue;
             }
             let Some(path) = self.path_of(group) else {
@@ -125,9 +130,10 @@ impl Watch {
             // Whatever else is wrong will be said by the next look.
             self.look(scheduler);
         }
-        match self.known.get_mut(&id) {
-            Some(known) => known.apply(id, scheduler),
-            None => Err(Error::Input(format!(
+        let applied = self.known.get_mut(&id).map(|known| known.apply(id, scheduler));
+        match applied.transpose()? {
+            Some(true) => Ok(()),
+            Some(false) | None => Err(Error::Input(format!(
                 "{}: the scheduler does not know this cgroup; has it the cpu controller?",
                 cgroup.display()
             ))),
@@ -142,7 +148,8 @@ impl Watch {
     fn path_of(&self, group: &Group) -> Option<PathBuf> {
         // SAFETY: a group's parent outlives it; the arena stays mapped while the scheduler lives.
         let Some(parent) = (unsafe { group.g.parent.as_ref() }) else {
-            return Some(CGROUP_ROOT.into());
+            // Of a group that is being made it is not there yet.
+            return (group.g.id == cgroup_id(Path::new(CGROUP_ROOT)).ok()?).then(|| CGROUP_ROOT.into());
         };
         let parent = &self.known.get(&parent.id)?.path;
         let name = group.name();
@@ -164,17 +171,18 @@ impl Watch {
 }
 
 impl Known {
-    fn apply(&mut self, id: u64, scheduler: &Scheduler) -> Result<()> {
+    /// Hands the scheduler what is set now. False: it has no such group, which has just gone.
+    fn apply(&mut self, id: u64, scheduler: &Scheduler) -> Result<bool> {
         let values = KnobValues::read(&self.path)?;
         if values == self.applied {
-            return Ok(());
+            return Ok(true);
         }
         let (quota_us, period_us) = cpu_max(&self.path);
         values.check(&self.path, quota_us, period_us)?;
-        // False: the cgroup has just gone.
-        if scheduler.set_knobs(&values.for_bpf(id))? {
+        let known = scheduler.set_knobs(&values.for_bpf(id))?;
+        if known {
             self.applied = values;
         }
-        Ok(())
+        Ok(known)
     }
 }

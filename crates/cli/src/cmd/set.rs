@@ -1,6 +1,6 @@
 //! `plimsoll set`: knobs of a cgroup.
 use crate::exit::{Failure, Outcome, Result};
-use plimsoll_live::{ask, cgroup_id, cpu_max, is_root, Error, Knob, KnobValues, Request, Status};
+use plimsoll_live::{ask, cgroup_id, cpu_max, is_root, only_roots, Error, Knob, KnobValues, Request, Status};
 use std::path::PathBuf;
 
 /// Set knobs of a cgroup: headroom_percent, tolerance_us, burst_us, onset_percent
@@ -39,6 +39,7 @@ pub fn run(args: &Args) -> Result {
         let message = format!("{}: the root group takes no knobs", cgroup.display());
         return Err(Failure::Input(message));
     }
+    only_roots(&cgroup)?;
     let mut after = KnobValues::default();
     for knob in Knob::ALL {
         let changed = changes.iter().find(|(name, _)| *name == knob);
