@@ -1,36 +1,10 @@
 //! The simulate command as a user runs it: what it prints, what it refuses, and that it always gives the same bytes.
 //! UPDATE_EXPECT=1 writes the expected output again.
+mod common;
+use common::{directory, plimsoll, shell, stdout, temporary};
 use expect_test::{expect, expect_file, Expect};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// Runs plimsoll in this directory, so that errors name files the same everywhere.
-fn plimsoll(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(args)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
-        .output()
-        .expect("the binary was built for this test")
-}
-
-/// A line of bash in the same directory; plimsoll is $0.
-fn shell(line: &str) -> Output {
-    Command::new("bash")
-        .args(["-c", line, env!("CARGO_BIN_EXE_plimsoll")])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
-        .output()
-        .expect("bash")
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = plimsoll(args);
-    assert!(
-        output.status.success(),
-        "{args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("text")
-}
+use std::path::Path;
+use std::process::Command;
 
 fn refused(args: &[&str], expected: Expect) {
     let output = plimsoll(args);
@@ -47,41 +21,9 @@ fn first_run(name: &str, scenario: &str) -> serde_json::Value {
     serde_json::from_str::<serde_json::Value>(&json).expect("JSON")["runs"][0].take()
 }
 
-/// A file of this test's own.
-fn temporary(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
 #[test]
 fn one_run_is_printed_as_tables() {
     expect_file!["golden/limits.txt"].assert_eq(&stdout(&["simulate", "limits.toml", "--per-cpu"]));
-}
-
-#[test]
-fn a_closed_pipe_ends_the_printing_and_a_full_disk_the_command() {
-    for (to, code) in [("- | true", 0), ("- > /dev/full", 3), ("/dev/full", 3)] {
-        let line = format!("$0 simulate limits.toml --json {to}; exit ${{PIPESTATUS[0]}}");
-        let output = shell(&line);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{to}: {said}");
-        assert_eq!(said.lines().count(), usize::from(code != 0), "{to}: {said}");
-    }
-}
-
-#[test]
-fn a_standard_error_that_nobody_takes_changes_no_exit_code() {
-    for (args, code) in [
-        ("simulate nosuch", 2),
-        ("validate nosuch", 2),
-        ("simulate limits.toml --sed 3", 2),
-        ("simulate limits.toml --trace /dev/null", 0),
-        ("simulate limits.toml > /dev/full", 3),
-    ] {
-        for nobody in ["/dev/full", ">(true)", "&-"] {
-            let output = shell(&format!("$0 {args} 2> {nobody}").replace("> &", ">&"));
-            assert_eq!(output.status.code(), Some(code), "{args} to {nobody}");
-        }
-    }
 }
 
 #[test]
@@ -260,160 +202,11 @@ fn what_cannot_be_run_is_refused_with_exit_code_2() {
     );
 }
 
-/// Nothing of what was asked for is written when one part of it cannot be, and nothing is simulated first.
-#[test]
-fn a_file_that_cannot_be_written_is_said_before_the_work_begins() {
-    let trace = temporary("never.pftrace");
-    let trace = trace.to_str().expect("a path of ours");
-    let directory = env!("CARGO_TARGET_TMPDIR");
-    for (json, said) in [
-        ("no/such/dir/x.json", "No such file or directory"),
-        (directory, "Is a directory"),
-    ] {
-        let output = plimsoll(&["simulate", "limits.toml", "--trace", trace, "--json", json]);
-        let message = String::from_utf8_lossy(&output.stderr).to_string();
-        assert_eq!(output.status.code(), Some(2), "{message}");
-        assert!(message.contains(json) && message.contains(said), "{message}");
-        assert!(!Path::new(trace).exists(), "{message}");
-    }
-    // The published tables take minutes, the fits longer: these end at once.
-    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/published");
-    for args in [
-        &["reproduce", "--html", "no/such/dir/x.html"][..],
-        &["reproduce", "--markdown", "-"],
-        &["calibrate", "--machines", "no/such/dir"],
-        &["plan", "x.trace", "--goal", "throttled < 1%", "--html", directory],
-        &["record", "-o", directory],
-    ] {
-        let scenarios: &[&str] = match args[0] {
-            "reproduce" | "calibrate" => &["--scenarios", published],
-            _ => &[],
-        };
-        let output = plimsoll(&[args, scenarios].concat());
-        let message = String::from_utf8_lossy(&output.stderr).to_string();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.lines().count() == 1, "{args:?}: {message}");
-    }
-}
-
-#[test]
-fn results_go_over_no_input_and_over_no_other_result() {
-    let path = temporary("mine.toml");
-    std::fs::copy(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/limits.toml"),
-        &path,
-    )
-    .expect("a copy");
-    let before = std::fs::read(&path).expect("the copy");
-    let mine = path.to_str().expect("a path of ours");
-    let link = temporary("mine.link");
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(&path, &link).expect("a link");
-    let link = link.to_str().expect("a path of ours");
-    let read = "this one is read";
-    for (args, said) in [
-        (&["simulate", mine, "--json", mine][..], read),
-        (&["simulate", mine, "--trace", link], read),
-        (
-            &["simulate", "limits.toml", "--compare", mine, "--json", link],
-            read,
-        ),
-        (&["validate", mine, "--json", mine], read),
-        (&["plan", mine, "--goal", "throttled < 1%", "--html", mine], read),
-        (&["simulate", "--replay", mine, "--json", mine], read),
-        (&["reproduce", "--published", mine, "--markdown", mine], read),
-        (
-            &[
-                "simulate",
-                "limits.toml",
-                "--json",
-                "new.out",
-                "--trace",
-                "./new.out",
-            ],
-            "another result goes there",
-        ),
-    ] {
-        let output = plimsoll(args);
-        let message = String::from_utf8_lossy(&output.stderr).to_string();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains(said), "{args:?}: {message}");
-    }
-    assert_eq!(before, std::fs::read(&path).expect("the copy"));
-    // Nothing is lost where nothing is kept.
-    stdout(&[
-        "simulate",
-        "limits.toml",
-        "--json",
-        "/dev/null",
-        "--trace",
-        "/dev/null",
-    ]);
-}
-
 #[test]
 fn a_scenario_from_a_pipe_can_be_compared_with_itself_changed() {
     let output = shell("cat limits.toml | $0 simulate /dev/stdin --set group.web.burst_us=0");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-}
-
-#[test]
-fn results_replace_a_file_whole_and_leave_none_beside_it() {
-    let dir = temporary("replaced");
-    std::fs::create_dir_all(&dir).expect("a directory");
-    let path = dir.join("r.json");
-    std::fs::write(&path, "x".repeat(1_000_000)).expect("a file");
-    // Whose this is, it stays.
-    let other = dir.join("r.json.partial");
-    std::fs::write(&other, "mine").expect("a file");
-    let name = path.to_str().expect("a path of ours");
-    stdout(&["simulate", "limits.toml", "--json", name]);
-    expect_file!["golden/limits.json"].assert_eq(&std::fs::read_to_string(&path).expect("the results"));
-    assert_eq!(std::fs::read_to_string(&other).expect("still there"), "mine");
-    assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 2);
-}
-
-/// Models of machines and scenarios are read although no argument names them.
-#[test]
-fn results_go_over_no_file_that_was_read_on_the_way() {
-    let dir = directory("indirect");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let copy = |from: &str, to: &str| {
-        std::fs::create_dir_all(dir.join(to).parent().expect("a folder")).expect("a directory");
-        std::fs::copy(root.join(from), dir.join(to)).expect("a copy");
-    };
-    for folder in ["machines", "scenarios/published"] {
-        for entry in std::fs::read_dir(root.join(folder)).expect("a folder of ours") {
-            let name = entry.expect("an entry").file_name();
-            let name = format!("{folder}/{}", name.to_str().expect("ours"));
-            copy(&name, &name);
-        }
-    }
-    copy("bench/results/kernel-bandwidth-truth.csv", "v.csv");
-    std::fs::write(dir.join("s.toml"), "machine = \"vm\"\nduration_ms = 1\n").expect("a scenario");
-    let tables = "scenarios/published/tables.toml";
-    let fibtest = "scenarios/published/003-fibtest.toml";
-    let fitted = "scenarios/published/004-headroom.toml";
-    for args in [
-        &["simulate", "s.toml", "--json", "machines/vm.toml"][..],
-        &["simulate", "s.toml", "--trace", "./machines/vm.toml"],
-        &["validate", "v.csv", "--json", "machines/vm.toml"],
-        &["reproduce", "003-fibtest", "--seeds", "1", "--json", fibtest],
-        &["reproduce", "--html", tables],
-        &["calibrate", "--json", tables],
-        &["calibrate", "unnamed-headroom", "--json", fitted],
-        &["vm", "--file", "s.toml", "--dmesg", "s.toml", "--", "true"],
-    ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(args)
-            .current_dir(&dir)
-            .output()
-            .expect("the binary was built for this test");
-        let message = String::from_utf8_lossy(&output.stderr).to_string();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
-        assert!(message.contains("this one is read"), "{args:?}: {message}");
-    }
 }
 
 /// A fit of minutes is not written into its machine while another one cannot even begin.
@@ -439,73 +232,6 @@ fn calibrate_reads_everything_before_it_fits_anything() {
     let message = String::from_utf8_lossy(&output.stderr).to_string();
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("004-headroom.toml"), "{message}");
-}
-
-#[test]
-fn a_standard_stream_that_is_a_file_keeps_what_it_holds() {
-    let dir = directory("streams");
-    let golden =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/limits.json"))
-            .expect("the golden results");
-    for (to, redirected) in [
-        ("/dev/stdout", ""),
-        ("/dev/stderr", "2>&1 >/dev/null"),
-        ("/dev/fd/3", "3>&1 >/dev/null"),
-        ("/proc/self/fd/3", "3>&1 >/dev/null"),
-    ] {
-        let file = dir.join("log").display().to_string();
-        let line = format!(
-            "{{ echo before; $0 simulate limits.toml --json {to} {redirected}; echo after; }} > {file}"
-        );
-        let output = shell(&line);
-        assert!(output.status.success(), "{to}");
-        let log = std::fs::read_to_string(&file).expect("the log");
-        assert!(log.starts_with(&format!("before\n{golden}")), "{to}: {log}");
-        assert!(log.ends_with("after\n"), "{to}: {log}");
-        assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 1, "{to}");
-    }
-    let output = shell("$0 simulate limits.toml --json /dev/fd/4 4< limits.toml");
-    assert_eq!(output.status.code(), Some(2), "it is open for reading only");
-    let output = shell(&format!("$0 record -o /dev/stdout > {}/trace", dir.display()));
-    assert_eq!(output.status.code(), Some(2));
-}
-
-/// The trace is no trace, and what is read of it is said with any name.
-#[test]
-fn a_name_that_is_not_utf_8_reaches_the_results() {
-    use std::os::unix::ffi::OsStrExt;
-    let dir = directory("names");
-    let text = std::fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results/kernel-bandwidth-truth.csv"),
-    )
-    .expect("the measured runs");
-    let few: Vec<&str> = text.lines().take(40).collect();
-    let path = dir.join(std::ffi::OsStr::from_bytes(b"m\xb5.csv"));
-    std::fs::write(&path, few.join("\n") + "\n").expect("measured runs");
-    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(["validate", "--json", "-"])
-        .arg(&path)
-        .output()
-        .expect("the binary was built for this test");
-    let said = String::from_utf8_lossy(&output.stderr).to_string();
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let name = json["measured"].as_str().expect("a name");
-    assert!(name.ends_with("m\u{fffd}.csv"), "{name}");
-}
-
-#[test]
-fn a_file_that_grows_too_large_is_a_full_disk_and_leaves_no_half() {
-    let dir = directory("limited");
-    let line = format!(
-        "ulimit -f 8; $0 simulate busy.toml --json - --trace {}/t.pftrace",
-        dir.display()
-    );
-    let output = shell(&line);
-    let said = String::from_utf8_lossy(&output.stderr).to_string();
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("File too large"), "{said}");
-    assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 0);
 }
 
 #[test]
@@ -557,76 +283,6 @@ fn rows_that_no_target_bears_on_are_held_against_their_own_tolerance() {
         said.contains("003-fibtest.toml: --set group.web.quota_us=5"),
         "{said}"
     );
-}
-
-/// A directory of this test's own, empty.
-fn directory(name: &str) -> PathBuf {
-    let dir = temporary(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a directory");
-    dir
-}
-
-#[test]
-fn a_link_to_nothing_stays_one_and_its_file_is_made() {
-    let dir = directory("dangling");
-    std::os::unix::fs::symlink("real.json", dir.join("link.json")).expect("a link");
-    let link = dir.join("link.json");
-    for _ in 0..2 {
-        stdout(&["simulate", "limits.toml", "--json", link.to_str().expect("ours")]);
-        assert!(link.is_symlink());
-        expect_file!["golden/limits.json"]
-            .assert_eq(&std::fs::read_to_string(dir.join("real.json")).expect("the results"));
-    }
-    std::fs::remove_file(dir.join("real.json")).expect("the results");
-    let [link, real] = ["link.json", "real.json"].map(|name| dir.join(name).display().to_string());
-    let output = plimsoll(&["simulate", "limits.toml", "--json", &link, "--trace", &real]);
-    let said = String::from_utf8_lossy(&output.stderr).to_string();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("another result goes there"), "{said}");
-}
-
-/// Names made from a device's would be new files beside it.
-#[test]
-fn two_timelines_do_not_go_beside_a_device() {
-    let dir = directory("device");
-    std::os::unix::fs::symlink("/dev/full", dir.join("full")).expect("a link");
-    let trace = dir.join("full").display().to_string();
-    let output = plimsoll(&["simulate", "limits.toml", "--trace", &trace, "--set", "seed=2"]);
-    let said = String::from_utf8_lossy(&output.stderr).to_string();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("two timelines"), "{said}");
-    assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 1);
-}
-
-#[test]
-fn a_signal_leaves_no_half_of_a_file() {
-    for signal in ["INT", "TERM", "HUP"] {
-        let dir = directory(&format!("signal-{signal}"));
-        let trace = dir.join("t.pftrace").display().to_string();
-        let day = ["--duration-ms", "86400000"];
-        // Whoever runs the tests may have had them ignored: nohup, or a shell in the background.
-        let mut child = Command::new("env")
-            .args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_plimsoll")])
-            .args([&["simulate", "limits.toml", "--trace", &trace][..], &day].concat())
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
-            .spawn()
-            .expect("env of coreutils");
-        let files = || std::fs::read_dir(&dir).expect("the directory").count();
-        while files() == 0 {
-            assert_eq!(
-                child.try_wait().expect("our child"),
-                None,
-                "ended before it was told to"
-            );
-            std::thread::yield_now();
-        }
-        let output = shell(&format!("kill -{signal} {}", child.id()));
-        assert!(output.status.success());
-        let status = child.wait().expect("our child");
-        assert_eq!(status.code(), None, "ended by the signal, as its parent expects");
-        assert_eq!(files(), 0, "{signal}");
-    }
 }
 
 #[test]

@@ -1,16 +1,14 @@
 //! Recorded traces as a user meets them: what plan and simulate --replay make of good, bad and broken ones. No confident
 //! answer comes from a trace that cannot be believed, no goal is said to be met that is not.
+mod common;
+use common::plimsoll_in;
 use plimsoll_trace::example::{self, switch, waking, MS};
 use plimsoll_trace::{Context, Event, Header, Loss, State};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn plimsoll(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .args(args)
-        .current_dir(env!("CARGO_TARGET_TMPDIR"))
-        .output()
-        .expect("the binary was built for this test")
+    plimsoll_in(Path::new(env!("CARGO_TARGET_TMPDIR")), args)
 }
 
 fn file(name: &str) -> PathBuf {

@@ -6,7 +6,9 @@ use crate::machine::{self, MachineChoice, MachineFile};
 use crate::problem::{nearest, Problem, Problems};
 use crate::tree::Tree;
 use plimsoll_policy_sys as pl;
-use plimsoll_sim::{Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Policy, TaskId};
+use plimsoll_sim::{
+    cpus_of, Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Policy, TaskId,
+};
 use plimsoll_workload::{Place, Workload};
 use std::path::Path;
 
@@ -264,21 +266,14 @@ impl Resolve<'_> {
         Some(GroupId(at as u32 + 1))
     }
 
-    /// The CPUs that a group may run on, of those in `all`; `own` is the cpuset of the group at an index. As in the kernel,
-    /// a cpuset that the groups above leave nothing of does not count.
+    /// The CPUs that a group may run on, of those in `all`; `own` is the cpuset of the group at an index.
     fn cpus_of<'c>(
         &self,
         group: GroupId,
         own: &impl Fn(usize) -> Option<&'c CpuSet>,
         all: &CpuSet,
     ) -> CpuSet {
-        let Some(at) = group.0.checked_sub(1) else {
-            return all.clone();
-        };
-        let at = at as usize;
-        let above = self.cpus_of(self.scenario.groups[at].spec.parent, own, all);
-        let left = own(at).map(|set| set.intersection(&above));
-        left.filter(|set| !set.is_empty()).unwrap_or(above)
+        cpus_of(group, &|at| self.scenario.groups[at].spec.parent, own, all)
     }
 
     /// Likewise, as the run begins.

@@ -486,6 +486,23 @@ pub struct GroupSpec {
     pub cpuset: Option<CpuSet>,
 }
 
+/// The CPUs that a group may run on, of those in `all`, from the parent and the cpuset of each group at an index (the
+/// root has none). As in the kernel, a cpuset that the groups above leave nothing of does not count.
+pub fn cpus_of<'c>(
+    group: GroupId,
+    parent: &impl Fn(usize) -> GroupId,
+    own: &impl Fn(usize) -> Option<&'c CpuSet>,
+    all: &CpuSet,
+) -> CpuSet {
+    let Some(at) = group.0.checked_sub(1) else {
+        return all.clone();
+    };
+    let at = at as usize;
+    let above = cpus_of(parent(at), parent, own, all);
+    let left = own(at).map(|set| set.intersection(&above));
+    left.filter(|set| !set.is_empty()).unwrap_or(above)
+}
+
 impl GroupSpec {
     pub fn new(path: impl Into<String>, parent: GroupId) -> Self {
         Self {

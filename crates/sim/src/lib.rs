@@ -15,9 +15,9 @@ pub mod topology;
 
 pub use behaviour::{Behaviour, Choice, Context, Seat, Step};
 pub use config::{
-    Change, ChangeKind, ChannelId, ChannelSpec, Config, ConfigError, Costs, CounterId, Enforce, GroupId,
-    GroupSpec, IdleState, LatencyId, Limits, Machine, PerDistance, Policy, TaskId, TaskSpec, WakeSearch,
-    WorkloadId,
+    cpus_of, Change, ChangeKind, ChannelId, ChannelSpec, Config, ConfigError, Costs, CounterId, Enforce,
+    GroupId, GroupSpec, IdleState, LatencyId, Limits, Machine, PerDistance, Policy, TaskId, TaskSpec,
+    WakeSearch, WorkloadId,
 };
 pub use cpuset::CpuSet;
 pub use engine::Simulation;

@@ -1,5 +1,5 @@
 //! Where a workload's tasks go: their group, what they are called, and what they have in common.
-use plimsoll_sim::{Behaviour, Config, CpuSet, GroupId, TaskSpec, WorkloadId};
+use plimsoll_sim::{cpus_of, Behaviour, Config, CpuSet, GroupId, TaskSpec, WorkloadId};
 
 /// What all tasks of a workload have in common.
 #[derive(Debug, Clone)]
@@ -63,17 +63,16 @@ impl Place {
     /// The CPUs that the workload is given, else the machine's, without those that its group may not use as the run
     /// begins.
     fn cpus(&self, config: &Config) -> CpuSet {
-        let machine = || CpuSet::all(config.machine.topology.nr_cpus());
-        let mut cpus = self.affinity.clone().unwrap_or_else(machine);
-        let mut group = self.group;
-        while group != GroupId::ROOT {
-            let spec = &config.groups[group.0 as usize - 1];
-            let both = spec.cpuset.as_ref().map(|cpuset| cpus.intersection(cpuset));
-            // As in the kernel: what the groups above leave nothing of does not bind.
-            cpus = both.filter(|both| !both.is_empty()).unwrap_or(cpus);
-            group = spec.parent;
-        }
-        cpus
+        let groups = &config.groups;
+        let all = CpuSet::all(config.machine.topology.nr_cpus());
+        let of_group = cpus_of(
+            self.group,
+            &|at| groups[at].parent,
+            &|at| groups[at].cpuset.as_ref(),
+            &all,
+        );
+        let both = self.affinity.as_ref().map(|cpus| cpus.intersection(&of_group));
+        both.filter(|both| !both.is_empty()).unwrap_or(of_group)
     }
 }
 

@@ -1,0 +1,53 @@
+//! Runs the command as a user does.
+#![allow(dead_code)] // each of the tests' files uses some of it
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Where the scenarios and the expected results are: errors name files the same everywhere.
+pub fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+pub fn plimsoll(args: &[&str]) -> Output {
+    plimsoll_in(&golden(), args)
+}
+
+pub fn plimsoll_in(directory: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(args)
+        .current_dir(directory)
+        .output()
+        .expect("the binary was built for this test")
+}
+
+/// A line of bash in the same directory; plimsoll is $0.
+pub fn shell(line: &str) -> Output {
+    Command::new("bash")
+        .args(["-c", line, env!("CARGO_BIN_EXE_plimsoll")])
+        .current_dir(golden())
+        .output()
+        .expect("bash")
+}
+
+pub fn stdout(args: &[&str]) -> String {
+    let output = plimsoll(args);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A file of this test's own.
+pub fn temporary(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// A directory of this test's own, empty.
+pub fn directory(name: &str) -> PathBuf {
+    let dir = temporary(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a directory");
+    dir
+}
