@@ -29,13 +29,16 @@ build: ## build the plimsoll binary, for this machine
 # Debian's libbpf.a would bring in that older library instead of the one the live crate builds.
 STATIC_LIBS := target/static-libs
 
+# linux_getrandom: a static binary would wait on /dev/random for others to bring randomness, which in a guest nobody may
+# do; the system call makes the kernel gather it.
 static: ## build dist/plimsoll, a static binary that runs in any guest
 	@mkdir -p $(STATIC_LIBS) dist
 	@for name in elf z zstd; do \
 		archive=$$(gcc -print-file-name=lib$$name.a); \
 		if [ -e "$$archive" ]; then ln -sf "$$archive" $(STATIC_LIBS)/; fi; \
 	done
-	LIBBPF_SYS_LIBRARY_PATH=$(abspath $(STATIC_LIBS)) RUSTFLAGS="-C target-feature=+crt-static" \
+	LIBBPF_SYS_LIBRARY_PATH=$(abspath $(STATIC_LIBS)) \
+		RUSTFLAGS='-C target-feature=+crt-static --cfg getrandom_backend="linux_getrandom"' \
 		cargo build --release --target $(TARGET) -p plimsoll
 	@cp target/$(TARGET)/release/plimsoll dist/plimsoll.new && mv dist/plimsoll.new dist/plimsoll
 	@ls -l dist/plimsoll

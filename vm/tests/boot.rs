@@ -1,5 +1,6 @@
 //! Real boots; minutes, and the network at the first run: `make test-live`.
 use plimsoll_vm::{find_qemu, obtain, run, Cache, Ended, Error, Guest, Program, Result};
+use std::path::Path;
 use std::time::Duration;
 
 struct Outcome {
@@ -169,4 +170,21 @@ fn older_kernels_boot_too() {
             outcome.err
         );
     }
+}
+
+/// The oldest kernel at hand; in a guest where nothing has gathered randomness yet.
+#[test]
+#[ignore = "boots a kernel"]
+fn an_older_kernel_is_recorded() {
+    let plimsoll = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/plimsoll");
+    let outcome = shell(
+        &Options {
+            kernel: Some("6.1"),
+            programs: &[Program::of(plimsoll).unwrap()],
+            ..Options::default()
+        },
+        "plimsoll record --output /tmp/trace --duration 500ms",
+    );
+    assert!(text(&outcome).contains("lost       no events"), "{}", outcome.err);
+    assert_eq!(outcome.ended.unwrap().code, 0, "{}", outcome.err);
 }

@@ -1,7 +1,9 @@
 //! How `plimsoll status`, `top` and `set` talk to the scheduler that runs: a socket, one line of JSON each way.
 use crate::{Error, Result, Scheduler, Status, Watch};
 use serde::{Deserialize, Serialize};
+use std::fs::Metadata;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -77,6 +79,8 @@ fn ask_at(socket: &Path, request: &Request) -> Result<Option<Status>> {
 
 pub struct Server {
     listener: UnixListener,
+    /// Device and inode of the socket.
+    file: (u64, u64),
 }
 
 impl Server {
@@ -85,11 +89,12 @@ impl Server {
             let _ = std::fs::remove_file(SOCKET);
             let listener = UnixListener::bind(SOCKET)?;
             listener.set_nonblocking(true)?;
-            Ok(listener)
+            Ok(Self {
+                listener,
+                file: identity(&std::fs::symlink_metadata(SOCKET)?),
+            })
         };
-        let listener =
-            open().map_err(|error: std::io::Error| Error::Machine(format!("{SOCKET}: {error}")))?;
-        Ok(Self { listener })
+        open().map_err(|error: std::io::Error| Error::Machine(format!("{SOCKET}: {error}")))
     }
 
     /// Answers whoever asks, for up to `wait`.
@@ -112,9 +117,17 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// The next scheduler may have begun already, while this one still says its last: its socket stays.
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(SOCKET);
+        let is_own = |metadata: Metadata| identity(&metadata) == self.file;
+        if std::fs::symlink_metadata(SOCKET).is_ok_and(is_own) {
+            let _ = std::fs::remove_file(SOCKET);
+        }
     }
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 fn answer(scheduler: &Scheduler, watch: &mut Watch, mut stream: &UnixStream) -> std::io::Result<()> {
