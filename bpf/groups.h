@@ -460,12 +460,13 @@ __noinline int measure(u64 now_ns)
 		struct live_cpu PL_MEM *c = cpu_of(cpu);
 		u64 since_ns = pl_read(&c->idle_since_ns);
 
-		idle_ns += c->idle_ns;
+		idle_ns += pl_read(&c->idle_ns);
 		used_ns += c->side_used_ns;
 		if (!c->online)
 			continue;
 		online++;
-		if (since_ns && since_ns < now_ns)
+		/* One that has ended since is in idle_ns already, or will be the next time. */
+		if (since_ns && since_ns < now_ns && since_ns == pl_read(&c->idle_since_ns))
 			idle_ns += now_ns - since_ns;
 	}
 	S->sum_idle_ns = idle_ns;

@@ -87,7 +87,9 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	}
 	if (steal(cpu) || pull(cpu, false, 0))
 		return;
-	c->idle_since_ns = now_ns;
+	/* Real-time tasks, and kicks, come between: the CPU is asked again, and has been idle since it first was. */
+	if (!c->idle_since_ns)
+		c->idle_since_ns = now_ns;
 }
 
 /*

@@ -143,6 +143,11 @@ cases! {
     a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
     grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
     headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };
+    headroom_is_left_beside_real_time_threads: Case {
+        loaded: false,
+        also: &["target/guest/duty", "/usr/bin/chrt"],
+        ..Case::of(&["headroom-realtime.sh"])
+    };
     nice_affinity_cpusets_and_idle_groups_are_respected: Case::of(&["rules"]);
     wake_ups_go_to_idle_cores_and_stay_in_their_cache: Case {
         cpus: "8,sockets=2,cores=2,threads=2",
