@@ -219,12 +219,26 @@ __noinline int evacuate(u64 dsq, u32 cpu)
 	return 0;
 }
 
+/* False: another CPU hands out, and may have looked for the last time already. Then the slack timer looks again. */
+static __always_inline bool begin_handing_out(struct live_group PL_MEM *group)
+{
+	struct pl_pool PL_MEM *pool = &group->g.pool;
+
+	if (pl_bw_distribute_begin(pool))
+		return true;
+	pl_bw_owe(pool);
+	if (pl_bw_take_arm_slack(pool))
+		start_slack_timer(group->slot, PL_BW_SLACK_DELAY_NS);
+	return false;
+}
+
 /* Hands out what the pool has. */
 __noinline int distribute(u64 group_address, u64 now_ns)
 {
-	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)group_address)->g.pool;
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	struct pl_pool PL_MEM *pool = &group->g.pool;
 
-	if (!pl_bw_distribute_begin(pool))
+	if (!begin_handing_out(group))
 		return 0;
 	while (pl_bw_distribute_next(pool, now_ns) && can_loop)
 		;
@@ -235,9 +249,10 @@ __noinline int distribute(u64 group_address, u64 now_ns)
 /* Releases everything throttled, whatever the pool has. */
 __noinline int release_all(u64 group_address, u64 now_ns)
 {
-	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)group_address)->g.pool;
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	struct pl_pool PL_MEM *pool = &group->g.pool;
 
-	if (!pl_bw_distribute_begin(pool))
+	if (!begin_handing_out(group))
 		return 0;
 	while (pl_bw_release_next(pool, now_ns) && can_loop)
 		;
