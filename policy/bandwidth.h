@@ -58,7 +58,7 @@ enum pl_bw_error {
 	PL_BW_ERR_ROOT = 1,   /* the root group takes no limit */
 	PL_BW_ERR_QUOTA = 2,  /* below 1 ms, or above 2^44 - 1 us */
 	PL_BW_ERR_PERIOD = 3, /* outside 1 ms .. 1 s */
-	PL_BW_ERR_BURST = 4,  /* above max; mainline: above quota, with it above max, or without one */
+	PL_BW_ERR_BURST = 4,  /* above max; mainline: above a quota, or with it above max */
 	PL_BW_ERR_ONSET = 5,  /* above 100 % */
 	PL_BW_ERR_SLICE = 6,  /* below 1 us: a switch of the machine, which its engine checks */
 };
@@ -157,9 +157,8 @@ PL_FN u32 pl_bw_check(const struct pl_bw_limits *limits, bool is_root, bool main
 		return PL_BW_ERR_PERIOD;
 	if (limits->burst_ns > PL_BW_MAX_NS)
 		return PL_BW_ERR_BURST;
-	if (mainline && limits->burst_ns &&
-	    (quota_ns == PL_UNLIMITED || limits->burst_ns > quota_ns ||
-	     limits->burst_ns + quota_ns > PL_BW_MAX_NS))
+	if (mainline && quota_ns != PL_UNLIMITED &&
+	    (limits->burst_ns > quota_ns || limits->burst_ns + quota_ns > PL_BW_MAX_NS))
 		return PL_BW_ERR_BURST;
 	if (limits->onset_percent > 100)
 		return PL_BW_ERR_ONSET;
@@ -406,7 +405,8 @@ PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
  *		pl_bw_distribute_end(pool);
  *	}
  *
- * begin is false when another CPU is at it already. That one sees what was added, unless it is about to end: pl_bw_owe.
+ * begin is false when another CPU is at it already. That one sees what was added unless it is about to end: the caller
+ * sees to it that somebody looks again (pl_bw_owe).
  * next returns a balance that was released, or NULL when the pool or the ring is empty.
  */
 PL_FN bool pl_bw_distribute_begin(struct pl_pool PL_MEM *pool)
@@ -473,8 +473,8 @@ PL_FN bool pl_bw_timer_overdue(const struct pl_pool PL_MEM *pool, u64 now_ns)
 
 /*
  * The period timer fired. `nth` counts the calls within one callback, from 1: a callback calls again while
- * pool->next_ns is not after its clock, and the fourth time doubles period, quota and burst while the period
- * stays below 1 s. Returns whether the timer is to be armed again at pool->next_ns; the engine distributes
+ * pool->next_ns is not after its clock, and the fourth time, but none after it, doubles period, quota and burst while
+ * the period stays below 1 s. Returns whether the timer is to be armed again at pool->next_ns; the engine distributes
  * either way. false: the group was idle for a whole period and nobody is throttled.
  */
 PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
@@ -490,7 +490,7 @@ PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
 	}
 	if (now_ns < next_ns)
 		return true;
-	if (nth > PL_BW_OVERRUNS_MAX && pool->period_ns * 2 < PL_BW_PERIOD_MAX_NS) {
+	if (nth == PL_BW_OVERRUNS_MAX + 1 && pool->period_ns * 2 < PL_BW_PERIOD_MAX_NS) {
 		pool->period_ns *= 2;
 		pool->quota_ns = pl_min(pool->quota_ns * 2, PL_BW_MAX_NS);
 		pool->burst_ns = pl_min(pool->burst_ns * 2, PL_BW_MAX_NS);

@@ -257,6 +257,19 @@ fn bad_limits_are_named_and_change_nothing() {
     assert_eq!(
         check(
             BwLimits {
+                quota_ns: UNLIMITED,
+                burst_ns: 11 * MS,
+                ..good
+            },
+            false,
+            true
+        ),
+        BW_OK,
+        "mainline takes it where there is no quota"
+    );
+    assert_eq!(
+        check(
+            BwLimits {
                 onset_percent: 101,
                 ..good
             },
@@ -268,13 +281,13 @@ fn bad_limits_are_named_and_change_nothing() {
 }
 
 #[test]
-fn the_fourth_overrun_of_one_callback_doubles_the_period() {
+fn the_fourth_overrun_of_one_callback_doubles_the_period_and_none_after_it() {
     let mut bench = Bench::new(1, published());
     bench.set(10 * MS, 100 * MS, 5 * MS, 0, 0);
-    for nth in 1..=4 {
+    for nth in 1..=6 {
         // SAFETY: memory of Bench.
         unsafe { pl_bw_period(&mut *bench.pool, nth * 1000 * MS, nth as u32, &bench.config) };
-        let times = if nth == 4 { 2 } else { 1 };
+        let times = if nth >= 4 { 2 } else { 1 };
         assert_eq!(bench.pool.period_ns, 100 * MS * times);
         assert_eq!(bench.pool.quota_ns, 10 * MS * times);
     }

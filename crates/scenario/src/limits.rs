@@ -80,14 +80,11 @@ impl Knobs {
                 });
                 refusal("period_us", given, allowed)
             }
-            // Carried on from before the change, which a smaller quota, or none, makes too much.
+            // Carried on from before the change, which a smaller quota makes too much.
             pl::BW_ERR_BURST if self.burst_us.is_none() => {
                 let with = *limits;
                 limits.burst_ns = 0;
-                let given = match &self.quota_us {
-                    Some(Quota::Microseconds(us)) if *us >= 0 => us.to_string(),
-                    _ => "\"max\"".to_string(),
-                };
+                let given = us(with.quota_ns.unwrap_or(0));
                 let allowed = range_us(with.burst_ns.max(ok.period_ns), |quota_ns| {
                     let quota_ns = Some(quota_ns);
                     error_of(&Limits { quota_ns, ..with }, mainline) == pl::BW_OK
