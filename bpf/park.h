@@ -219,27 +219,29 @@ __noinline int evacuate(u64 dsq, u32 cpu)
 	return 0;
 }
 
-/* False: another CPU hands out, and may have looked for the last time already. Then the slack timer looks again. */
-static __always_inline bool begin_handing_out(struct live_group PL_MEM *group)
+/*
+ * Another CPU hands out, and may have looked for the last time already: the slack timer looks again. The next tick
+ * starts it: started here, it would cost the verifier a third of what plimsoll_cgroup_init does.
+ */
+__noinline int hand_out_later(u64 group_address)
 {
-	struct pl_pool PL_MEM *pool = &group->g.pool;
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
 
-	if (pl_bw_distribute_begin(pool))
-		return true;
-	pl_bw_owe(pool);
-	if (pl_bw_take_arm_slack(pool))
-		start_slack_timer(group->slot, PL_BW_SLACK_DELAY_NS);
-	return false;
+	pl_bw_owe(&group->g.pool);
+	if (pl_bw_take_arm_slack(&group->g.pool)) {
+		pl_write(&group->owes_slack, 1);
+		pl_xchg32(&S->timers_owed, 1);
+	}
+	return 0;
 }
 
 /* Hands out what the pool has. */
 __noinline int distribute(u64 group_address, u64 now_ns)
 {
-	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
-	struct pl_pool PL_MEM *pool = &group->g.pool;
+	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)group_address)->g.pool;
 
-	if (!begin_handing_out(group))
-		return 0;
+	if (!pl_bw_distribute_begin(pool))
+		return hand_out_later(group_address);
 	while (pl_bw_distribute_next(pool, now_ns) && can_loop)
 		;
 	pl_bw_distribute_end(pool);
@@ -249,11 +251,10 @@ __noinline int distribute(u64 group_address, u64 now_ns)
 /* Releases everything throttled, whatever the pool has. */
 __noinline int release_all(u64 group_address, u64 now_ns)
 {
-	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
-	struct pl_pool PL_MEM *pool = &group->g.pool;
+	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)group_address)->g.pool;
 
-	if (!begin_handing_out(group))
-		return 0;
+	if (!pl_bw_distribute_begin(pool))
+		return hand_out_later(group_address);
 	while (pl_bw_release_next(pool, now_ns) && can_loop)
 		;
 	pl_bw_distribute_end(pool);
