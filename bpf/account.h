@@ -242,6 +242,16 @@ static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
 	return !task->grant_ns && is_limited(task->group) && throttled_at((u64)task->group, cpu);
 }
 
+/* See pl_task_weigh. */
+static __always_inline void weigh(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c)
+{
+	if (!task->group->g.parent)
+		return;
+	cpu_lock(c);
+	pl_task_weigh(&task->t, &c->fair);
+	cpu_unlock(c);
+}
+
 __noinline u32 reweigh(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;

@@ -137,6 +137,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	park_end(task);
 	count_again(task, c, cpu);
 	idle_ended(c, now_ns);
+	weigh(task, c);
 	queue = &task->group->queues[cpu];
 	queue->nr_runs++;
 	if (task->waiting_since_ns && now_ns > task->waiting_since_ns)

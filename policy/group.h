@@ -6,17 +6,19 @@
  *            kernel has it, costs 3.2 GB of dispatch queues for 2,000 groups on 224 CPUs.
  *
  * Mechanism  Tasks wait in one queue per CPU (fair.h). A group keeps, per CPU, only numbers: how much of it
- *            is runnable, its load, its share, its balance. A task's effective weight is its own weight
- *            times, for each level, share / runnable weight. Charging and throttling walk the limited
- *            levels only.
+ *            is runnable, its load, its share, its balance. A queue weighs on its CPU what its share is,
+ *            times, for each level above, share / runnable weight; a task has its part of that. Charging and
+ *            throttling walk the limited levels only.
  *
- * Formula    effective = weight * PROD over levels (share / runnable weight of that queue)
+ * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
+ *            effective = queue * weight / runnable weight of the queue
  *            share     = load.h
  *            a task may run on a CPU if no level of its group is throttled there
  *
- * Trade-offs The product is computed at most once per refresh_ns and queue and kept; until then a change of
- *            load elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule
- *            before system 4, and its cost).
+ * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
+ *            elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule before system
+ *            4, and its cost). A task's part of it is computed whenever the task is picked: the queue's own
+ *            runnable weight changes with every wake-up, by any factor where nice values differ.
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
@@ -31,10 +33,9 @@
 
 #define PL_GROUP_DEPTH_MAX 32
 
-#define PL_FACTOR_SHIFT 30
-#define PL_FACTOR_ONE (1ULL << PL_FACTOR_SHIFT)
-/* A share is at most 102,400, a weight at least 3; times a share or a weight, both below 2^17, it fits into 64 bits. */
-#define PL_FACTOR_MAX (1ULL << 46)
+/* Bits of fraction of what a queue weighs on its CPU: up to 2^37 with them, which times a share fits into 64 bits. */
+#define PL_EFFECTIVE_SHIFT 20
+#define PL_EFFECTIVE_ONE ((u64)PL_WEIGHT_UNIT << PL_EFFECTIVE_SHIFT)
 
 #define PL_REFRESH_NS (1 * PL_MS) /* where nobody says otherwise */
 
@@ -49,9 +50,9 @@ struct pl_config {
 /* One group on one CPU. Touched by that CPU only, and by those that take a task along from or to it. */
 struct pl_queue {
 	struct pl_load load;
-	u64 share; /* weight that this queue has in its parent's; 0 while nothing is runnable */
-	u64 factor; /* PROD share / runnable weight, from here to the root; PL_FACTOR_SHIFT bits are fraction */
-	u64 refreshed_ns; /* when factor was computed */
+	u64 share; /* of load.weight of this queue's parent, in its units; 0 while nothing is runnable */
+	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; not the root's */
+	u64 refreshed_ns; /* when effective was computed */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
 };
@@ -149,7 +150,7 @@ PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *
 		struct pl_queue PL_MEM *queue = PL_ELEMENT(queues, cpu);
 
 		queue->look_at = cpu;
-		queue->factor = PL_FACTOR_ONE;
+		queue->effective = PL_EFFECTIVE_ONE;
 	}
 	pl_bw_init(&group->pool, balances, nr_cpus, ring, slots);
 	pl_group_link(group);
@@ -185,35 +186,41 @@ PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64
 	return share;
 }
 
-/* The factor of the levels below times this level's. */
-PL_SUB u64 pl_queue_factor(const struct pl_queue PL_MEM *queue PL_ARENA, u64 factor)
+/*
+ * What weighs `effective` among all that is runnable in this queue, with the queue's own share: the part of it that is
+ * left one level up. Never more than the share.
+ */
+PL_SUB u64 pl_queue_part(const struct pl_queue PL_MEM *queue PL_ARENA, u64 effective)
 {
-	if (!queue->nr_runnable)
-		return factor;
-	factor = pl_div(factor * pl_min(queue->share, 1 << 17), pl_max(queue->load.weight, 1));
-	return pl_min(pl_max(factor, 1), PL_FACTOR_MAX);
+	return pl_max(pl_div(effective * queue->share, pl_max(queue->load.weight, 1)), 1);
 }
 
 /*
- * Brings shares and factors of this group and all above it up to date on one CPU. `force`: even if refresh_ns
- * has not passed.
+ * Brings shares of this group and all above it up to date on one CPU, and what its queue there weighs. `force`: even if
+ * refresh_ns has not passed.
  */
 PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, bool force,
 			    struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 	struct pl_group PL_MEM *level;
-	u64 factor = PL_FACTOR_ONE;
+	u64 effective;
 
 	if (!force && config->refresh_ns && now_ns - bottom->refreshed_ns < config->refresh_ns)
 		return;
-	/* Of this queue only: the levels above have tasks of their own, whose factor is computed when they ask. */
+	/* Of this queue only: the levels above have tasks of their own, and are computed when these ask. */
 	bottom->refreshed_ns = now_ns;
-	for (level = group; level->parent && PL_LOOP; level = level->parent) {
+	if (!group->parent)
+		return;
+	pl_level_refresh(group, cpu, now_ns, touch, config);
+	effective = bottom->share << (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT);
+	for (level = group->parent; level->parent && PL_LOOP; level = level->parent) {
 		pl_level_refresh(level, cpu, now_ns, touch, config);
-		factor = pl_queue_factor(&level->queues[cpu], factor);
+		effective = pl_queue_part(&level->queues[cpu], effective);
 	}
-	bottom->factor = factor;
+	/* With nothing runnable there is no share: what it weighed stays. */
+	if (bottom->nr_runnable)
+		bottom->effective = effective;
 }
 
 /*
@@ -227,12 +234,19 @@ PL_FN void pl_task_class(struct pl_task PL_MEM *task, s32 nice, bool sched_idle)
 	task->idle = sched_idle || task->group->under_idle;
 }
 
-/* A task's effective weight on a CPU, from the factor as last computed. >= PL_FAIR_WEIGHT_MIN */
+/*
+ * A task's effective weight on a CPU where it is runnable: its part, as of now, of what its queue weighed as last
+ * computed. >= PL_FAIR_WEIGHT_MIN
+ */
 PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
 {
-	u64 factor = task->group->queues[cpu].factor;
+	const struct pl_queue PL_MEM *queue = &task->group->queues[cpu];
+	u64 part;
 
-	return pl_max((task->weight * factor) >> (PL_FACTOR_SHIFT - PL_FAIR_WEIGHT_SHIFT),
+	if (!task->group->parent)
+		return task->weight << PL_FAIR_WEIGHT_SHIFT;
+	part = pl_div(task->weight * queue->effective, pl_max(queue->load.weight, 1));
+	return pl_max(part >> (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT - PL_FAIR_WEIGHT_SHIFT),
 		      PL_FAIR_WEIGHT_MIN);
 }
 
@@ -284,7 +298,7 @@ PL_SUB u32 pl_level_leave(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 n
 /* Counts the time until now as one in which the task was runnable, or not. Call when that changes. */
 PL_INLINE void pl_task_load(struct pl_task PL_MEM *task, bool was_runnable, u64 now_ns)
 {
-	pl_pelt_update(&task->load, was_runnable ? task->weight : 0, now_ns);
+	pl_pelt_update(&task->load, was_runnable ? task->weight << PL_LOAD_SHIFT : 0, now_ns);
 }
 
 /*
@@ -297,7 +311,7 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 {
 	struct pl_group PL_MEM *level = task->group;
 	struct pl_queue PL_MEM *queue = &level->queues[cpu];
-	u64 added = task->weight;
+	u64 added = task->weight << PL_LOAD_SHIFT;
 	u32 flags = 0;
 
 	pl_task_load(task, false, now_ns);
@@ -340,7 +354,7 @@ PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns,
 		moved = pl_load_moved(&level->queues[task->cpu].load, &level->queues[to].load, most, now_ns,
 				      &config->load);
 		/* One level up the group is what moves, with as much of its weight as of its load. */
-		most = pl_div(pl_group_weight(level) * moved,
+		most = pl_div((pl_group_weight(level) << PL_LOAD_SHIFT) * moved,
 			      pl_max((u64)pl_smax(pl_read(&level->load.load_avg), 0), moved));
 	}
 }
@@ -365,7 +379,7 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 			  const struct pl_config PL_MEM *config)
 {
 	struct pl_group PL_MEM *level = task->group;
-	u64 removed = task->weight;
+	u64 removed = task->weight << PL_LOAD_SHIFT;
 	u32 cpu = task->cpu;
 	u32 flags = 0;
 
@@ -497,13 +511,23 @@ PL_FN bool pl_level_forget(struct pl_group PL_MEM *level, struct pl_queue PL_MEM
 }
 
 /*
- * Takes the present factor as the task's weight, while it is counted in `cpu`. At ticks and as its slice ends.
+ * Weighs a task anew, while it is counted in `cpu`, from what its queue was last found to weigh. As it is picked: with the
+ * weight that it had as it was queued, beside others that sleep by now, it would be charged for them as well.
  */
+PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu)
+{
+	u64 effective = pl_task_effective(task, task->cpu);
+
+	if (task->counted)
+		cpu->weight_sum += effective - pl_min(task->effective, cpu->weight_sum);
+	task->effective = effective;
+}
+
+/* Likewise, with what its queue weighs now. At ticks and as its slice ends. */
 PL_FN void pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
 			   struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
 	struct pl_group PL_MEM *level = task->group;
-	u64 effective;
 
 	if (now_ns - level->queues[task->cpu].refreshed_ns >= config->refresh_ns) {
 		for (; level->parent && PL_LOOP; level = level->parent)
@@ -511,10 +535,7 @@ PL_FN void pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 				touch->load_writes++;
 	}
 	pl_group_refresh(task->group, task->cpu, now_ns, false, touch, config);
-	effective = pl_task_effective(task, task->cpu);
-	if (task->counted)
-		cpu->weight_sum += effective - pl_min(task->effective, cpu->weight_sum);
-	task->effective = effective;
+	pl_task_weigh(task, cpu);
 }
 
 #endif

@@ -11,13 +11,14 @@
  *            nothing has been runnable for long is taken out of the sum by who runs elsewhere: its own CPU may
  *            sleep, or may not run this group again.
  *
- * Formula    share = weight * load / (group_load - own_contribution + load),  clamped to [2, weight]
+ * Formula    share = weight * load / (group_load - own_contribution + load),  clamped to [2 / 1024, weight]
  *            load  = max(runnable weight now, its average)
  *
  * Trade-offs The group's sum may be 1/64 and 1 ms behind. Where nothing is runnable it is PL_LOAD_FORGET_NS behind,
  *            and until who runs elsewhere has come round: a running task looks at one queue at each tick.
  *            The own part is replaced by the present one, so that a queue that has just woken up does not
- *            divide by a sum without itself.
+ *            divide by a sum without itself. Loads and shares carry 10 bits of fraction, as the kernel's do: on
+ *            224 CPUs a group of weight 10 has a share of less than 1/2 on each.
  *
  * Limits     The root group is not published: it has no share to compute.
  *
@@ -30,7 +31,8 @@
 
 #define PL_LOAD_PUBLISH_NS (1 * PL_MS)
 #define PL_LOAD_CHANGE_SHIFT 6 /* 1/64 */
-#define PL_SHARE_MIN 2
+#define PL_LOAD_SHIFT 10       /* bits of fraction of loads, of a queue's runnable weight and of shares */
+#define PL_SHARE_MIN 2	       /* the kernel's MIN_SHARES */
 /* Ten half-lives: a thousandth of the load is left. */
 #define PL_LOAD_FORGET_NS (10ULL * PL_PELT_HALF_LIFE * PL_PELT_SEGMENT * 1024)
 
@@ -46,7 +48,7 @@ struct pl_group_load {
 /* One queue's load: touched by its CPU only, but for what pl_load_forget does. */
 struct pl_load {
 	struct pl_pelt pelt;
-	u64 weight;	  /* of what is runnable now */
+	u64 weight;	  /* of what is runnable now; PL_LOAD_SHIFT bits are fraction */
 	s64 contribution; /* what of this queue is in the group's load_avg */
 	u64 published_at_ns;
 };
@@ -121,15 +123,25 @@ PL_FN u64 pl_load_moved(struct pl_load PL_MEM *from, struct pl_load PL_MEM *to, 
 	return moved;
 }
 
-/* What of the group's weight belongs to this queue: PL_SHARE_MIN .. weight. Reads the shared line. */
+/*
+ * What of the group's weight (in units of weight.h) belongs to this queue: PL_SHARE_MIN .. weight, with PL_LOAD_SHIFT
+ * bits of fraction. Reads the shared line.
+ */
 PL_SUB u64 pl_load_share(const struct pl_group_load PL_MEM *group PL_ARENA,
 			 const struct pl_load PL_MEM *load PL_ARENA, u64 weight)
 {
 	u64 mine = pl_max(load->weight, load->pelt.avg);
 	s64 others = pl_read(&group->load_avg) - load->contribution;
 	u64 sum = mine + (u64)pl_smax(others, 0);
-	u64 share = sum ? pl_div(weight * mine, sum) : weight;
+	u64 share;
 
+	weight <<= PL_LOAD_SHIFT;
+	/* Below 2^27; the load has 37 bits in their product, and no use for more. */
+	if (sum >> 37) {
+		mine >>= 12;
+		sum >>= 12;
+	}
+	share = sum ? pl_div(weight * mine, sum) : weight;
 	return pl_min(pl_max(share, PL_SHARE_MIN), weight);
 }
 

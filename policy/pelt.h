@@ -17,7 +17,7 @@
  * Trade-offs Time advances in units of 1024 ns (the rest is kept for the next call); y^n comes from a table
  *            of 32 factors of 2^32. The error against the real series is below one part in a thousand.
  *
- * Limits     Weights up to 2^27: sum stays below 2^43.
+ * Limits     Weights up to 2^47 (a million tasks of nice -20 with 10 bits of fraction): sum stays below 2^63.
  *
  * Source: the kernel's per-entity load tracking, whose constants system 4 refers to.
  */
@@ -52,7 +52,7 @@ PL_INLINE u64 pl_pelt_decay(u64 value, u64 n)
 	if (n > PL_PELT_HALF_LIFE * 63)
 		return 0;
 	value >>= n / PL_PELT_HALF_LIFE;
-	/* value < 2^43 would overflow with a factor of 2^32: the halves are multiplied apart. */
+	/* A value of 2^32 and more would overflow with a factor of 2^32: the halves are multiplied apart. */
 	return (value >> 32) * pl_pelt_y_inv[n % PL_PELT_HALF_LIFE] +
 	       (((value & 0xffffffffu) * (u64)pl_pelt_y_inv[n % PL_PELT_HALF_LIFE]) >> 32);
 }

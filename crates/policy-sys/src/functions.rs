@@ -145,7 +145,7 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> u64;
-    pub fn pl_queue_factor(queue: *const Queue, factor: u64) -> u64;
+    pub fn pl_queue_part(queue: *const Queue, effective: u64) -> u64;
     pub fn pl_group_refresh(
         group: *mut Group,
         cpu: u32,

@@ -106,7 +106,7 @@ static const u64 pl_layout_values[] = {
     sizeof(struct pl_queue),
     PL_LAYOUT_OF(pl_queue, load),
     PL_LAYOUT_OF(pl_queue, share),
-    PL_LAYOUT_OF(pl_queue, factor),
+    PL_LAYOUT_OF(pl_queue, effective),
     PL_LAYOUT_OF(pl_queue, refreshed_ns),
     PL_LAYOUT_OF(pl_queue, nr_runnable),
     PL_LAYOUT_OF(pl_queue, look_at),

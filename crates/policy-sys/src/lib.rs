@@ -31,8 +31,12 @@ pub const BW_SLACK_DELAY_NS: u64 = 5_000_000;
 /// Effective weight of a lone task of nice 0.
 pub const BALANCE_ONE: u32 = 1024;
 pub const FAIR_WEIGHT_ONE: u64 = 1024 << 10;
-/// Bits of fraction of a queue's factor.
-pub const FACTOR_SHIFT: u32 = 30;
+/// Bits of fraction of loads, runnable weights and shares.
+pub const LOAD_SHIFT: u32 = 10;
+/// Bits of fraction of what a queue weighs on its CPU.
+pub const EFFECTIVE_SHIFT: u32 = 20;
+/// What the queue of a group of weight 100 weighs where it has all of its share.
+pub const EFFECTIVE_ONE: u64 = 1024 << EFFECTIVE_SHIFT;
 pub const GROUP_DEPTH_MAX: u32 = 32;
 
 // What an engine configures where nobody says otherwise.

@@ -185,7 +185,7 @@ pub struct Config {
 pub struct Queue {
     pub load: Load,
     pub share: u64,
-    pub factor: u64,
+    pub effective: u64,
     pub refreshed_ns: u64,
     pub nr_runnable: u32,
     pub look_at: u32,
@@ -389,7 +389,7 @@ macro_rules! for_each_struct {
             Queue,
             load,
             share,
-            factor,
+            effective,
             refreshed_ns,
             nr_runnable,
             look_at

@@ -349,6 +349,70 @@ fn headroom_makes_side_of_everything_but_main_its_ancestors_and_descendants() {
     assert_eq!(tree.queue(side, 0).nr_runnable, 0);
 }
 
+/// In units of weight.h.
+fn share_of(tree: &Tree, group: usize, cpu: u32) -> f64 {
+    tree.queue(group, cpu).share as f64 / f64::from(1 << LOAD_SHIFT)
+}
+
+#[test]
+fn groups_of_unequal_weight_keep_their_ratio_on_machines_of_any_size() {
+    for cpus in [1, 16, 224, 1024] {
+        let mut tree = Tree::new(cpus);
+        let groups = [
+            tree.add(Some(0), 100),
+            tree.add(Some(0), 1),
+            tree.add(Some(0), 10_000),
+        ];
+        let nested = tree.add(Some(groups[0]), 10);
+        let mut tasks: Vec<(u32, [Task; 3])> = (0..cpus)
+            .map(|cpu| (cpu, [nested, groups[1], groups[2]].map(|group| tree.task(group))))
+            .collect();
+        for (cpu, three) in &mut tasks {
+            three.iter_mut().for_each(|task| {
+                tree.runnable(task, *cpu, 0);
+            });
+        }
+        for step in 1..=300 {
+            for (_, three) in &mut tasks {
+                fractions(&mut tree, three, step * 4 * MS);
+            }
+        }
+        let got = fractions(&mut tree, &mut tasks[0].1, 1300 * MS);
+        // cpu.weight 1 is 10.24, kept as 10.
+        let sum = 1024.0 + 10.0 + 102_400.0;
+        for (got, ideal) in got.iter().zip([1024.0 / sum, 10.0 / sum, 102_400.0 / sum]) {
+            assert!(
+                (got / ideal - 1.0).abs() < 0.06,
+                "{got} for {ideal} on {cpus} CPUs"
+            );
+        }
+    }
+}
+
+/// A task of nice 19 spins; one of nice 0 in the same group is runnable for a moment now and then.
+#[test]
+fn a_task_does_not_weigh_less_for_a_sibling_that_sleeps_again() {
+    let mut tree = Tree::new(1);
+    let group = tree.add(Some(0), 100);
+    let (mut spinner, mut beat) = (tree.task(group), tree.task(group));
+    unsafe { pl_task_class(&mut spinner, 19, false) };
+    tree.runnable(&mut spinner, 0, 0);
+    let mut fair: FairCpu = zeroed();
+    let mut weigh = |tree: &mut Tree, task: &mut Task, now_ns: u64| {
+        unsafe { pl_task_reweigh(task, &mut fair, now_ns, &mut tree.touch, &tree.config) };
+        task.effective as f64 / FAIR_WEIGHT_ONE as f64
+    };
+    for ms in 1..100 {
+        let now_ns = ms * 3 * MS;
+        tree.runnable(&mut beat, 0, now_ns);
+        let both = weigh(&mut tree, &mut beat, now_ns) + weigh(&mut tree, &mut spinner, now_ns);
+        assert!((both - 1.0).abs() < 0.01, "{both} of the group's weight");
+        tree.blocked(&mut beat, now_ns + MS / 30);
+        let alone = weigh(&mut tree, &mut spinner, now_ns + MS / 30);
+        assert!((alone - 1.0).abs() < 0.01, "{alone} of the group's weight");
+    }
+}
+
 #[test]
 fn a_group_does_not_weigh_less_for_cpus_where_nothing_of_it_has_run_for_long() {
     for cpus in [2, 4, 224] {
@@ -375,10 +439,10 @@ fn a_group_does_not_weigh_less_for_cpus_where_nothing_of_it_has_run_for_long() {
         for step in 1..=250 {
             (0..cpus).for_each(|cpu| refresh(&mut tree, cpu, step * 4 * MS));
         }
-        let fair = 1024 / u64::from(cpus);
-        let share = tree.queue(group, 0).share;
+        let fair = 1024.0 / f64::from(cpus);
+        let share = share_of(&tree, group, 0);
         assert!(
-            (fair.max(2)..=fair + 2).contains(&share),
+            (share / fair - 1.0).abs() < 0.03,
             "{share} of 1024 on {cpus} CPUs"
         );
         // All but the first sleep from now on, or have exited.
@@ -388,7 +452,7 @@ fn a_group_does_not_weigh_less_for_cpus_where_nothing_of_it_has_run_for_long() {
         for step in 251..=600 {
             reweigh(&mut tree, &mut tasks[0], step * 4 * MS);
         }
-        assert_eq!(tree.queue(group, 0).share, 1024, "{cpus} CPUs");
+        assert_eq!(share_of(&tree, group, 0), 1024.0, "{cpus} CPUs");
         let published = unsafe { (*tree.groups[group]).load.load_avg };
         let books: i64 = (0..cpus)
             .map(|cpu| tree.queue(group, cpu).load.contribution)
@@ -437,8 +501,7 @@ fn a_group_with_tasks_of_its_own_is_refreshed_beside_a_busy_child() {
             };
         }
     }
-    let queue = tree.queue(parent, 0);
-    let due = queue.share as f64 / queue.load.weight as f64;
-    let kept = queue.factor as f64 / (1u64 << FACTOR_SHIFT) as f64;
+    let due = share_of(&tree, parent, 0) / 1024.0;
+    let kept = tree.queue(parent, 0).effective as f64 / EFFECTIVE_ONE as f64;
     assert!((kept / due - 1.0).abs() < 0.05, "{kept} for {due}");
 }

@@ -51,7 +51,8 @@ fn every_constant_is_the_headers() {
     let constants = [
         ("PL_BW_SLACK_DELAY_NS", BW_SLACK_DELAY_NS),
         ("PL_BALANCE_ONE", BALANCE_ONE.into()),
-        ("PL_FACTOR_SHIFT", FACTOR_SHIFT.into()),
+        ("PL_LOAD_SHIFT", LOAD_SHIFT.into()),
+        ("PL_EFFECTIVE_SHIFT", EFFECTIVE_SHIFT.into()),
         ("PL_GROUP_DEPTH_MAX", GROUP_DEPTH_MAX.into()),
         ("PL_BW_SLICE_NS", BW_SLICE_NS),
         ("PL_LOAD_PUBLISH_NS", LOAD_PUBLISH_NS),

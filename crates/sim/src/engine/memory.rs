@@ -146,7 +146,7 @@ impl Memory {
     #[inline]
     pub fn touch(&self, group: u32, cpu: u32) {
         // SAFETY: in bounds. The single thread of the engine is the only user.
-        if unsafe { (*self.queue(group, cpu)).factor } == 0 {
+        if unsafe { (*self.queue(group, cpu)).effective } == 0 {
             self.touch_first(group, cpu);
         }
     }
@@ -158,9 +158,9 @@ impl Memory {
             // SAFETY: as in touch().
             unsafe {
                 let queue = self.queue(number, cpu);
-                // The levels above may have tasks of their own, with a factor.
-                if (*queue).factor == 0 {
-                    (*queue).factor = 1 << pl::FACTOR_SHIFT;
+                // The levels above may have tasks of their own.
+                if (*queue).effective == 0 {
+                    (*queue).effective = pl::EFFECTIVE_ONE;
                     (*queue).refreshed_ns = NEVER_NS;
                     (*queue).look_at = cpu;
                     (*self.balance(number, cpu)).cpu = cpu;
@@ -171,7 +171,7 @@ impl Memory {
         let side = self.side();
         // SAFETY: as in touch().
         unsafe {
-            (*self.queue(side, cpu)).factor = 1 << pl::FACTOR_SHIFT;
+            (*self.queue(side, cpu)).effective = pl::EFFECTIVE_ONE;
             (*self.queue(side, cpu)).look_at = cpu;
             (*self.balance(side, cpu)).cpu = cpu;
         }
