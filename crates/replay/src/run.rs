@@ -229,7 +229,8 @@ fn outcome(
             }
         })
         .collect();
-    let all_work: u64 = program.threads.iter().map(|t| t.work_ns).sum();
+    // As it is counted: what a busy sibling took is in the threads' CPU time, and not in their work.
+    let all_work: u64 = program.bursts.iter().map(|b| b.work_ns).sum();
     Outcome {
         requests,
         groups,

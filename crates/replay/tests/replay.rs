@@ -2,7 +2,7 @@
 use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Pacing, Program, Settings};
 use plimsoll_sim::Machine;
 use plimsoll_trace::example::{self, header, switch, waking, MS};
-use plimsoll_trace::{Context, Cpu, Event, Header, State, Timeline, What};
+use plimsoll_trace::{Context, Cpu, Event, Header, State, Thread, Timeline, What};
 use std::sync::Arc;
 
 fn compile(header: &Header, events: &[Event]) -> (Arc<Program>, Machine) {
@@ -257,6 +257,36 @@ fn cpus_that_were_off_line_are_no_cpus_of_the_replay() {
     header.source = "perf-script".into();
     let (_, machine) = compile(&header, &events);
     assert_eq!(machine.topology.nr_cpus(), 7);
+}
+
+#[test]
+fn all_work_of_threads_that_shared_a_core_is_all_that_was_recorded() {
+    // Of each 10 ms, 20 works for 3 ms on one thread of a core and 30 for 2 ms of them on the other.
+    let (mut header, mut events) = example::open_loop(100);
+    header.machine.cpus.iter_mut().for_each(|c| c.core = Some(0));
+    header.threads.push(Thread {
+        tid: 30,
+        comm: "other".into(),
+        group: Some(0),
+        ..Default::default()
+    });
+    for round in 0..100 {
+        let at = round * 10 * MS + 2 * MS;
+        events.extend([
+            waking(at, 0, 30, 0, Context::Timer),
+            switch(at + 20, 0, 0, State::Runnable, 30),
+            switch(at + 2 * MS, 0, 30, State::Sleeping, 0),
+        ]);
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, machine) = compile(&header, &events);
+    let outcome = run(&program, &machine, &[]);
+    assert!(outcome.requests.iter().all(|r| r.done));
+    assert!(
+        (outcome.work_done - 1.0).abs() < 1e-6,
+        "{} of the work",
+        outcome.work_done
+    );
 }
 
 #[test]
