@@ -2,7 +2,7 @@
 use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Pacing, Program, Settings};
 use plimsoll_sim::Machine;
 use plimsoll_trace::example::{self, header, switch, waking, MS};
-use plimsoll_trace::{Context, Cpu, Event, Header, State, Thread, Timeline, What};
+use plimsoll_trace::{Context, Cpu, Event, Group, Header, State, Thread, Timeline, What};
 use std::sync::Arc;
 
 fn compile(header: &Header, events: &[Event]) -> (Arc<Program>, Machine) {
@@ -437,6 +437,46 @@ fn work_of_a_slower_machine_takes_as_much_longer_and_arrivals_keep_their_times()
         slower.work_done, same.work_done,
         "it is the recorded work that is counted"
     );
+}
+
+/// A search of all groups for each of them, or of all threads, would be 10,000,000,000 looks.
+#[test]
+fn trace_of_as_many_groups_as_threads_is_read_without_comparing_all_with_all() {
+    const COUNT: u32 = 100_000;
+    let (mut header, mut events) = example::open_loop(1);
+    let end_ns = header.clock.end_ns;
+    header.clock.end_ns += i64::from(COUNT) * 100;
+    // In no order, written with a slash too many.
+    for job in (0..COUNT).rev() {
+        header.threads.push(Thread {
+            tid: 1000 + job,
+            comm: "job".into(),
+            group: Some(header.groups.len() as u32),
+            ..Default::default()
+        });
+        header.groups.push(Group {
+            path: format!("/jobs//{job}"),
+            weight: Some(1 + job % 10_000),
+            ..Default::default()
+        });
+    }
+    for job in 0..COUNT {
+        let (at, longer) = (end_ns + i64::from(job) * 100, i64::from(job == 77));
+        events.push(waking(at, 0, 1000 + job, 0, Context::Timer));
+        events.push(switch(at + 10, 0, 0, State::Runnable, 1000 + job));
+        events.push(switch(at + 50 + longer, 0, 1000 + job, State::Sleeping, 0));
+    }
+    let timeline = Timeline::build(&header, &events);
+    for (group, path) in [(None, "/web"), (Some("jobs/77/"), "/jobs/77")] {
+        let program = Program::build(&header, &timeline, group, None, 60).unwrap();
+        assert_eq!(program.groups[program.target as usize].path, path);
+        let [job, jobs] = ["/jobs/77", "/jobs"].map(|path| program.group(path).unwrap() as usize);
+        assert_eq!(
+            (program.groups[job].weight, program.groups[job].work_ns),
+            (78, 41)
+        );
+        assert_eq!(program.groups[jobs].work_ns, u64::from(COUNT) * 40 + 1);
+    }
 }
 
 #[test]
