@@ -18,10 +18,34 @@ pub struct Group {
     pub work_ns: u64,
     /// Of it, what they used after the last request had ended.
     pub late_work_ns: u64,
-    /// CPU time by the kernel's own count, if the trace has it.
+    /// CPU time by the kernel's own count, those below included, if the trace has it.
     pub usage_ns: Option<u64>,
     /// Share of periods with throttling in the recording, if the trace has it.
     pub throttled: Option<f64>,
+}
+
+/// By how much of it a group's CPU time in the trace may exceed the kernel's own count. From switch to switch there are
+/// interrupts in it, and what a hypervisor took, which many kernels charge to nobody.
+const OVERCOUNT_MAX: f64 = 0.05;
+/// Running threads are charged at ticks; at 100 Hz they are this far apart.
+const TICK_NS: f64 = 10_000_000.0;
+
+impl Group {
+    /// In words, if the trace shows more CPU time of it than the kernel counted.
+    ///
+    /// Less is no contradiction: the kernel's count is read before the probes come and after they are gone, and has the
+    /// threads that were not recorded.
+    pub fn doubt(&self) -> Option<String> {
+        let (shown, counted) = (self.work_ns as f64, self.usage_ns? as f64);
+        (shown > counted * (1.0 + OVERCOUNT_MAX) + TICK_NS).then(|| {
+            format!(
+                "CPU time of {}: {:.3} s in the trace, {:.3} s by the kernel's own count",
+                self.path,
+                shown / 1e9,
+                counted / 1e9
+            )
+        })
+    }
 }
 
 /// A path with one slash before each part.

@@ -2,7 +2,7 @@
 use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Pacing, Program, Settings};
 use plimsoll_sim::Machine;
 use plimsoll_trace::example::{self, header, switch, waking, MS};
-use plimsoll_trace::{Context, Cpu, Event, Group, Header, State, Thread, Timeline, What};
+use plimsoll_trace::{Context, Cpu, CpuStat, Event, Group, Header, State, Thread, Timeline, What};
 use std::sync::Arc;
 
 fn compile(header: &Header, events: &[Event]) -> (Arc<Program>, Machine) {
@@ -476,6 +476,31 @@ fn trace_of_as_many_groups_as_threads_is_read_without_comparing_all_with_all() {
             (78, 41)
         );
         assert_eq!(program.groups[jobs].work_ns, u64::from(COUNT) * 40 + 1);
+    }
+}
+
+#[test]
+fn more_work_than_the_kernel_counted_is_doubted_and_less_is_not() {
+    // The trace shows 3 ms of work in each of 100 rounds.
+    let (mut header, events) = example::open_loop(100);
+    for (counted_ms, doubt) in [
+        (Some(200), true),
+        (Some(270), true),
+        (Some(290), false),
+        (Some(900), false),
+        (None, false),
+    ] {
+        let usage = |ms: u64| CpuStat {
+            usage_ns: Some(ms * MS as u64),
+            ..Default::default()
+        };
+        header.groups[1].stat_start = Some(usage(5_000));
+        header.groups[1].stat_end = counted_ms.map(|ms| usage(5_000 + ms));
+        let (program, _) = compile(&header, &events);
+        let said = program.groups[program.target as usize].doubt();
+        assert_eq!(said.is_some(), doubt, "{counted_ms:?}: {said:?}");
+        let both = |text: &String| text.contains("0.300 s") && text.contains("0.2");
+        assert!(said.iter().all(both), "{said:?}");
     }
 }
 

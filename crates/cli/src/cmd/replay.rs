@@ -168,7 +168,7 @@ impl Replayed<'_> {
         let program = &self.source.program;
         json!({
             "trace": self.source.file,
-            "warnings": self.source.warnings,
+            "warnings": doubts(self.source),
             "self_check": self.check.checks.iter().map(|c| json!({
                 "name": c.name, "unit": c.unit, "recorded": c.recorded, "replayed": c.replayed,
                 "tolerance": c.tolerance, "holds": c.holds(),
@@ -273,10 +273,16 @@ pub fn heading(source: &Source) -> String {
         };
         text += &format!("wake-ups by {kind}: {name}: {count}, {how}\n");
     }
-    for warning in &source.warnings {
-        text += &format!("doubt: {warning}\n");
+    for doubt in doubts(source) {
+        text += &format!("doubt: {doubt}\n");
     }
     text
+}
+
+/// What the trace says against itself, and the kernel's own count against the trace.
+fn doubts(source: &Source) -> Vec<String> {
+    let target = &source.program.groups[source.program.target as usize];
+    source.warnings.iter().cloned().chain(target.doubt()).collect()
 }
 
 pub fn check_table(check: &SelfCheck) -> Table {
