@@ -65,6 +65,7 @@ pub fn replay(
     settings: &Settings,
     observer: Option<&mut dyn Observer>,
 ) -> Result<Outcome, SettingsError> {
+    settings.check(program)?;
     let mut machine = machine.clone();
     let nr_recorded = machine.topology.nr_cpus();
     if let Some(cpus) = settings.cpus {

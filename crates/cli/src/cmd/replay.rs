@@ -147,9 +147,7 @@ impl Replayed<'_> {
         let mut as_recorded = Settings::recorded(program);
         as_recorded.seed = seed.unwrap_or(as_recorded.seed);
         let mut changed = as_recorded.clone();
-        for set in sets {
-            changed.set(program, set)?;
-        }
+        changed.set_all(program, sets)?;
         let before = recorded(program);
         let same = match seed {
             None => Cow::Borrowed(source.replayed()?),
