@@ -76,12 +76,15 @@ impl Settings {
         }
     }
 
-    /// Changes what a user asks for, each as [`Settings::set`] does, and checks what came out.
+    /// Changes what a user asks for, each as [`Settings::set`] does, and refuses what has no effect on what came out.
     pub fn set_all(&mut self, program: &Program, assignments: &[String]) -> Result<(), SettingsError> {
         for assignment in assignments {
             self.set(program, assignment)?;
         }
-        self.check(program)
+        self.check(program)?;
+        assignments
+            .iter()
+            .try_for_each(|assignment| self.check_effect(program, assignment))
     }
 
     /// Refuses what these semantics do not have.
@@ -96,6 +99,32 @@ impl Settings {
                 allowed: "0, as the kernel has no headroom; with policy.semantics=published 0 to 100".into(),
             }),
         }
+    }
+
+    /// Refuses a period or burst that the user gives to a group without a quota. Recordings may have them: the kernel
+    /// keeps both for the next quota.
+    fn check_effect(&self, program: &Program, assignment: &str) -> Result<(), SettingsError> {
+        let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+        let Some((path, knob)) = group_knob(key.trim()) else {
+            return Ok(());
+        };
+        let Some(ix) = program.group(&path) else {
+            return Ok(());
+        };
+        let group = &self.groups[ix as usize];
+        let without_quota = match knob {
+            "period_us" => false,
+            "burst_us" => group.burst_us == 0,
+            _ => true,
+        };
+        if without_quota || group.quota_us.is_some() {
+            return Ok(());
+        }
+        Err(SettingsError {
+            what: key.trim().into(),
+            value: value.trim().into(),
+            allowed: "with a quota only, and quota_us is max".into(),
+        })
     }
 
     /// Changes one value: `group.PATH.quota_us=200000`, `group.PATH.weight=50`, `machine.cpus=4`,
@@ -186,6 +215,20 @@ mod tests {
             crate::replay(&program, &machine, &settings, None).unwrap();
         }
         refused.map(|error| error.to_string())
+    }
+
+    #[test]
+    fn period_and_burst_that_no_quota_goes_with_are_refused_if_the_user_gives_them() {
+        for set in ["group.web.period_us=10000", "group.web.burst_us=5000"] {
+            let error = refusal(&[set]).expect(set);
+            assert!(error.contains("a quota only, and quota_us is max"), "{error}");
+            assert_eq!(refusal(&[set, "group.web.quota_us=20000"]), None);
+            assert_eq!(refusal(&["group.web.quota_us=20000", set]), None);
+            assert!(refusal(&[set, "group.web.quota_us=max"]).is_some());
+        }
+        for sets in [&[][..], &["machine.cpus=1"], &["group.web.burst_us=0"]] {
+            assert_eq!(refusal(sets), None, "{sets:?}");
+        }
     }
 
     #[test]
