@@ -14,6 +14,8 @@
 //! 16 bytes for each request in each run.
 mod arrivals;
 mod cost;
+mod groups;
+mod inbox;
 mod machine;
 mod marks;
 mod outcome;

@@ -10,12 +10,15 @@
 //! is done; its thread either waits for anything or for a later burst, and so may do it.
 use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
 use crate::cost::{stretches, Stretch};
+use crate::groups::{find, find_target, groups, indices, upwards};
 use crate::machine::Dense;
 use crate::marks::Marks;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, RequestClass, RequestInfo};
 use crate::settings::SettingsError;
 use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
+
+pub(crate) use crate::groups::{is_below, Group};
 
 pub(crate) type BurstIx = u32;
 pub(crate) const NONE: u32 = u32::MAX;
@@ -78,27 +81,6 @@ pub struct Thread {
     pub work_ns: u64,
 }
 
-/// A group of the trace: its path, and what it was set to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    pub path: String,
-    pub parent: Option<u32>,
-    pub quota_us: Option<u64>,
-    pub period_us: u64,
-    pub burst_us: u64,
-    pub weight: u32,
-    /// cpu.idle
-    pub idle: bool,
-    /// CPU time of its threads and those below, as the trace shows it.
-    pub work_ns: u64,
-    /// Of it, what they used after the last request had ended.
-    pub late_work_ns: u64,
-    /// CPU time by the kernel's own count, if the trace has it.
-    pub usage_ns: Option<u64>,
-    /// Share of periods with throttling in the recording, if the trace has it.
-    pub throttled: Option<f64>,
-}
-
 /// A trace, ready to be replayed any number of times.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -143,16 +125,7 @@ impl Program {
         let dense = Dense::of(header, timeline);
         let (header, timeline) = (&*dense.header, &*dense.timeline);
         let mut groups = groups(header);
-        let group_of: Vec<u32> = header
-            .groups
-            .iter()
-            .map(|g| {
-                groups
-                    .iter()
-                    .position(|own| own.path == normal(&g.path))
-                    .unwrap_or(0) as u32
-            })
-            .collect();
+        let group_of = indices(header, &groups);
         let firsts = firsts(timeline);
         let speeds = crate::machine::sibling_speeds(header, timeline, smt_percent);
         let places = placement(timeline);
@@ -261,10 +234,7 @@ impl Program {
 
     /// A group by its path.
     pub fn group(&self, path: &str) -> Option<u32> {
-        self.groups
-            .iter()
-            .position(|g| g.path == path)
-            .map(|ix| ix as u32)
+        find(&self.groups, path)
     }
 }
 
@@ -279,100 +249,9 @@ pub(crate) fn firsts(timeline: &Timeline) -> Vec<u32> {
     firsts
 }
 
-/// A path with one slash before each part.
-fn normal(path: &str) -> String {
-    let parts: String = path
-        .split('/')
-        .filter(|p| !p.is_empty())
-        .flat_map(|p| ["/", p])
-        .collect();
-    if parts.is_empty() {
-        "/".into()
-    } else {
-        parts
-    }
-}
-
-/// Groups of the header and everything above them, parents first, the root at 0.
-fn groups(header: &Header) -> Vec<Group> {
-    let mut paths: Vec<String> = vec!["/".into()];
-    for group in &header.groups {
-        let mut path = String::new();
-        for part in group.path.split('/').filter(|p| !p.is_empty()) {
-            path = format!("{path}/{part}");
-            paths.push(path.clone());
-        }
-    }
-    paths.sort();
-    paths.dedup();
-    let parent_of = |path: &str| {
-        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-        let above = if above.is_empty() { "/" } else { above };
-        paths
-            .binary_search_by(|p| p.as_str().cmp(above))
-            .ok()
-            .map(|ix| ix as u32)
-    };
-    let find = |path: &str| header.groups.iter().find(|g| normal(&g.path) == path);
-    paths
-        .iter()
-        .map(|path| {
-            let known = find(path);
-            let weight = known.and_then(|g| g.weight);
-            let usage = |g: &plimsoll_trace::Group| {
-                g.stat_end
-                    .as_ref()?
-                    .usage_ns?
-                    .checked_sub(g.stat_start.as_ref()?.usage_ns?)
-            };
-            let throttled = |g: &plimsoll_trace::Group| {
-                let (start, end) = (g.stat_start.as_ref()?, g.stat_end.as_ref()?);
-                let periods = end.nr_periods?.checked_sub(start.nr_periods?)?;
-                let throttled = end.nr_throttled?.checked_sub(start.nr_throttled?)?;
-                (periods > 0).then(|| throttled as f64 / periods as f64)
-            };
-            Group {
-                path: path.clone(),
-                parent: if path == "/" { None } else { parent_of(path) },
-                quota_us: known.and_then(|g| g.quota_us).filter(|_| path != "/"),
-                period_us: known.and_then(|g| g.period_us).unwrap_or(100_000),
-                burst_us: known.and_then(|g| g.burst_us).unwrap_or(0),
-                // The kernel shows cpu.weight as 0 while cpu.idle is 1.
-                weight: weight.filter(|&weight| weight > 0).unwrap_or(100),
-                idle: weight == Some(0),
-                work_ns: 0,
-                late_work_ns: 0,
-                usage_ns: known.and_then(usage),
-                throttled: known.and_then(throttled),
-            }
-        })
-        .collect()
-}
-
 /// When the last of the recorded requests ended.
 pub(crate) fn last_end_ns<'a>(requests: impl Iterator<Item = &'a RequestInfo>) -> Option<u64> {
     requests.map(|r| r.begin_ns + r.latency_ns).max()
-}
-
-/// Does it to a group and all above it.
-fn upwards(groups: &mut [Group], group: u32, mut each: impl FnMut(&mut Group)) {
-    let mut above = Some(group);
-    while let Some(at) = above {
-        each(&mut groups[at as usize]);
-        above = groups[at as usize].parent;
-    }
-}
-
-/// Whether `group` is `target`, or somewhere below it.
-pub(crate) fn is_below(groups: &[Group], group: u32, target: u32) -> bool {
-    let mut at = Some(group);
-    while let Some(group) = at {
-        if group == target {
-            return true;
-        }
-        at = groups[group as usize].parent;
-    }
-    false
 }
 
 /// The group in which a thread did most of its work.
@@ -398,37 +277,6 @@ fn pinned(thread: &ThreadTimeline, group: &Group, dense: &Dense) -> Option<u32> 
     let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
     let cpu = dense.place(number.parse().ok()?)?;
     (group.path == "/" && thread.runs.iter().all(|r| r.cpu == cpu)).then_some(cpu)
-}
-
-fn find_target(groups: &[Group], threads: &[Thread], path: Option<&str>) -> Result<u32, SettingsError> {
-    let own_work = |ix: usize| -> u64 {
-        threads
-            .iter()
-            .filter(|t| t.group == ix as u32)
-            .map(|t| t.work_ns)
-            .sum()
-    };
-    match path {
-        Some(path) => {
-            let path = normal(path);
-            groups
-                .iter()
-                .position(|g| g.path == path)
-                .map(|ix| ix as u32)
-                .ok_or_else(|| SettingsError {
-                    what: "group".into(),
-                    value: path,
-                    allowed: groups
-                        .iter()
-                        .map(|g| g.path.as_str())
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                })
-        }
-        None => Ok((1..groups.len())
-            .max_by_key(|&ix| (own_work(ix), std::cmp::Reverse(ix)))
-            .unwrap_or(0) as u32),
-    }
 }
 
 fn add_bursts(

@@ -65,6 +65,7 @@ pub fn replay(
     settings: &Settings,
     observer: Option<&mut dyn Observer>,
 ) -> Result<Outcome, SettingsError> {
+    settings.check(program)?;
     let mut machine = machine.clone();
     let nr_recorded = machine.topology.nr_cpus();
     if let Some(cpus) = settings.cpus {
@@ -229,7 +230,8 @@ fn outcome(
             }
         })
         .collect();
-    let all_work: u64 = program.threads.iter().map(|t| t.work_ns).sum();
+    // As it is counted: what a busy sibling took is in the threads' CPU time, and not in their work.
+    let all_work: u64 = program.bursts.iter().map(|b| b.work_ns).sum();
     Outcome {
         requests,
         groups,

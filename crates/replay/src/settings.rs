@@ -20,7 +20,7 @@ pub struct GroupSettings {
     pub burst_us: u64,
     /// cpu.weight
     pub weight: u32,
-    /// cpu.headroom, percent; 0: off.
+    /// cpu.headroom, percent; 0: off. Published semantics only.
     pub headroom_percent: u32,
 }
 
@@ -76,6 +76,57 @@ impl Settings {
         }
     }
 
+    /// Changes what a user asks for, each as [`Settings::set`] does, and refuses what has no effect on what came out.
+    pub fn set_all(&mut self, program: &Program, assignments: &[String]) -> Result<(), SettingsError> {
+        for assignment in assignments {
+            self.set(program, assignment)?;
+        }
+        self.check(program)?;
+        assignments
+            .iter()
+            .try_for_each(|assignment| self.check_effect(program, assignment))
+    }
+
+    /// Refuses what these semantics do not have.
+    pub(crate) fn check(&self, program: &Program) -> Result<(), SettingsError> {
+        let published = self.semantics == Semantics::Published;
+        let mut groups = self.groups.iter().zip(&program.groups);
+        match groups.find(|(own, _)| own.headroom_percent > 0 && !published) {
+            None => Ok(()),
+            Some((own, group)) => Err(SettingsError {
+                what: format!("group.{}.headroom_percent", group.path.trim_start_matches('/')),
+                value: own.headroom_percent.to_string(),
+                allowed: "0, as the kernel has no headroom; with policy.semantics=published 0 to 100".into(),
+            }),
+        }
+    }
+
+    /// Refuses a period or burst that the user gives to a group without a quota. Recordings may have them: the kernel
+    /// keeps both for the next quota.
+    fn check_effect(&self, program: &Program, assignment: &str) -> Result<(), SettingsError> {
+        let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+        let Some((path, knob)) = group_knob(key.trim()) else {
+            return Ok(());
+        };
+        let Some(ix) = program.group(&path) else {
+            return Ok(());
+        };
+        let group = &self.groups[ix as usize];
+        let without_quota = match knob {
+            "period_us" => false,
+            "burst_us" => group.burst_us == 0,
+            _ => true,
+        };
+        if without_quota || group.quota_us.is_some() {
+            return Ok(());
+        }
+        Err(SettingsError {
+            what: key.trim().into(),
+            value: value.trim().into(),
+            allowed: "with a quota only, and quota_us is max".into(),
+        })
+    }
+
     /// Changes one value: `group.PATH.quota_us=200000`, `group.PATH.weight=50`, `machine.cpus=4`,
     /// `work.percent=110`, `policy.semantics=published`.
     pub fn set(&mut self, program: &Program, assignment: &str) -> Result<(), SettingsError> {
@@ -105,9 +156,7 @@ impl Settings {
                 }
             }
             _ => {
-                let rest = key.strip_prefix("group.").ok_or_else(|| bad(key, KEYS))?;
-                let (path, knob) = rest.rsplit_once('.').ok_or_else(|| bad(key, KEYS))?;
-                let path = format!("/{}", path.trim_matches('/'));
+                let (path, knob) = group_knob(key).ok_or_else(|| bad(key, KEYS))?;
                 let paths = || {
                     program
                         .groups
@@ -137,5 +186,62 @@ impl Settings {
             }
         }
         Ok(())
+    }
+}
+
+/// Path and knob of `group.PATH.KNOB`.
+fn group_knob(key: &str) -> Option<(String, &str)> {
+    let (path, knob) = key.strip_prefix("group.")?.rsplit_once('.')?;
+    Some((format!("/{}", path.trim_matches('/')), knob))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_trace::{example, Timeline};
+    use std::sync::Arc;
+
+    /// What refuses these settings; the group's kernel had a period of 50 ms and a burst, and no limit.
+    fn refusal(sets: &[&str]) -> Option<String> {
+        let (mut header, events) = example::open_loop(10);
+        (header.groups[1].period_us, header.groups[1].burst_us) = (Some(50_000), Some(10_000));
+        let timeline = Timeline::build(&header, &events);
+        let program = Program::build(&header, &timeline, None, None, 60).unwrap();
+        let (program, machine) = (Arc::new(program), crate::machine(&header, &timeline));
+        let mut settings = Settings::recorded(&program);
+        let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+        let refused = settings.set_all(&program, &sets).err();
+        if refused.is_none() {
+            crate::replay(&program, &machine, &settings, None).unwrap();
+        }
+        refused.map(|error| error.to_string())
+    }
+
+    #[test]
+    fn period_and_burst_that_no_quota_goes_with_are_refused_if_the_user_gives_them() {
+        for set in ["group.web.period_us=10000", "group.web.burst_us=5000"] {
+            let error = refusal(&[set]).expect(set);
+            assert!(error.contains("a quota only, and quota_us is max"), "{error}");
+            assert_eq!(refusal(&[set, "group.web.quota_us=20000"]), None);
+            assert_eq!(refusal(&["group.web.quota_us=20000", set]), None);
+            assert!(refusal(&[set, "group.web.quota_us=max"]).is_some());
+        }
+        for sets in [&[][..], &["machine.cpus=1"], &["group.web.burst_us=0"]] {
+            assert_eq!(refusal(sets), None, "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn headroom_is_refused_under_the_kernels_semantics() {
+        let (half, published) = ("group.web.headroom_percent=50", "policy.semantics=published");
+        let error = refusal(&[half]).unwrap();
+        assert!(
+            error.starts_with("group.web.headroom_percent: 50 is not allowed; allowed: 0"),
+            "{error}"
+        );
+        assert!(refusal(&[published, half, "policy.semantics=mainline"]).is_some());
+        assert_eq!(refusal(&[half, published]), None);
+        assert_eq!(refusal(&["group.web.headroom_percent=0"]), None);
+        assert!(refusal(&[published, "group.web.headroom_percent=101"]).is_some());
     }
 }

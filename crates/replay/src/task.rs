@@ -1,8 +1,8 @@
 //! One thread of the trace at work in the simulator.
+use crate::inbox::Inbox;
 use crate::program::{BurstIx, Deed, Program, Start, NONE};
 use crate::run::State;
 use plimsoll_sim::{Behaviour, ChannelId, Context, Seat, Step};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,10 @@ pub(crate) struct ThreadTask {
     done_ns: u64,
     action: u32,
     action_end: u32,
-    /// Bursts whose wake-up has come, in order of arrival.
-    inbox: VecDeque<BurstIx>,
+    /// Bursts whose wake-up has come.
+    inbox: Inbox,
+    /// The same of the burst that exits: it has to be the last.
+    exit: Option<BurstIx>,
     /// Bursts that come by themselves: when, which.
     timers: Vec<(u64, BurstIx)>,
     /// Next burst that has a time of its own, from the recording.
@@ -48,14 +50,15 @@ impl ThreadTask {
             done_ns: 0,
             action: 0,
             action_end: 0,
-            inbox: VecDeque::new(),
+            inbox: Inbox::default(),
+            exit: None,
             timers: Vec::new(),
             next_at: bursts.start,
             left: bursts.len() as u32,
             done: vec![0; bursts.len().div_ceil(64)],
         };
         if forked {
-            task.inbox.push_back(bursts.start);
+            task.receive(bursts.start);
         }
         task.seek();
         task
@@ -79,10 +82,25 @@ impl ThreadTask {
         burst <= before && (self.left == 1 || !self.program.bursts[burst as usize].exits)
     }
 
+    fn receive(&mut self, burst: BurstIx) {
+        match self.program.bursts[burst as usize].exits {
+            true => self.exit = Some(burst),
+            false => self.inbox.push(burst),
+        }
+    }
+
+    /// Takes the message to serve now.
+    fn message(&mut self, before: BurstIx) -> Option<BurstIx> {
+        match self.exit {
+            Some(burst) if self.may(burst, before) => self.exit.take(),
+            _ if before == NONE => self.inbox.first(),
+            _ => self.inbox.first_up_to(before),
+        }
+    }
+
     /// Takes the burst to do now, or says until when to wait.
     fn choose(&mut self, before: BurstIx, now_ns: u64) -> Result<(BurstIx, u64), Option<u64>> {
-        if let Some(i) = (0..self.inbox.len()).find(|&i| self.may(self.inbox[i], before)) {
-            let burst = self.inbox.remove(i).expect("the index was found in it");
+        if let Some(burst) = self.message(before) {
             return Ok((burst, now_ns));
         }
         let timer = (0..self.timers.len())
@@ -153,7 +171,7 @@ impl Behaviour for ThreadTask {
 
     fn next(&mut self, ctx: &mut Context) -> Step {
         if let Some(value) = ctx.received() {
-            self.inbox.push_back(value as BurstIx);
+            self.receive(value as BurstIx);
         }
         let now_ns = ctx.now_ns();
         loop {

@@ -2,7 +2,7 @@
 use plimsoll_replay::{machine, percentile_ns, recorded, replay, Outcome, Pacing, Program, Settings};
 use plimsoll_sim::Machine;
 use plimsoll_trace::example::{self, header, switch, waking, MS};
-use plimsoll_trace::{Context, Cpu, Event, Header, State, Timeline, What};
+use plimsoll_trace::{Context, Cpu, CpuStat, Event, Group, Header, State, Thread, Timeline, What};
 use std::sync::Arc;
 
 fn compile(header: &Header, events: &[Event]) -> (Arc<Program>, Machine) {
@@ -260,6 +260,36 @@ fn cpus_that_were_off_line_are_no_cpus_of_the_replay() {
 }
 
 #[test]
+fn all_work_of_threads_that_shared_a_core_is_all_that_was_recorded() {
+    // Of each 10 ms, 20 works for 3 ms on one thread of a core and 30 for 2 ms of them on the other.
+    let (mut header, mut events) = example::open_loop(100);
+    header.machine.cpus.iter_mut().for_each(|c| c.core = Some(0));
+    header.threads.push(Thread {
+        tid: 30,
+        comm: "other".into(),
+        group: Some(0),
+        ..Default::default()
+    });
+    for round in 0..100 {
+        let at = round * 10 * MS + 2 * MS;
+        events.extend([
+            waking(at, 0, 30, 0, Context::Timer),
+            switch(at + 20, 0, 0, State::Runnable, 30),
+            switch(at + 2 * MS, 0, 30, State::Sleeping, 0),
+        ]);
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, machine) = compile(&header, &events);
+    let outcome = run(&program, &machine, &[]);
+    assert!(outcome.requests.iter().all(|r| r.done));
+    assert!(
+        (outcome.work_done - 1.0).abs() < 1e-6,
+        "{} of the work",
+        outcome.work_done
+    );
+}
+
+#[test]
 fn same_settings_give_the_same_outcome() {
     let (program, machine) = closed_loop(200);
     let sets = ["group.web.quota_us=30000", "seed=7"];
@@ -407,6 +437,71 @@ fn work_of_a_slower_machine_takes_as_much_longer_and_arrivals_keep_their_times()
         slower.work_done, same.work_done,
         "it is the recorded work that is counted"
     );
+}
+
+/// A search of all groups for each of them, or of all threads, would be 10,000,000,000 looks.
+#[test]
+fn trace_of_as_many_groups_as_threads_is_read_without_comparing_all_with_all() {
+    const COUNT: u32 = 100_000;
+    let (mut header, mut events) = example::open_loop(1);
+    let end_ns = header.clock.end_ns;
+    header.clock.end_ns += i64::from(COUNT) * 100;
+    // In no order, written with a slash too many.
+    for job in (0..COUNT).rev() {
+        header.threads.push(Thread {
+            tid: 1000 + job,
+            comm: "job".into(),
+            group: Some(header.groups.len() as u32),
+            ..Default::default()
+        });
+        header.groups.push(Group {
+            path: format!("/jobs//{job}"),
+            weight: Some(1 + job % 10_000),
+            ..Default::default()
+        });
+    }
+    for job in 0..COUNT {
+        let (at, longer) = (end_ns + i64::from(job) * 100, i64::from(job == 77));
+        events.push(waking(at, 0, 1000 + job, 0, Context::Timer));
+        events.push(switch(at + 10, 0, 0, State::Runnable, 1000 + job));
+        events.push(switch(at + 50 + longer, 0, 1000 + job, State::Sleeping, 0));
+    }
+    let timeline = Timeline::build(&header, &events);
+    for (group, path) in [(None, "/web"), (Some("jobs/77/"), "/jobs/77")] {
+        let program = Program::build(&header, &timeline, group, None, 60).unwrap();
+        assert_eq!(program.groups[program.target as usize].path, path);
+        let [job, jobs] = ["/jobs/77", "/jobs"].map(|path| program.group(path).unwrap() as usize);
+        assert_eq!(
+            (program.groups[job].weight, program.groups[job].work_ns),
+            (78, 41)
+        );
+        assert_eq!(program.groups[jobs].work_ns, u64::from(COUNT) * 40 + 1);
+    }
+}
+
+#[test]
+fn more_work_than_the_kernel_counted_is_doubted_and_less_is_not() {
+    // The trace shows 3 ms of work in each of 100 rounds.
+    let (mut header, events) = example::open_loop(100);
+    for (counted_ms, doubt) in [
+        (Some(200), true),
+        (Some(270), true),
+        (Some(290), false),
+        (Some(900), false),
+        (None, false),
+    ] {
+        let usage = |ms: u64| CpuStat {
+            usage_ns: Some(ms * MS as u64),
+            ..Default::default()
+        };
+        header.groups[1].stat_start = Some(usage(5_000));
+        header.groups[1].stat_end = counted_ms.map(|ms| usage(5_000 + ms));
+        let (program, _) = compile(&header, &events);
+        let said = program.groups[program.target as usize].doubt();
+        assert_eq!(said.is_some(), doubt, "{counted_ms:?}: {said:?}");
+        let both = |text: &String| text.contains("0.300 s") && text.contains("0.2");
+        assert!(said.iter().all(both), "{said:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod checksum;
 mod error;
 #[doc(hidden)]
 pub mod example;
+mod header;
 mod import;
 mod model;
 mod quality;

@@ -1,7 +1,8 @@
 //! Reads a trace file, one row group at a time, and believes nothing in it.
 use crate::checksum::{self, Verdict};
 use crate::error::{At, Place, TraceError};
-use crate::model::{Context, CpuStat, Event, Header, State, What, CPU_MAX, DURATION_NS_MAX, TID_MAX};
+use crate::header::check_header;
+use crate::model::{Context, CpuStat, Event, Header, State, What, CPU_MAX, TID_MAX};
 use crate::schema::{schema, Col, COLUMNS, KEY_HEADER, KEY_VERSION, KINDS, STATS, VERSION};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
@@ -227,66 +228,6 @@ fn check_columns(path: &Path, parquet: &SerializedFileReader<File>) -> Result<()
             .collect::<Vec<_>>()
             .join(", "),
     })
-}
-
-fn check_header(path: &Path, header: &Header) -> Result<(), TraceError> {
-    let bad = |field: &str, value: String, allowed: String| {
-        Err(TraceError::Value {
-            place: Place::new(path, At::Part("header")),
-            field: field.into(),
-            value,
-            allowed,
-        })
-    };
-    let clock = &header.clock;
-    if clock.end_ns < clock.start_ns {
-        return bad(
-            "clock.end_ns",
-            clock.end_ns.to_string(),
-            format!("at least clock.start_ns, {}", clock.start_ns),
-        );
-    }
-    if clock.end_ns.saturating_sub(clock.start_ns) > DURATION_NS_MAX {
-        return bad(
-            "clock.end_ns",
-            clock.end_ns.to_string(),
-            format!(
-                "at most {DURATION_NS_MAX} after clock.start_ns, {}",
-                clock.start_ns
-            ),
-        );
-    }
-    for cpu in &header.machine.cpus {
-        if cpu.cpu >= CPU_MAX {
-            return bad(
-                "machine.cpus.cpu",
-                cpu.cpu.to_string(),
-                format!("below {CPU_MAX}"),
-            );
-        }
-    }
-    for thread in &header.threads {
-        if thread.tid > TID_MAX {
-            return bad("threads.tid", thread.tid.to_string(), format!("0 to {TID_MAX}"));
-        }
-        if thread.group.is_some_and(|g| g as usize >= header.groups.len()) {
-            return bad(
-                &format!("threads.group of thread {}", thread.tid),
-                thread.group.unwrap_or_default().to_string(),
-                format!("below {}, the number of groups", header.groups.len()),
-            );
-        }
-    }
-    for group in &header.groups {
-        if !group.path.starts_with('/') {
-            return bad(
-                "groups.path",
-                format!("{:?}", group.path),
-                "a path that starts with /".into(),
-            );
-        }
-    }
-    Ok(())
 }
 
 /// The values of one row group, column by column: non-null values and where they belong.

@@ -137,7 +137,7 @@ impl TimelineBuilder {
                 next,
             } => {
                 self.quality.switches += 1;
-                let since_ns = self.evict(prev, event.cpu, ts);
+                let since_ns = self.evict(prev, "leaves it", event.cpu, ts);
                 if prev != 0 {
                     self.switch_out(prev, prev_state, event.cpu, ts, since_ns);
                 }
@@ -148,7 +148,7 @@ impl TimelineBuilder {
             }
             What::Waking { tid, waker, context } => {
                 self.sign_of(waker, event.cpu, ts);
-                let cause = self.cause(waker, context, ts);
+                let cause = self.cause(waker, event.cpu, context, ts);
                 self.wake(tid, cause, ts);
             }
             What::Wakeup { tid, waker, .. } => {
@@ -157,10 +157,10 @@ impl TimelineBuilder {
                 } else {
                     Context::Unknown
                 };
-                let cause = self.cause(waker, context, ts);
+                let cause = self.cause(waker, event.cpu, context, ts);
                 self.wake(tid, cause, ts);
             }
-            What::Fork { parent, child } => self.fork(parent, child, ts),
+            What::Fork { parent, child } => self.fork(parent, child, event.cpu, ts),
             What::Exit { tid } => {
                 if let Some(thread) = self.find(tid, ts) {
                     self.threads[thread].exiting = true;
@@ -270,13 +270,13 @@ impl TimelineBuilder {
         ix
     }
 
-    fn cause(&mut self, waker: Tid, context: Context, ts: i64) -> Cause {
+    fn cause(&mut self, waker: Tid, cpu: u32, context: Context, ts: i64) -> Cause {
         match context {
             Context::Timer => return Cause::Timer,
             Context::Interrupt => return Cause::Interrupt,
             Context::Task | Context::TaskSoftirq | Context::Unknown => {}
         }
-        let Some(ix) = self.find_waker(waker, ts) else {
+        let Some(ix) = self.find_waker(waker, cpu, ts) else {
             // The idle task wakes nobody itself: an interrupt did.
             return if waker == 0 {
                 Cause::Interrupt
@@ -294,14 +294,17 @@ impl TimelineBuilder {
         }
     }
 
-    /// The waker, if its own life is recorded. It is running at `ts`, whether or not that was seen.
-    fn find_waker(&mut self, waker: Tid, ts: i64) -> Option<usize> {
+    /// The waker, if its own life is recorded. It is running on `cpu` at `ts`, whether or not that was seen.
+    fn find_waker(&mut self, waker: Tid, cpu: u32, ts: i64) -> Option<usize> {
         let ix = self.find(waker, ts)?;
         if self.threads[ix].status == Status::Unseen {
             // Running since before the first event that we have of it.
-            let from_ns = self.threads[ix].from_ns;
-            self.threads[ix].open_burst(Cause::Start, from_ns);
-            self.threads[ix].start_running(from_ns, u32::MAX);
+            let since_ns = self.evict(waker, "is there", cpu, ts);
+            self.threads[ix].first_run(cpu, since_ns);
+            *self.cpu(cpu) = CpuNow {
+                running: Some(ix as ThreadIx),
+                seen_ns: ts,
+            };
         }
         Some(ix)
     }
@@ -320,8 +323,8 @@ impl TimelineBuilder {
         }
     }
 
-    fn fork(&mut self, parent: Tid, child: Tid, ts: i64) {
-        let cause = match self.cause(parent, Context::Task, ts) {
+    fn fork(&mut self, parent: Tid, child: Tid, cpu: u32, ts: i64) {
+        let cause = match self.cause(parent, cpu, Context::Task, ts) {
             Cause::Thread {
                 thread,
                 burst,
@@ -368,20 +371,19 @@ impl TimelineBuilder {
         }
     }
 
-    /// If another thread than `leaving` was last seen on `cpu`, its switch away was missed. It is taken off where it
+    /// If another thread than `other` was last seen on `cpu`, its switch away was missed. It is taken off where it
     /// last gave a sign: until when it ran is not known, and made-up work would displace real work in a replay.
     /// Returns from when `cpu` may have run something else.
-    fn evict(&mut self, leaving: Tid, cpu: u32, ts: i64) -> Option<i64> {
+    fn evict(&mut self, other: Tid, does: &str, cpu: u32, ts: i64) -> Option<i64> {
         let CpuNow { running, seen_ns } = *self.cpu(cpu);
         let thread = &mut self.threads[running? as usize];
-        if thread.out.tid == leaving || !matches!(thread.status, Status::Running { cpu: on, .. } if on == cpu)
-        {
+        if thread.out.tid == other || !matches!(thread.status, Status::Running { cpu: on, .. } if on == cpu) {
             return None;
         }
         let tid = thread.out.tid;
         thread.vanish(seen_ns, cpu);
         self.quality.note(Doubt::MissedSwitch, ts, || {
-            format!("thread {tid} is on CPU {cpu}, but thread {leaving} leaves it")
+            format!("thread {tid} is on CPU {cpu}, but thread {other} {does}")
         });
         Some(seen_ns)
     }
@@ -391,12 +393,8 @@ impl TimelineBuilder {
         let Some(ix) = self.find(tid, ts) else { return };
         let thread = &mut self.threads[ix];
         match thread.status {
-            Status::Running { cpu: on, .. } if on == cpu || on == u32::MAX => {}
-            Status::Unseen => {
-                let since_ns = since_ns.map_or(thread.from_ns, |ns| ns.max(thread.from_ns));
-                thread.open_burst(Cause::Start, since_ns);
-                thread.start_running(since_ns, cpu);
-            }
+            Status::Running { cpu: on, .. } if on == cpu => {}
+            Status::Unseen => thread.first_run(cpu, since_ns),
             status => {
                 if since_ns.is_none() {
                     self.quality.note(Doubt::MissedSwitch, ts, || {
@@ -547,6 +545,13 @@ impl Open {
         self.group = Some(group);
     }
 
+    /// It is on `cpu` at its first event. `since_ns`: until then another thread was there.
+    fn first_run(&mut self, cpu: u32, since_ns: Option<i64>) {
+        let from_ns = since_ns.map_or(self.from_ns, |ns| ns.max(self.from_ns));
+        self.open_burst(Cause::Start, from_ns);
+        self.start_running(from_ns, cpu);
+    }
+
     fn start_running(&mut self, since_ns: i64, cpu: u32) {
         self.status = Status::Running { since_ns, cpu };
         self.out.recorded = true;
@@ -590,7 +595,7 @@ impl Open {
         }
     }
 
-    /// Ends the stretch on `cpu`, whose number may have been learned only now.
+    /// Ends the stretch on `cpu`: where it is seen now, if that is not where it began.
     fn stop_running_on(&mut self, now_ns: i64, cpu: u32) {
         let Status::Running { since_ns, .. } = self.status else {
             return;

@@ -29,13 +29,9 @@ pub enum RequestSpec {
     },
 }
 
-const FORMS: &str =
-    "comm:GLOB, tid:NUMBER, client:GLOB, process:GLOB, uprobe:FILE:BEGIN_FUNCTION:END_FUNCTION or \
-                     usdt:FILE:PROVIDER:BEGIN_PROBE:END_PROBE";
-
 /// A `--request` that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("request: {value:?}; allowed: {FORMS}")]
+#[error("request: {value:?}; allowed: {}", RequestSpec::FORMS)]
 pub struct BadRequest {
     pub value: String,
 }
@@ -94,6 +90,11 @@ impl fmt::Display for RequestSpec {
 }
 
 impl RequestSpec {
+    /// What can be given.
+    pub const FORMS: &str =
+        "comm:GLOB, tid:NUMBER, client:GLOB, process:GLOB, uprobe:FILE:BEGIN_FUNCTION:END_FUNCTION or \
+         usdt:FILE:PROVIDER:BEGIN_PROBE:END_PROBE";
+
     /// Whether a thread's bursts are requests. Probes do not name threads.
     pub fn names_thread(&self, tid: u32, comm: &str) -> bool {
         match self {

@@ -257,6 +257,77 @@ fn values_out_of_range_are_refused() {
 }
 
 #[test]
+fn values_of_the_header_out_of_range_are_refused() {
+    let with = |change: fn(&mut Header)| {
+        let mut header = header("7:a:1");
+        change(&mut header);
+        header
+    };
+    check_refused(
+        &with(|h| h.machine.hz = Some(0)),
+        "",
+        expect!["FILE: header: machine.hz: 0; allowed: 24 to 10000, or null"],
+    );
+    check_refused(
+        &with(|h| h.groups[1].quota_us = Some(999)),
+        "",
+        expect!["FILE: header: groups.quota_us of /a: 999; allowed: 1000 to 17592186044415, or null"],
+    );
+    check_refused(
+        &with(|h| h.groups[1].period_us = Some(0)),
+        "",
+        expect!["FILE: header: groups.period_us of /a: 0; allowed: 1000 to 1000000, or null"],
+    );
+    check_refused(
+        &with(|h| h.groups[1].burst_us = Some(1 << 44)),
+        "",
+        expect!["FILE: header: groups.burst_us of /a: 17592186044416; allowed: 0 to 17592186044415, or null"],
+    );
+    check_refused(
+        &with(|h| h.groups[1].weight = Some(10_001)),
+        "",
+        expect!["FILE: header: groups.weight of /a: 10001; allowed: 0 to 10000, or null"],
+    );
+    check_refused(
+        &with(|h| h.request = Some("thread:web".into())),
+        "",
+        expect![[
+            r#"FILE: header: request: "thread:web"; allowed: comm:GLOB, tid:NUMBER, client:GLOB, process:GLOB, uprobe:FILE:BEGIN_FUNCTION:END_FUNCTION or usdt:FILE:PROVIDER:BEGIN_PROBE:END_PROBE"#
+        ]],
+    );
+}
+
+#[test]
+fn values_of_the_header_that_kernels_show_are_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let mut header = header("7:a:1");
+    // Of groups with and without a limit; the last one with cpu.idle 1.
+    for (quota_us, period_us, burst_us, weight) in [
+        (None, None, None, None),
+        (None, Some(100_000), Some(0), Some(1)),
+        (None, Some(1_000_000), Some(50_000), Some(10_000)),
+        (Some(1_000), Some(1_000), Some(1_000), Some(100)),
+        (Some((1 << 44) - 1), Some(1_000_000), None, Some(0)),
+    ] {
+        header.groups.push(Group {
+            path: format!("/{}", header.groups.len()),
+            quota_us,
+            period_us,
+            burst_us,
+            weight,
+            ..Default::default()
+        });
+    }
+    for hz in [None, Some(24), Some(1000), Some(1024)] {
+        header.machine.hz = hz;
+        header.request = hz.map(|hz| format!("tid:{hz}"));
+        write(&path, &header, &[]);
+        assert_eq!(read(&path).unwrap().0, header);
+    }
+}
+
+#[test]
 fn a_header_that_contradicts_itself_is_refused() {
     let mut bad = header("7:a:9");
     check_refused(

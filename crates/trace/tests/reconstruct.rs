@@ -289,6 +289,39 @@ fn a_thread_whose_switch_away_was_missed_ran_no_longer_than_it_was_seen() {
 }
 
 #[test]
+fn a_thread_first_seen_as_a_waker_runs_where_it_woke_and_no_longer_than_it_was_seen() {
+    // The switches away of 7, and of 10 before 9 is there, are lost.
+    check(
+        "7:a 8:b 9:c 10:d",
+        "
+        20 1 switch 0 R 10
+        100 0 waking 8 7 task
+        300 0 switch 0 R 8
+        350 0 switch 8 S 0
+        400 1 waking 8 9 task
+        450 1 switch 9 S 8
+        500 1 switch 8 S 0
+        900 0 waking 7 0 timer
+        910 0 switch 0 R 7
+        920 0 switch 7 S 0
+        ",
+        expect![[r#"
+            #0 10 d
+              .0 0..20 start; work 0 wait 20; blocks; runs [20..20@1]
+            #1 7 a
+              .0 0..100 start; work 100 wait 0; blocks; runs [0..100@0]; wakes #2.0 at 100
+              .1 900..920 timer; work 10 wait 10; blocks; runs [910..920@0]
+            #2 8 b
+              .0 100..350 woken by #1.0; work 50 wait 200; blocks; runs [300..350@0]
+              .1 400..500 woken by #3.0; work 50 wait 50; blocks; runs [450..500@1]
+            #3 9 c
+              .0 20..450 start; work 430 wait 0; blocks; runs [20..450@1]; wakes #2.1 at 380
+            ! switches that contradict the ones before: 2 (first at 300 ns: thread 7 is on CPU 0, but thread 0 leaves it)
+        "#]],
+    );
+}
+
+#[test]
 fn a_partial_recording_tells_outside_wakers_apart() {
     let mut header = header("7:a:1");
     header.only_below = Some("/a".into());

@@ -147,9 +147,7 @@ impl Replayed<'_> {
         let mut as_recorded = Settings::recorded(program);
         as_recorded.seed = seed.unwrap_or(as_recorded.seed);
         let mut changed = as_recorded.clone();
-        for set in sets {
-            changed.set(program, set)?;
-        }
+        changed.set_all(program, sets)?;
         let before = recorded(program);
         let same = match seed {
             None => Cow::Borrowed(source.replayed()?),
@@ -168,7 +166,7 @@ impl Replayed<'_> {
         let program = &self.source.program;
         json!({
             "trace": self.source.file,
-            "warnings": self.source.warnings,
+            "warnings": doubts(self.source),
             "self_check": self.check.checks.iter().map(|c| json!({
                 "name": c.name, "unit": c.unit, "recorded": c.recorded, "replayed": c.replayed,
                 "tolerance": c.tolerance, "holds": c.holds(),
@@ -273,10 +271,16 @@ pub fn heading(source: &Source) -> String {
         };
         text += &format!("wake-ups by {kind}: {name}: {count}, {how}\n");
     }
-    for warning in &source.warnings {
-        text += &format!("doubt: {warning}\n");
+    for doubt in doubts(source) {
+        text += &format!("doubt: {doubt}\n");
     }
     text
+}
+
+/// What the trace says against itself, and the kernel's own count against the trace.
+fn doubts(source: &Source) -> Vec<String> {
+    let target = &source.program.groups[source.program.target as usize];
+    source.warnings.iter().cloned().chain(target.doubt()).collect()
 }
 
 pub fn check_table(check: &SelfCheck) -> Table {
@@ -295,15 +299,19 @@ pub fn check_table(check: &SelfCheck) -> Table {
     table
 }
 
+/// Decimals beyond which nothing is known: ns, in ms.
+const DECIMALS_MAX: usize = 6;
+
 /// Four significant digits, more where the number is whole.
 pub fn figure(value: f64) -> String {
-    match value.abs() {
-        v if v == v.trunc() && v < 1e9 => format!("{value:.0}"),
-        v if v >= 1000.0 => format!("{value:.0}"),
-        v if v >= 100.0 => format!("{value:.1}"),
-        v if v >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+    if value == value.trunc() && value.abs() < 1e9 {
+        return format!("{value:.0}");
     }
+    // The exponent of what is shown: 9.9999 is 10.00.
+    let rounded = format!("{value:.3e}");
+    let exponent = rounded.rsplit_once('e').and_then(|(_, e)| e.parse().ok());
+    let decimals = usize::try_from(3 - exponent.unwrap_or(0)).unwrap_or(0);
+    format!("{value:.*}", decimals.min(DECIMALS_MAX))
 }
 
 fn changes(program: &Program, same: &plimsoll_replay::Outcome, other: &plimsoll_replay::Outcome) -> Table {
@@ -346,4 +354,31 @@ fn changes(program: &Program, same: &plimsoll_replay::Outcome, other: &plimsoll_
     add("recorded work done", "%", runs.map(|o| o.work_done * 100.0));
     add("simulated time", "s", runs.map(|o| o.end_ns as f64 / 1e9));
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::figure;
+
+    #[test]
+    fn a_figure_has_four_digits_however_small_and_shows_ns_in_ms() {
+        for (value, shown) in [
+            (0.0, "0"),
+            (7.0, "7"),
+            (123_456.0, "123456"),
+            (123_456.7, "123457"),
+            (999.96, "1000"),
+            (150.25, "150.2"),
+            (12.3456, "12.35"),
+            (9.9999, "10.00"),
+            (1.0004, "1.000"),
+            (0.301_94, "0.3019"),
+            (0.042, "0.04200"),
+            (0.001_234_5, "0.001234"),
+            (0.000_021, "0.000021"),
+            (-0.042, "-0.04200"),
+        ] {
+            assert_eq!(figure(value), shown);
+        }
+    }
 }

@@ -1,0 +1,189 @@
+//! The groups of a trace: a tree by their paths.
+use crate::program::Thread;
+use crate::settings::SettingsError;
+use plimsoll_trace::Header;
+
+/// A group of the trace: its path, and what it was set to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    pub path: String,
+    pub parent: Option<u32>,
+    pub quota_us: Option<u64>,
+    pub period_us: u64,
+    pub burst_us: u64,
+    pub weight: u32,
+    /// cpu.idle
+    pub idle: bool,
+    /// CPU time of its threads and those below, as the trace shows it.
+    pub work_ns: u64,
+    /// Of it, what they used after the last request had ended.
+    pub late_work_ns: u64,
+    /// CPU time by the kernel's own count, those below included, if the trace has it.
+    pub usage_ns: Option<u64>,
+    /// Share of periods with throttling in the recording, if the trace has it.
+    pub throttled: Option<f64>,
+}
+
+/// By how much of it a group's CPU time in the trace may exceed the kernel's own count. From switch to switch there are
+/// interrupts in it, and what a hypervisor took, which many kernels charge to nobody.
+const OVERCOUNT_MAX: f64 = 0.05;
+/// Running threads are charged at ticks; at 100 Hz they are this far apart.
+const TICK_NS: f64 = 10_000_000.0;
+
+impl Group {
+    /// In words, if the trace shows more CPU time of it than the kernel counted.
+    ///
+    /// Less is no contradiction: the kernel's count is read before the probes come and after they are gone, and has the
+    /// threads that were not recorded.
+    pub fn doubt(&self) -> Option<String> {
+        let (shown, counted) = (self.work_ns as f64, self.usage_ns? as f64);
+        (shown > counted * (1.0 + OVERCOUNT_MAX) + TICK_NS).then(|| {
+            format!(
+                "CPU time of {}: {:.3} s in the trace, {:.3} s by the kernel's own count",
+                self.path,
+                shown / 1e9,
+                counted / 1e9
+            )
+        })
+    }
+}
+
+/// A path with one slash before each part.
+fn normal(path: &str) -> String {
+    let parts: String = path
+        .split('/')
+        .filter(|p| !p.is_empty())
+        .flat_map(|p| ["/", p])
+        .collect();
+    if parts.is_empty() {
+        "/".into()
+    } else {
+        parts
+    }
+}
+
+/// A group by its path.
+pub(crate) fn find(groups: &[Group], path: &str) -> Option<u32> {
+    let found = groups.binary_search_by(|group| group.path.as_str().cmp(path));
+    found.ok().map(|ix| ix as u32)
+}
+
+/// Where each group of the header is.
+pub(crate) fn indices(header: &Header, groups: &[Group]) -> Vec<u32> {
+    let paths = header.groups.iter().map(|g| normal(&g.path));
+    paths.map(|path| find(groups, &path).unwrap_or(0)).collect()
+}
+
+/// Groups of the header and everything above them, in order of path: parents first, the root at 0.
+pub(crate) fn groups(header: &Header) -> Vec<Group> {
+    let mut paths: Vec<String> = vec!["/".into()];
+    for group in &header.groups {
+        let mut path = String::new();
+        for part in group.path.split('/').filter(|p| !p.is_empty()) {
+            path = format!("{path}/{part}");
+            paths.push(path.clone());
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    let parent_of = |path: &str| {
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let above = if above.is_empty() { "/" } else { above };
+        paths
+            .binary_search_by(|p| p.as_str().cmp(above))
+            .ok()
+            .map(|ix| ix as u32)
+    };
+    // In the same order; of two with one path the first counts.
+    let mut known: Vec<(String, &plimsoll_trace::Group)> =
+        header.groups.iter().map(|g| (normal(&g.path), g)).collect();
+    known.sort_by(|a, b| a.0.cmp(&b.0));
+    let find = |path: &str| {
+        let at = known.partition_point(|(known, _)| known.as_str() < path);
+        known.get(at).filter(|(known, _)| known == path).map(|(_, g)| *g)
+    };
+    paths
+        .iter()
+        .map(|path| {
+            let known = find(path);
+            let weight = known.and_then(|g| g.weight);
+            let usage = |g: &plimsoll_trace::Group| {
+                g.stat_end
+                    .as_ref()?
+                    .usage_ns?
+                    .checked_sub(g.stat_start.as_ref()?.usage_ns?)
+            };
+            let throttled = |g: &plimsoll_trace::Group| {
+                let (start, end) = (g.stat_start.as_ref()?, g.stat_end.as_ref()?);
+                let periods = end.nr_periods?.checked_sub(start.nr_periods?)?;
+                let throttled = end.nr_throttled?.checked_sub(start.nr_throttled?)?;
+                (periods > 0).then(|| throttled as f64 / periods as f64)
+            };
+            Group {
+                path: path.clone(),
+                parent: if path == "/" { None } else { parent_of(path) },
+                quota_us: known.and_then(|g| g.quota_us).filter(|_| path != "/"),
+                period_us: known.and_then(|g| g.period_us).unwrap_or(100_000),
+                burst_us: known.and_then(|g| g.burst_us).unwrap_or(0),
+                // The kernel shows cpu.weight as 0 while cpu.idle is 1.
+                weight: weight.filter(|&weight| weight > 0).unwrap_or(100),
+                idle: weight == Some(0),
+                work_ns: 0,
+                late_work_ns: 0,
+                usage_ns: known.and_then(usage),
+                throttled: known.and_then(throttled),
+            }
+        })
+        .collect()
+}
+
+/// Does it to a group and all above it.
+pub(crate) fn upwards(groups: &mut [Group], group: u32, mut each: impl FnMut(&mut Group)) {
+    let mut above = Some(group);
+    while let Some(at) = above {
+        each(&mut groups[at as usize]);
+        above = groups[at as usize].parent;
+    }
+}
+
+/// Whether `group` is `target`, or somewhere below it.
+pub(crate) fn is_below(groups: &[Group], group: u32, target: u32) -> bool {
+    let mut at = Some(group);
+    while let Some(group) = at {
+        if group == target {
+            return true;
+        }
+        at = groups[group as usize].parent;
+    }
+    false
+}
+
+/// The group that is planned for: see [`crate::Program::build`].
+pub(crate) fn find_target(
+    groups: &[Group],
+    threads: &[Thread],
+    path: Option<&str>,
+) -> Result<u32, SettingsError> {
+    match path {
+        Some(path) => {
+            let path = normal(path);
+            find(groups, &path).ok_or_else(|| SettingsError {
+                what: "group".into(),
+                value: path,
+                allowed: groups
+                    .iter()
+                    .map(|g| g.path.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })
+        }
+        None => {
+            let mut own_work = vec![0; groups.len()];
+            for thread in threads {
+                own_work[thread.group as usize] += thread.work_ns;
+            }
+            let most = (1..groups.len()).max_by_key(|&ix| (own_work[ix], std::cmp::Reverse(ix)));
+            Ok(most.unwrap_or(0) as u32)
+        }
+    }
+}
