@@ -44,10 +44,10 @@ fn terms(run: &Run) -> String {
     for setting in &run.settings {
         write!(text, ", {setting}").expect("writing into memory");
     }
-    let ended = if run.all_exited {
-        ", until every task had ended"
-    } else {
-        ""
+    let ended = match (run.all_exited, run.stop_when_done) {
+        (true, true) => ", until every task had ended",
+        (true, false) => " (every task had ended before; rates are over all of it)",
+        (false, _) => "",
     };
     let seconds = run.measured_ns as f64 / 1e9;
     let warmup = match run.warmup_ns {

@@ -51,6 +51,8 @@ pub struct Run {
     pub measured_ns: u64,
     /// Whether every task exited before the end.
     pub all_exited: bool,
+    /// Whether that would have been the end.
+    pub stop_when_done: bool,
     /// Scheduling events that were simulated, warm-up included.
     pub events: u64,
     /// The root group first.
@@ -282,6 +284,7 @@ impl Run {
             warmup_ns: scenario.warmup_ns,
             measured_ns: results.measured_ns,
             all_exited: results.all_exited,
+            stop_when_done: scenario.stop_when_done,
             events: results.events.total(),
             groups,
             workloads,
