@@ -121,6 +121,29 @@ fn a_timeline_of_many_cpus_is_consistent() {
 }
 
 #[test]
+fn a_timeline_shows_headrooms_side_where_a_group_asks_for_headroom() {
+    let shown = |percent: &str| {
+        let path = temporary(&format!("side-{percent}.pftrace"));
+        let trace = path.to_str().expect("a path of ours");
+        let scenario = temporary(&format!("side-{percent}.toml"));
+        let text = format!(
+            "machine = \"vm\"\nduration_ms = 500\n[group.web]\nheadroom_percent = {percent}\n\
+             [workload.s]\nkind = \"spinners\"\nthreads = 4\n"
+        );
+        std::fs::write(&scenario, text).expect("a scenario");
+        stdout(&[
+            "simulate",
+            scenario.to_str().expect("a path of ours"),
+            "--trace",
+            trace,
+        ]);
+        let bytes = std::fs::read(&path).expect("the timeline");
+        bytes.windows(15).any(|part| part == b"headroom's side")
+    };
+    assert_eq!((shown("0"), shown("30")), (false, true));
+}
+
+#[test]
 fn two_runs_write_two_timelines() {
     let path = temporary("two.pftrace");
     let trace = path.to_str().expect("a path of ours");
