@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// Simulate the published tables and print published against simulated
 ///
 /// Baseline and change run on the same simulated machine, with one switch flipped. Machine models are fitted to a stated
-/// training set only (plimsoll calibrate); every other row is a prediction. Exit code 1 when a target is missed.
+/// training set only (plimsoll calibrate); every other row is a prediction. Exit code 1 when a target is missed or, of rows
+/// that no target bears on, when one lies outside its own tolerance.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only this table, such as 001-x6-1x10, or all tables whose name begins so. Default: all
