@@ -21,8 +21,10 @@ pub fn page(outcomes: &[Outcome], summary: &Summary, tables: &[(String, String)]
          <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\
          <h1>Published tables in the simulator</h1>\
          <p>{} published rows: {} within tolerance, {} in the right direction, {} wrong, {} not simulated. Simulated \
-         values are means over {} seeds; bars show one standard deviation, for published values the spread that \
-         the source states. Made by plimsoll {}: <code>{} --html FILE</code>.{}</p>\
+         values are means over {} seeds, their bars one standard deviation. A published change has its noise \
+         as bars: the source's spreads without and with the change added up, 0.5% where it states none, and \
+         no less than the last digits of its figures leave open. Published values compared as such have none. \
+         Made by plimsoll {}: <code>{} --html FILE</code>.{}</p>\
          <p class=\"key\"><span>{} published</span><span>{} simulated</span>\
          <span>grey background: machine models are fitted to these rows (training); all others are predictions</span></p>",
         summary.rows,
