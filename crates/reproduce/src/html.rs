@@ -313,10 +313,10 @@ fn figures(rows: &[&Outcome]) -> String {
             "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}{}</td></tr>",
             if one.training { " class=\"train\"" } else { "" },
             escape(&format!("{} {}", one.workload, one.parameters)),
-            escape(&one.metric),
+            escape(&one.metric_in()),
             escape(&published),
             escape(&simulated),
-            one.error.map_or(String::new(), |error| format!("{error:.2}")),
+            escape(&one.error_shown()),
             match one.verdict {
                 Verdict::Within => "met",
                 Verdict::Wrong => "missed",

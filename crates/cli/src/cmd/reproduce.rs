@@ -228,9 +228,14 @@ fn cells(one: &Outcome) -> Vec<String> {
     if let (Verdict::NotSimulated, Some(reason)) = (one.verdict, &one.remark) {
         verdict = format!("not simulated: {reason}");
     }
-    let error = one.error.filter(|error| error.is_finite());
-    let error = error.map_or(String::new(), |error| format!("{error:.1}"));
-    vec![row, one.metric.clone(), published, simulated, error, verdict]
+    vec![
+        row,
+        one.metric_in(),
+        published,
+        simulated,
+        one.error_shown(),
+        verdict,
+    ]
 }
 
 fn figure(value: f64) -> String {

@@ -120,6 +120,14 @@ fn shown(column: Column, value: f64) -> String {
     }
 }
 
+/// What the figures of a column are in, in the JSON as in the measured file.
+fn unit(column: Column) -> &'static str {
+    match column {
+        Column::Periods | Column::Throttled | Column::Bursts => "count",
+        Column::Cpu | Column::BurstTime | Column::P50 | Column::P99 => "us",
+    }
+}
+
 /// "least .. most" of a missed figure over more seeds, and whether what was measured lies between.
 fn range(verdict: &Verdict, figure: &Figure) -> String {
     let column = figure.column;
@@ -284,6 +292,7 @@ fn json(verdicts: &[Verdict], args: &Args) -> serde_json::Value {
                     };
                     serde_json::json!({
                         "figure": figure.column.name(),
+                        "unit": unit(figure.column),
                         "measured": figure.measured,
                         "simulated": figure.simulated,
                         "tolerance": allowed,
@@ -313,6 +322,10 @@ fn json(verdicts: &[Verdict], args: &Args) -> serde_json::Value {
         "plimsoll": env!("CARGO_PKG_VERSION"),
         "measured": args.measured.display().to_string(),
         "machine": args.machine,
+        "scheduler": match args.scheduler {
+            Measured::Kernel => "kernel",
+            Measured::Plimsoll => "plimsoll",
+        },
         "seed": args.seed,
         "rows": rows,
         "rows_within": verdicts.iter().filter(|verdict| !verdict.missed()).count(),
