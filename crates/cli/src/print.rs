@@ -1,5 +1,5 @@
 //! Prints reports as aligned tables: one run with a row for each subject, two runs side by side.
-use crate::metrics::{sections, Section, Value};
+use crate::metrics::{sections, Section, Subject, Value};
 use crate::report::Run;
 use crate::table::Table;
 use std::fmt::Write;
@@ -21,6 +21,11 @@ pub fn run(run: &Run, per_cpu: bool) -> String {
             table.row(std::iter::once(subject.name.clone()).chain(values).collect());
         }
         write!(text, "\n{table}").expect("writing into memory");
+        for subject in &section.subjects {
+            if let Some(note) = subject.note {
+                writeln!(text, "  {}: {note}", subject.name).expect("writing into memory");
+            }
+        }
     }
     text
 }
@@ -83,9 +88,18 @@ pub fn compare(a: &Run, b: &Run, per_cpu: bool) -> String {
                 table.row(row);
             }
             write!(text, "\n{table}").expect("writing into memory");
+            for (run, section) in [(a, a_section), (b, b_section)] {
+                if let Some(note) = find(section, &subject).and_then(|one| one.note) {
+                    writeln!(text, "    {}: {note}", run.label).expect("writing into memory");
+                }
+            }
         }
     }
     text
+}
+
+fn find<'a>(section: Option<&'a Section>, subject: &str) -> Option<&'a Subject> {
+    section?.subjects.iter().find(|one| one.name == subject)
 }
 
 fn titles(a: &[Section], b: &[Section]) -> Vec<&'static str> {
@@ -110,17 +124,16 @@ fn subjects(a: Option<&Section>, b: Option<&Section>) -> Vec<String> {
 
 /// Rows of figures that say something in at least one of the runs.
 fn rows(a: Option<&Section>, b: Option<&Section>, subject: &str) -> Vec<Vec<String>> {
-    let find = |section: Option<&Section>| {
-        let subject = section?.subjects.iter().find(|one| one.name == subject)?;
+    let figures = |section: Option<&Section>| {
         Some(
-            subject
+            find(section, subject)?
                 .figures
                 .iter()
                 .map(|figure| (figure.name, figure.unit, figure.value))
                 .collect::<Vec<_>>(),
         )
     };
-    let (a, b) = (find(a), find(b));
+    let (a, b) = (figures(a), figures(b));
     let list = a.as_ref().or(b.as_ref()).map_or(0, Vec::len);
     (0..list)
         .filter_map(|i| {

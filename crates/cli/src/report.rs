@@ -3,6 +3,7 @@
 //! Times are integers of nanoseconds, so that no rounding depends on the build. Lists keep the order of the scenario.
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::results::{CpuResult, LatencyResult, Results};
+use plimsoll_sim::GroupId;
 use serde::Serialize;
 
 /// Version of this format. Raised when a field changes its meaning or goes; new fields do not raise it.
@@ -78,6 +79,8 @@ pub struct Group {
     pub quota_ns: Option<u64>,
     pub period_ns: Option<u64>,
     pub burst_ns: Option<u64>,
+    /// A change of the scenario gives it another quota or period, or takes it away.
+    pub limit_changes: bool,
     /// null: it never had a limit.
     pub stat: Option<Stat>,
     /// Of the group's own tasks, from runnable to running.
@@ -204,37 +207,40 @@ impl Run {
         let cpus_of = |ns: u64| share(ns, results.measured_ns);
         let names = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));
         let specs = std::iter::once(None).chain(scenario.groups.iter().map(|group| Some(&group.spec)));
-        let groups = names
-            .zip(specs)
-            .zip(&results.groups)
-            .map(|((name, spec), result)| {
-                let limits = spec
-                    .map(|spec| spec.limits)
-                    .filter(|limits| limits.quota_ns.is_some());
-                Group {
-                    name: name.to_string(),
-                    usage_ns: result.usage_ns,
-                    used_cpus: cpus_of(result.usage_ns),
-                    limit_cpus: limits.and_then(|limits| Some(share(limits.quota_ns?, limits.period_ns))),
-                    quota_ns: limits.and_then(|limits| limits.quota_ns),
-                    period_ns: limits.map(|limits| limits.period_ns),
-                    burst_ns: limits.map(|limits| limits.burst_ns),
-                    stat: result.stat.map(|stat| Stat {
-                        nr_periods: stat.nr_periods,
-                        nr_throttled: stat.nr_throttled,
-                        throttled_ns: stat.throttled_ns,
-                        current_bw_ns: stat.current_bw_ns,
-                        nr_bursts: stat.nr_bursts,
-                        burst_ns: stat.burst_ns,
-                    }),
-                    run_delay: RunDelay {
-                        waits: result.run_delay.waits,
-                        total_ns: result.run_delay.total_ns,
-                        mean_ns: share(result.run_delay.total_ns, result.run_delay.waits),
-                        max_ns: result.run_delay.max_ns,
-                    },
-                }
-            });
+        let groups =
+            names
+                .zip(specs)
+                .zip(&results.groups)
+                .enumerate()
+                .map(|(number, ((name, spec), result))| {
+                    let limits = spec
+                        .map(|spec| spec.limits)
+                        .filter(|limits| limits.quota_ns.is_some());
+                    Group {
+                        name: name.to_string(),
+                        usage_ns: result.usage_ns,
+                        used_cpus: cpus_of(result.usage_ns),
+                        limit_cpus: limits.and_then(|limits| Some(share(limits.quota_ns?, limits.period_ns))),
+                        quota_ns: limits.and_then(|limits| limits.quota_ns),
+                        period_ns: limits.map(|limits| limits.period_ns),
+                        burst_ns: limits.map(|limits| limits.burst_ns),
+                        limit_changes: scenario.limit_changes(GroupId(number as u32)),
+                        stat: result.stat.map(|stat| Stat {
+                            nr_periods: stat.nr_periods,
+                            nr_throttled: stat.nr_throttled,
+                            throttled_ns: stat.throttled_ns,
+                            current_bw_ns: stat.current_bw_ns,
+                            nr_bursts: stat.nr_bursts,
+                            burst_ns: stat.burst_ns,
+                        }),
+                        run_delay: RunDelay {
+                            waits: result.run_delay.waits,
+                            total_ns: result.run_delay.total_ns,
+                            mean_ns: share(result.run_delay.total_ns, result.run_delay.waits),
+                            max_ns: result.run_delay.max_ns,
+                        },
+                    }
+                });
         let groups = groups.collect();
         let workloads = scenario
             .workloads

@@ -31,3 +31,46 @@ fn a_run_that_goes_on_without_tasks_is_not_said_to_end_with_them() {
         "{stopped}"
     );
 }
+
+/// 1 CPU, from half of the run on 10: use of 5.5 CPUs is no 550% of a limit.
+#[test]
+fn no_share_is_shown_of_a_limit_that_changes_within_the_run() {
+    let scenario =
+        "duration_ms = 1000\n[machine]\ntopology = { cores_per_llc = 16 }\ncosts = { base = \"free\" }\n\
+                    [group.web]\nquota_us = 100000\n[group.batch]\nquota_us = 100000\n\
+                    [workload.w]\nkind = \"spinners\"\nthreads = 10\ngroup = \"web\"\n\
+                    [[change]]\nat_ms = 500\ngroup = \"web\"\nquota_us = 1000000\n\
+                    [[change]]\nat_ms = 500\ngroup = \"batch\"\nburst_us = 1000\n";
+    let one = printed("limit-changes.toml", scenario, &[]);
+    let cells = |name: &str| -> Vec<String> {
+        let line = one.lines().find(|line| line.trim_start().starts_with(name));
+        line.expect(name).split_whitespace().map(str::to_string).collect()
+    };
+    assert_eq!(cells("web ")[1..4], ["5.500", "-", "-"]);
+    assert_eq!(cells("batch ")[1..4], ["0.000", "1.000", "0.0"]);
+    assert!(
+        one.contains("\n  web: its limit changes within the run\n"),
+        "{one}"
+    );
+    let two = printed(
+        "limit-changes.toml",
+        scenario,
+        &["--set", "change.0.quota_us=100000"],
+    );
+    assert!(
+        two.contains("\n    base: its limit changes within the run\n"),
+        "{two}"
+    );
+    assert!(!two.contains("\n    changed: its limit"), "{two}");
+}
+
+#[test]
+fn burst_without_a_quota_has_no_statistic() {
+    let scenario = "duration_ms = 500\nmachine = \"vm\"\n[group.web]\n\
+                    [workload.w]\nkind = \"spinners\"\ngroup = \"web\"\n\
+                    [[change]]\nat_ms = 100\ngroup = \"web\"\nburst_us = 1000\n";
+    let text = printed("burst-only.toml", scenario, &[]);
+    let line = text.lines().find(|line| line.trim_start().starts_with("web "));
+    let cells: Vec<&str> = line.expect("the group").split_whitespace().collect();
+    assert_eq!(cells[2..10], ["-"; 8], "{text}");
+}

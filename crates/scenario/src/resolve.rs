@@ -126,6 +126,22 @@ impl Scenario {
         }
     }
 
+    /// Whether a change gives a group another quota or period than it begins with.
+    pub fn limit_changes(&self, group: GroupId) -> bool {
+        let Some(at) = group.0.checked_sub(1) else {
+            return false;
+        };
+        let first = self.groups[at as usize].spec.limits;
+        let another = |limits: &Limits| match (limits.quota_ns, first.quota_ns) {
+            (None, None) => false,
+            (now, before) => (now, limits.period_ns) != (before, first.period_ns),
+        };
+        self.changes.iter().any(|(_, what)| match what {
+            What::Kind(ChangeKind::Limits { group: of, limits }) => *of == group && another(limits),
+            _ => false,
+        })
+    }
+
     /// What the simulator takes. Workloads keep the order of the file, groups are numbered from 1.
     pub fn config(&self) -> Config {
         let mut config = Config::new(self.machine.clone(), self.warmup_ns + self.duration_ns);

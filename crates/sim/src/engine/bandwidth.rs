@@ -213,6 +213,7 @@ impl Engine<'_> {
 
     /// Limits that were checked take effect: everything starts anew.
     pub(super) fn set_limits(&mut self, group: u32, limits: &Limits) {
+        self.had_quota[group as usize] |= limits.quota_ns.is_some();
         let period_ns = limits.period_ns;
         let phase_ns = (self.phases_ns[group as usize] % period_ns + period_ns
             - self.clock_start_ns % period_ns)
