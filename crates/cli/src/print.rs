@@ -59,9 +59,14 @@ fn terms(run: &Run) -> String {
         0 => String::new(),
         ns => format!(" after {:.3} s of warm-up", ns as f64 / 1e9),
     };
+    let kernel = match (&run.kernel, &run.kernel_taken) {
+        (Some(asked), Some(taken)) if asked != taken => format!(", kernel {asked} as {taken}"),
+        (Some(asked), _) => format!(", kernel {asked}"),
+        (None, _) => String::new(),
+    };
     write!(
         text,
-        ": machine {} ({} CPUs), seed {}, {seconds:.3} s{warmup}{ended}, {} events",
+        ": machine {} ({} CPUs){kernel}, seed {}, {seconds:.3} s{warmup}{ended}, {} events",
         run.machine, run.nr_cpus, run.seed, run.events
     )
     .expect("writing into memory");

@@ -45,6 +45,10 @@ pub struct Run {
     pub settings: Vec<String>,
     pub description: String,
     pub machine: String,
+    /// The kernel that the scenario asks for, and the one of the machine's model that was taken; null: the live
+    /// scheduler's rules.
+    pub kernel: Option<String>,
+    pub kernel_taken: Option<String>,
     pub nr_cpus: u32,
     pub seed: u64,
     pub warmup_ns: u64,
@@ -285,6 +289,8 @@ impl Run {
             settings: scenario.settings.clone(),
             description: scenario.description.clone(),
             machine: scenario.machine_name.clone(),
+            kernel: scenario.kernel.as_ref().map(|kernel| kernel.asked.clone()),
+            kernel_taken: scenario.kernel.as_ref().map(|kernel| kernel.taken.clone()),
             nr_cpus: results.cpus.len() as u32,
             seed: scenario.seed,
             warmup_ns: scenario.warmup_ns,

@@ -1,6 +1,6 @@
 //! What simulate's tables claim about a run holds for that run.
 mod common;
-use common::{stdout, temporary};
+use common::{plimsoll, stdout, temporary};
 
 /// What is printed of a scenario with these settings.
 fn printed(name: &str, scenario: &str, options: &[&str]) -> String {
@@ -73,4 +73,22 @@ fn burst_without_a_quota_has_no_statistic() {
     let line = text.lines().find(|line| line.trim_start().starts_with("web "));
     let cells: Vec<&str> = line.expect("the group").split_whitespace().collect();
     assert_eq!(cells[2..10], ["-"; 8], "{text}");
+}
+
+#[test]
+fn a_run_says_whose_kernels_rules_it_follows() {
+    let path = temporary("kernel.toml");
+    std::fs::write(&path, "machine = \"vm\"\nkernel = \"3.10\"\nduration_ms = 1\n").expect("a scenario");
+    let path = path.to_str().expect("a path of ours");
+    let output = plimsoll(&["simulate", path, "--set", "kernel=\"6.1.55\""]);
+    let (out, said) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(out.contains(" CPUs), kernel 3.10 as 6.1, seed "), "{out}");
+    assert!(out.contains(" CPUs), kernel 6.1.55 as 6.1, seed "), "{out}");
+    assert_eq!(
+        said,
+        "note: kernel 3.10: not in the machine's model; simulated as 6.1\n"
+    );
 }

@@ -1,7 +1,7 @@
 //! From a scenario's file to what the simulator takes: names become numbers, and what a schema cannot check is checked.
 use crate::file::{ChangeTable, CpuList, GroupTable, Knobs, ScenarioFile, WorkloadTable};
 use crate::find;
-use crate::kernel::is_version;
+use crate::kernel::{is_version, Kernel};
 use crate::machine::{self, MachineChoice, MachineFile};
 use crate::problem::{nearest, Problem, Problems};
 use crate::tree::Tree;
@@ -28,6 +28,8 @@ pub struct Scenario {
     pub description: String,
     pub machine_name: String,
     pub machine: Machine,
+    /// `None`: the live scheduler's rules.
+    pub kernel: Option<Kernel>,
     pub policy: Policy,
     pub seed: u64,
     pub warmup_ns: u64,
@@ -93,14 +95,15 @@ impl Scenario {
             tree.set(setting)?;
         }
         let file: ScenarioFile = crate::read(&tree)?;
-        let (machine_name, machine, kernel) = machine_of(&file, &tree, base)?;
+        let (machine_name, machine, (kernel, policy)) = machine_of(&file, &tree, base)?;
         let scenario = Scenario {
             name: name.to_string(),
             settings: settings.to_vec(),
             description: file.description.trim().to_string(),
             machine_name,
             machine,
-            policy: file.switches.policy(kernel),
+            kernel,
+            policy: file.switches.policy(policy),
             seed: file.seed,
             warmup_ns: file.warmup_ms * 1_000_000,
             duration_ns: file.duration_ms * 1_000_000,
@@ -181,18 +184,21 @@ impl Scenario {
     }
 }
 
-/// The machine by name, and the policy that its kernel begins with.
-fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, Machine, Policy), Problems> {
+/// The kernel that the scenario names, and the policy that switches are set in.
+type Rules = (Option<Kernel>, Policy);
+
+/// The machine by name, and the rules that hold on it.
+fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, Machine, Rules), Problems> {
     match &file.machine {
         MachineChoice::Inline(model) => {
             let mut machine = machine::machine(model, tree, &["machine"])?;
-            let policy = kernel_of(file, tree, model, &mut machine)?;
+            let rules = kernel_of(file, tree, model, &mut machine)?;
             let name = if model.description.is_empty() {
                 "inline"
             } else {
                 model.description.as_str()
             };
-            Ok((name.to_string(), machine, policy))
+            Ok((name.to_string(), machine, rules))
         }
         MachineChoice::Name(wanted) => {
             let found = find::machine(wanted, base)
@@ -200,22 +206,23 @@ fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, 
             let model_tree = Tree::parse(&found.name, &found.text)?;
             let model: MachineFile = crate::read(&model_tree)?;
             let mut machine = machine::machine(&model, &model_tree, &[])?;
-            let policy = kernel_of(file, tree, &model, &mut machine)?;
-            Ok((wanted.clone(), machine, policy))
+            let rules = kernel_of(file, tree, &model, &mut machine)?;
+            Ok((wanted.clone(), machine, rules))
         }
     }
 }
 
-/// What the scenario's kernel does to the machine, and the policy that switches are set in.
+/// What the scenario's kernel does to the machine, and its rules.
 fn kernel_of(
     file: &ScenarioFile,
     tree: &Tree,
     model: &MachineFile,
     machine: &mut Machine,
-) -> Result<Policy, Problems> {
+) -> Result<Rules, Problems> {
     let mut policy = Policy::default();
+    let mut simulated = None;
     if let Some(wanted) = &file.kernel {
-        let Some((_, kernel)) = model.kernel(wanted) else {
+        let Some((taken, kernel)) = model.kernel(wanted) else {
             let message = format!("\"{wanted}\": the machine's model names no kernels");
             return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
         };
@@ -228,8 +235,12 @@ fn kernel_of(
             return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
         }
         kernel.apply(machine.topology.nr_cpus(), &mut policy, &mut machine.costs);
+        simulated = Some(Kernel {
+            asked: wanted.clone(),
+            taken: taken.to_string(),
+        });
     }
-    Ok(policy)
+    Ok((simulated, policy))
 }
 
 struct Resolve<'a> {

@@ -125,6 +125,13 @@ pub fn run(args: &Args) -> Result {
         args.json.as_deref(),
         jobs.iter().filter_map(|job| job.trace.as_ref()),
     )?;
+    let mut notes: Vec<String> = Vec::new();
+    for note in jobs.iter().filter_map(|job| job.scenario.kernel.as_ref()?.note()) {
+        if !notes.contains(&note) {
+            errln!("note: {note}");
+            notes.push(note);
+        }
+    }
     let report = Report::new(run_all(&jobs)?);
     for path in jobs.iter().filter_map(|job| job.trace.as_ref()) {
         errln!(

@@ -4,6 +4,7 @@ use crate::table::Table;
 use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_scenario::find::machine_file;
+use plimsoll_scenario::stand_in;
 use plimsoll_validate::{compare, measured, Column, Figure, Model, Scheduler, Tolerance, Verdict};
 use std::path::{Path, PathBuf};
 
@@ -72,29 +73,14 @@ pub fn run(args: &Args) -> Result {
 fn stand_ins(model: &Model, verdicts: &[Verdict]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for row in verdicts.iter().map(|verdict| &verdict.row) {
-        let line = match model.kernel(row) {
-            Some(known) if is_series(&row.kernel, known) => continue,
-            Some(known) => format!(
-                "note: kernel {}: not in the machine's model; its rows are simulated as {known}",
-                row.kernel
-            ),
-            None => format!(
-                "note: kernel {}: the machine's model has none; its rows are simulated as the scenario's default",
-                row.kernel
-            ),
-        };
-        if !lines.contains(&line) {
-            lines.push(line);
+        if let Some(note) = stand_in(&row.kernel, model.kernel(row)) {
+            let line = format!("note: {note}");
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
         }
     }
     lines
-}
-
-/// 7.2.13 is a 7.2; 6.12 is no 6.1.
-fn is_series(version: &str, series: &str) -> bool {
-    version
-        .strip_prefix(series)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// "simulated/measured", in the unit of the column; missed figures are marked.
@@ -331,15 +317,4 @@ fn json(verdicts: &[Verdict], args: &Args) -> serde_json::Value {
         "rows_within": verdicts.iter().filter(|verdict| !verdict.missed()).count(),
         "rows_missed": verdicts.iter().filter(|verdict| verdict.missed()).count(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_series;
-
-    #[test]
-    fn a_point_release_belongs_to_its_series_and_a_longer_number_does_not() {
-        assert!(is_series("6.1", "6.1") && is_series("7.2.13", "7.2"));
-        assert!(!is_series("6.12", "6.1") && !is_series("5.10", "6.1"));
-    }
 }
