@@ -76,11 +76,15 @@ fn terms(run: &Run) -> String {
 /// Two runs side by side: a row for each figure.
 pub fn compare(a: &Run, b: &Run, per_cpu: bool) -> String {
     let mut text = String::new();
-    if !a.description.is_empty() {
+    let shared = a.description == b.description;
+    if shared && !a.description.is_empty() {
         writeln!(text, "{}\n", a.description).expect("writing into memory");
     }
     for run in [a, b] {
         writeln!(text, "{}: {}", run.label, terms(run)).expect("writing into memory");
+        if !shared && !run.description.is_empty() {
+            writeln!(text, "  {}", run.description.replace('\n', "\n  ")).expect("writing into memory");
+        }
     }
     let b_sections = sections(b, per_cpu);
     let a_sections = sections(a, per_cpu);
@@ -159,10 +163,12 @@ fn rows(a: Option<&Section>, b: Option<&Section>, subject: &str) -> Vec<Vec<Stri
         .collect()
 }
 
-/// By how much a figure changed: in percent of what it was, or as a factor from ten on.
+/// By how much a figure changed: in percent of what it was, or as a factor from ten on. Of two that are shown alike it
+/// says nothing: what differs is below what they are worth.
 pub fn change(a: Value, b: Value) -> String {
     match (a, b) {
         (Value::Number(a, _), Value::Number(b, _)) if a == b => "=".to_string(),
+        _ if a.shown() == b.shown() => String::new(),
         (Value::Number(a, _), Value::Number(b, _)) if a > 0.0 && b / a >= 10.0 => {
             format!("{:.1} times", b / a)
         }
@@ -170,5 +176,17 @@ pub fn change(a: Value, b: Value) -> String {
             format!("{:+.1} %", 100.0 * (b - a) / a.abs())
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_change_is_shown_between_figures_that_are_shown_alike() {
+        let change = |a, b| change(Value::Number(a, 1), Value::Number(b, 1));
+        assert_eq!([change(0.03, 0.02), change(3.0, 3.0)], ["", "="]);
+        assert_eq!([change(0.03, 0.06), change(2.0, 1.0)], ["+100.0 %", "-50.0 %"]);
     }
 }

@@ -92,3 +92,43 @@ fn a_run_says_whose_kernels_rules_it_follows() {
         "note: kernel 3.10: not in the machine's model; simulated as 6.1\n"
     );
 }
+
+#[test]
+fn two_scenarios_are_printed_with_a_description_each() {
+    let path = temporary("other.toml");
+    let other = "description = \"something else\"\nmachine = \"vm\"\nduration_ms = 1\n";
+    std::fs::write(&path, other).expect("a scenario");
+    let path = path.to_str().expect("a path of ours");
+    let text = stdout(&["simulate", "limits.toml", "--compare", path]);
+    let lines: Vec<&str> = text.lines().take(4).collect();
+    assert!(
+        lines[0].starts_with("limits: ") && lines[2].starts_with("other: "),
+        "{text}"
+    );
+    assert_eq!(
+        [lines[1], lines[3]],
+        [
+            "  a bursty thread and a spinner, each under a limit",
+            "  something else"
+        ]
+    );
+}
+
+#[test]
+fn the_help_names_every_example() {
+    let help = stdout(&["simulate", "--help"]);
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let known: Vec<&str> = plimsoll_scenario::find::scenarios()
+        .map(|(name, _)| name)
+        .collect();
+    let listed = help
+        .split("the name of an example: ")
+        .nth(1)
+        .expect("the examples");
+    for name in known {
+        assert!(
+            listed.contains(&format!(" {name}")) || listed.starts_with(name),
+            "{name}"
+        );
+    }
+}
