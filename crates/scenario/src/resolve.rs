@@ -4,7 +4,7 @@ use crate::find;
 use crate::kernel::{is_version, Kernel};
 use crate::machine::{self, MachineChoice, MachineFile};
 use crate::problem::{nearest, Problem, Problems};
-use crate::tree::Tree;
+use crate::tree::{Origin, Tree};
 use plimsoll_policy_sys as pl;
 use plimsoll_sim::{
     cpus_of, Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Policy, TaskId,
@@ -459,6 +459,7 @@ impl Resolve<'_> {
                 format!("{tasks} tasks: allowed 1 .. {TASKS_MAX}"),
             );
         }
+        self.idle_keys(name, &table.work);
         let load_per_s = table.work.load_per_s(&self.scenario.machine);
         if let Some(rate) = load_per_s.filter(|rate| *rate > RATE_MAX) {
             let message =
@@ -480,6 +481,20 @@ impl Resolve<'_> {
             group: group_name.trim_matches('/').to_string(),
             place,
             work: table.work.clone(),
+        }
+    }
+
+    /// Refuses keys without effect. One that `--set` turns off may stay: a sweep down to nothing is none of a mistake.
+    fn idle_keys(&mut self, name: &str, work: &Workload) {
+        for idle in work.idle_keys() {
+            let node = |key: &str| self.tree.node_at(&["workload", name, key]);
+            let set = |key: &&str| node(key).is_some_and(|node| matches!(node.origin, Origin::Option(_)));
+            if idle.needs.iter().any(set) {
+                continue;
+            }
+            let given = node(idle.key).map_or(String::new(), |node| node.shown());
+            let message = format!("{given}: has no effect here; it needs {}", idle.wanted);
+            self.refuse(&["workload", name, idle.key], message);
         }
     }
 

@@ -63,6 +63,33 @@ fn ranges_of_the_schema_are_those_of_the_policy() {
 }
 
 #[test]
+fn keys_without_effect_are_refused_unless_a_setting_turned_them_off() {
+    let text = "[workload.a]\nkind = \"server\"\nwait_us = 2000\n\
+                [workload.b]\nkind = \"schbench\"\nbatch = 4\nrandom_sleeps = true\ntimer_slack_us = 50.0\nversion = \"2021\"\n\
+                [workload.c]\nkind = \"batch\"\nspin_us = 10\n\
+                [workload.d]\nkind = \"clients_db\"\nstorage_us = 50\n";
+    refused(
+        text,
+        expect![[r#"
+        s.toml:5:11: workload.a.wait_us: 2000: has no effect here; it needs pieces of 2 or more
+        s.toml:8:9: workload.b.batch: 4: has no effect here; it needs requests_per_s above 0
+        s.toml:9:17: workload.b.random_sleeps: true: has no effect here; it needs requests_per_s above 0
+        s.toml:10:18: workload.b.timer_slack_us: 50.0: has no effect here; it needs requests_per_s above 0
+        s.toml:11:11: workload.b.version: "2021": has no effect here; it needs requests_per_s above 0
+        s.toml:14:11: workload.c.spin_us: 10: has no effect here; it needs locked_us above 0, or a barrier
+        s.toml:17:14: workload.d.storage_us: 50: has no effect here; it needs storage_percent above 0"#]],
+    );
+    let off = [
+        "workload.a.pieces=1",
+        "workload.b.requests_per_s=0",
+        "workload.c.locked_us=0",
+        "workload.d.storage_percent=0",
+    ];
+    parse(text, &off).expect("a sweep down to nothing");
+    good("[workload.a]\nkind = \"server\"\nwait_us = 0\n[workload.b]\nkind = \"schbench\"\nbatch = 8\n");
+}
+
+#[test]
 fn what_is_allowed_is_said_once_and_a_float_is_shown_as_one() {
     refused(
         "[workload.a]\nkind = \"server\"\narrivals = \"poisson\"\n",
