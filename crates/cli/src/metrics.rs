@@ -13,6 +13,8 @@ pub struct Section {
 /// One group, workload, latency or CPU, and its figures.
 pub struct Subject {
     pub name: String,
+    /// Why a figure is missing that others have; printed below the table.
+    pub note: Option<&'static str>,
     pub figures: Vec<Figure>,
 }
 
@@ -85,12 +87,15 @@ pub fn sections(run: &Run, per_cpu: bool) -> Vec<Section> {
 fn groups(run: &Run) -> Section {
     let subject = |group: &crate::report::Group| {
         let stat = |of: fn(&crate::report::Stat) -> f64| group.stat.as_ref().map(of);
-        let of_limit = group.limit_cpus.map(|limit| 100.0 * group.used_cpus / limit);
+        // One that changed is no limit of the whole run, and nothing is a share of it.
+        let limit = group.limit_cpus.filter(|_| !group.limit_changes);
+        let of_limit = limit.map(|limit| 100.0 * group.used_cpus / limit);
         Subject {
             name: group.name.clone(),
+            note: group.limit_changes.then_some("its limit changes within the run"),
             figures: vec![
                 figure("used", "CPUs", group.used_cpus, 3),
-                maybe("limit", "CPUs", group.limit_cpus, 3),
+                maybe("limit", "CPUs", limit, 3),
                 maybe("used", "% of limit", of_limit, 1),
                 maybe("nr_periods", "", stat(|stat| stat.nr_periods as f64), 0),
                 maybe(
@@ -122,6 +127,7 @@ fn groups(run: &Run) -> Section {
 fn workloads(run: &Run) -> Section {
     let subjects = run.workloads.iter().map(|workload| Subject {
         name: workload.name.clone(),
+        note: None,
         figures: [
             figure("used", "CPUs", workload.used_cpus, 3),
             count("waits", "", workload.run_delay.count),
@@ -159,6 +165,7 @@ fn latencies(run: &Run) -> Section {
     let subjects = run.workloads.iter().flat_map(|workload| {
         workload.latencies.iter().map(|latency| Subject {
             name: format!("{} {}", workload.name, latency.name),
+            note: None,
             figures: std::iter::once(count("count", "", latency.distribution.count))
                 .chain(distribution(&latency.distribution))
                 .collect(),
@@ -174,6 +181,7 @@ fn counters(run: &Run) -> Section {
     let subjects = run.workloads.iter().flat_map(|workload| {
         workload.counters.iter().map(|counter| Subject {
             name: format!("{} {}", workload.name, counter.name),
+            note: None,
             figures: vec![
                 count("total", "", counter.value),
                 figure("rate", "per s", counter.per_s, 2),
@@ -189,6 +197,7 @@ fn counters(run: &Run) -> Section {
 fn cpus(run: &Run, per_cpu: bool) -> Section {
     let subject = |cpu: &Cpu| Subject {
         name: cpu.cpu.map_or("all".to_string(), |number| number.to_string()),
+        note: None,
         figures: vec![
             figure("busy", "%", cpu.busy_percent, 2),
             figure("idle", "ms", ms(cpu.idle_ns), 1),
@@ -225,6 +234,7 @@ fn shared(run: &Run) -> Section {
         title: "shared lines",
         subjects: vec![Subject {
             name: "all".to_string(),
+            note: None,
             figures,
         }],
     }
@@ -233,6 +243,7 @@ fn shared(run: &Run) -> Section {
 fn headroom(run: &Run) -> Section {
     let subjects = run.headroom.iter().map(|headroom| Subject {
         name: "machine".to_string(),
+        note: None,
         figures: vec![
             count("windows", "", headroom.windows),
             figure("side used", "% of CPU time", headroom.side_used_percent, 2),

@@ -1,5 +1,5 @@
 //! Prints reports as aligned tables: one run with a row for each subject, two runs side by side.
-use crate::metrics::{sections, Section, Value};
+use crate::metrics::{sections, Section, Subject, Value};
 use crate::report::Run;
 use crate::table::Table;
 use std::fmt::Write;
@@ -21,6 +21,11 @@ pub fn run(run: &Run, per_cpu: bool) -> String {
             table.row(std::iter::once(subject.name.clone()).chain(values).collect());
         }
         write!(text, "\n{table}").expect("writing into memory");
+        for subject in &section.subjects {
+            if let Some(note) = subject.note {
+                writeln!(text, "  {}: {note}", subject.name).expect("writing into memory");
+            }
+        }
     }
     text
 }
@@ -44,19 +49,24 @@ fn terms(run: &Run) -> String {
     for setting in &run.settings {
         write!(text, ", {setting}").expect("writing into memory");
     }
-    let ended = if run.all_exited {
-        ", until every task had ended"
-    } else {
-        ""
+    let ended = match (run.all_exited, run.stop_when_done) {
+        (true, true) => ", until every task had ended",
+        (true, false) => " (every task had ended before; rates are over all of it)",
+        (false, _) => "",
     };
     let seconds = run.measured_ns as f64 / 1e9;
     let warmup = match run.warmup_ns {
         0 => String::new(),
         ns => format!(" after {:.3} s of warm-up", ns as f64 / 1e9),
     };
+    let kernel = match (&run.kernel, &run.kernel_taken) {
+        (Some(asked), Some(taken)) if asked != taken => format!(", kernel {asked} as {taken}"),
+        (Some(asked), _) => format!(", kernel {asked}"),
+        (None, _) => String::new(),
+    };
     write!(
         text,
-        ": machine {} ({} CPUs), seed {}, {seconds:.3} s{warmup}{ended}, {} events",
+        ": machine {} ({} CPUs){kernel}, seed {}, {seconds:.3} s{warmup}{ended}, {} events",
         run.machine, run.nr_cpus, run.seed, run.events
     )
     .expect("writing into memory");
@@ -66,11 +76,15 @@ fn terms(run: &Run) -> String {
 /// Two runs side by side: a row for each figure.
 pub fn compare(a: &Run, b: &Run, per_cpu: bool) -> String {
     let mut text = String::new();
-    if !a.description.is_empty() {
+    let shared = a.description == b.description;
+    if shared && !a.description.is_empty() {
         writeln!(text, "{}\n", a.description).expect("writing into memory");
     }
     for run in [a, b] {
         writeln!(text, "{}: {}", run.label, terms(run)).expect("writing into memory");
+        if !shared && !run.description.is_empty() {
+            writeln!(text, "  {}", run.description.replace('\n', "\n  ")).expect("writing into memory");
+        }
     }
     let b_sections = sections(b, per_cpu);
     let a_sections = sections(a, per_cpu);
@@ -83,9 +97,18 @@ pub fn compare(a: &Run, b: &Run, per_cpu: bool) -> String {
                 table.row(row);
             }
             write!(text, "\n{table}").expect("writing into memory");
+            for (run, section) in [(a, a_section), (b, b_section)] {
+                if let Some(note) = find(section, &subject).and_then(|one| one.note) {
+                    writeln!(text, "    {}: {note}", run.label).expect("writing into memory");
+                }
+            }
         }
     }
     text
+}
+
+fn find<'a>(section: Option<&'a Section>, subject: &str) -> Option<&'a Subject> {
+    section?.subjects.iter().find(|one| one.name == subject)
 }
 
 fn titles(a: &[Section], b: &[Section]) -> Vec<&'static str> {
@@ -110,17 +133,16 @@ fn subjects(a: Option<&Section>, b: Option<&Section>) -> Vec<String> {
 
 /// Rows of figures that say something in at least one of the runs.
 fn rows(a: Option<&Section>, b: Option<&Section>, subject: &str) -> Vec<Vec<String>> {
-    let find = |section: Option<&Section>| {
-        let subject = section?.subjects.iter().find(|one| one.name == subject)?;
+    let figures = |section: Option<&Section>| {
         Some(
-            subject
+            find(section, subject)?
                 .figures
                 .iter()
                 .map(|figure| (figure.name, figure.unit, figure.value))
                 .collect::<Vec<_>>(),
         )
     };
-    let (a, b) = (find(a), find(b));
+    let (a, b) = (figures(a), figures(b));
     let list = a.as_ref().or(b.as_ref()).map_or(0, Vec::len);
     (0..list)
         .filter_map(|i| {
@@ -141,10 +163,12 @@ fn rows(a: Option<&Section>, b: Option<&Section>, subject: &str) -> Vec<Vec<Stri
         .collect()
 }
 
-/// By how much a figure changed: in percent of what it was, or as a factor from ten on.
+/// By how much a figure changed: in percent of what it was, or as a factor from ten on. Of two that are shown alike it
+/// says nothing: what differs is below what they are worth.
 pub fn change(a: Value, b: Value) -> String {
     match (a, b) {
         (Value::Number(a, _), Value::Number(b, _)) if a == b => "=".to_string(),
+        _ if a.shown() == b.shown() => String::new(),
         (Value::Number(a, _), Value::Number(b, _)) if a > 0.0 && b / a >= 10.0 => {
             format!("{:.1} times", b / a)
         }
@@ -152,5 +176,17 @@ pub fn change(a: Value, b: Value) -> String {
             format!("{:+.1} %", 100.0 * (b - a) / a.abs())
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_change_is_shown_between_figures_that_are_shown_alike() {
+        let change = |a, b| change(Value::Number(a, 1), Value::Number(b, 1));
+        assert_eq!([change(0.03, 0.02), change(3.0, 3.0)], ["", "="]);
+        assert_eq!([change(0.03, 0.06), change(2.0, 1.0)], ["+100.0 %", "-50.0 %"]);
     }
 }

@@ -15,13 +15,11 @@ fn limited(group: &GroupStatus, value: f64) -> Option<f64> {
     group.quota_us.map(|_| value)
 }
 
+/// What cAdvisor's usage is of: all CPUs. Dashboards choose by it.
+const USAGE: &str = "container_cpu_usage_seconds_total";
+
 const METRICS: [(&str, &str, &str, Value); 13] = [
-    (
-        "container_cpu_usage_seconds_total",
-        "counter",
-        "CPU time used",
-        |g| Some(seconds(g.usage_usec)),
-    ),
+    (USAGE, "counter", "CPU time used", |g| Some(seconds(g.usage_usec))),
     (
         "container_cpu_cfs_periods_total",
         "counter",
@@ -65,13 +63,13 @@ const METRICS: [(&str, &str, &str, Value); 13] = [
         |g| Some(g.nr_runs as f64),
     ),
     (
-        "plimsoll_burst_periods_total",
+        "container_cpu_cfs_burst_periods_total",
         "counter",
         "Periods that used more than the quota",
         |g| limited(g, g.nr_bursts as f64),
     ),
     (
-        "plimsoll_burst_seconds_total",
+        "container_cpu_cfs_burst_seconds_total",
         "counter",
         "Run time above the quota",
         |g| limited(g, seconds(g.burst_usec)),
@@ -100,9 +98,10 @@ pub fn text(status: &Status) -> String {
     let mut text = String::new();
     for (name, kind, help, value) in METRICS {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let cpu = if name == USAGE { "cpu=\"total\"," } else { "" };
         for group in &status.groups {
             if let Some(value) = value(group) {
-                let _ = writeln!(text, "{name}{{id=\"{}\"}} {value}", label(&group.cgroup));
+                let _ = writeln!(text, "{name}{{{cpu}id=\"{}\"}} {value}", label(&group.cgroup));
             }
         }
     }
@@ -131,11 +130,13 @@ mod tests {
         let text = text(&after);
         let id = r#"{id="/system.slice/we\"b"}"#;
         for line in [
-            format!("container_cpu_usage_seconds_total{id} 0.4\n"),
+            "container_cpu_usage_seconds_total{cpu=\"total\",id=\"/system.slice/we\\\"b\"} 0.4\n".into(),
+            format!("container_cpu_cfs_burst_periods_total{id} 5\n"),
+            format!("container_cpu_cfs_burst_seconds_total{id} 0\n"),
             format!("container_cpu_cfs_throttled_periods_total{id} 10\n"),
             format!("container_cpu_cfs_throttled_seconds_total{id} 0.6\n"),
             format!("container_spec_cpu_quota{id} 20000\n"),
-            "container_cpu_usage_seconds_total{id=\"/\"} 2.6\n".into(),
+            "container_cpu_usage_seconds_total{cpu=\"total\",id=\"/\"} 2.6\n".into(),
             "# TYPE container_cpu_cfs_periods_total counter\n".into(),
         ] {
             assert!(text.contains(&line), "{line}{text}");

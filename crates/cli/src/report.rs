@@ -3,6 +3,7 @@
 //! Times are integers of nanoseconds, so that no rounding depends on the build. Lists keep the order of the scenario.
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::results::{CpuResult, LatencyResult, Results};
+use plimsoll_sim::GroupId;
 use serde::Serialize;
 
 /// Version of this format. Raised when a field changes its meaning or goes; new fields do not raise it.
@@ -44,6 +45,10 @@ pub struct Run {
     pub settings: Vec<String>,
     pub description: String,
     pub machine: String,
+    /// The kernel that the scenario asks for, and the one of the machine's model that was taken; null: the live
+    /// scheduler's rules.
+    pub kernel: Option<String>,
+    pub kernel_taken: Option<String>,
     pub nr_cpus: u32,
     pub seed: u64,
     pub warmup_ns: u64,
@@ -51,6 +56,8 @@ pub struct Run {
     pub measured_ns: u64,
     /// Whether every task exited before the end.
     pub all_exited: bool,
+    /// Whether that would have been the end.
+    pub stop_when_done: bool,
     /// Scheduling events that were simulated, warm-up included.
     pub events: u64,
     /// The root group first.
@@ -76,6 +83,8 @@ pub struct Group {
     pub quota_ns: Option<u64>,
     pub period_ns: Option<u64>,
     pub burst_ns: Option<u64>,
+    /// A change of the scenario gives it another quota or period, or takes it away.
+    pub limit_changes: bool,
     /// null: it never had a limit.
     pub stat: Option<Stat>,
     /// Of the group's own tasks, from runnable to running.
@@ -202,37 +211,40 @@ impl Run {
         let cpus_of = |ns: u64| share(ns, results.measured_ns);
         let names = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));
         let specs = std::iter::once(None).chain(scenario.groups.iter().map(|group| Some(&group.spec)));
-        let groups = names
-            .zip(specs)
-            .zip(&results.groups)
-            .map(|((name, spec), result)| {
-                let limits = spec
-                    .map(|spec| spec.limits)
-                    .filter(|limits| limits.quota_ns.is_some());
-                Group {
-                    name: name.to_string(),
-                    usage_ns: result.usage_ns,
-                    used_cpus: cpus_of(result.usage_ns),
-                    limit_cpus: limits.and_then(|limits| Some(share(limits.quota_ns?, limits.period_ns))),
-                    quota_ns: limits.and_then(|limits| limits.quota_ns),
-                    period_ns: limits.map(|limits| limits.period_ns),
-                    burst_ns: limits.map(|limits| limits.burst_ns),
-                    stat: result.stat.map(|stat| Stat {
-                        nr_periods: stat.nr_periods,
-                        nr_throttled: stat.nr_throttled,
-                        throttled_ns: stat.throttled_ns,
-                        current_bw_ns: stat.current_bw_ns,
-                        nr_bursts: stat.nr_bursts,
-                        burst_ns: stat.burst_ns,
-                    }),
-                    run_delay: RunDelay {
-                        waits: result.run_delay.waits,
-                        total_ns: result.run_delay.total_ns,
-                        mean_ns: share(result.run_delay.total_ns, result.run_delay.waits),
-                        max_ns: result.run_delay.max_ns,
-                    },
-                }
-            });
+        let groups =
+            names
+                .zip(specs)
+                .zip(&results.groups)
+                .enumerate()
+                .map(|(number, ((name, spec), result))| {
+                    let limits = spec
+                        .map(|spec| spec.limits)
+                        .filter(|limits| limits.quota_ns.is_some());
+                    Group {
+                        name: name.to_string(),
+                        usage_ns: result.usage_ns,
+                        used_cpus: cpus_of(result.usage_ns),
+                        limit_cpus: limits.and_then(|limits| Some(share(limits.quota_ns?, limits.period_ns))),
+                        quota_ns: limits.and_then(|limits| limits.quota_ns),
+                        period_ns: limits.map(|limits| limits.period_ns),
+                        burst_ns: limits.map(|limits| limits.burst_ns),
+                        limit_changes: scenario.limit_changes(GroupId(number as u32)),
+                        stat: result.stat.map(|stat| Stat {
+                            nr_periods: stat.nr_periods,
+                            nr_throttled: stat.nr_throttled,
+                            throttled_ns: stat.throttled_ns,
+                            current_bw_ns: stat.current_bw_ns,
+                            nr_bursts: stat.nr_bursts,
+                            burst_ns: stat.burst_ns,
+                        }),
+                        run_delay: RunDelay {
+                            waits: result.run_delay.waits,
+                            total_ns: result.run_delay.total_ns,
+                            mean_ns: share(result.run_delay.total_ns, result.run_delay.waits),
+                            max_ns: result.run_delay.max_ns,
+                        },
+                    }
+                });
         let groups = groups.collect();
         let workloads = scenario
             .workloads
@@ -277,11 +289,14 @@ impl Run {
             settings: scenario.settings.clone(),
             description: scenario.description.clone(),
             machine: scenario.machine_name.clone(),
+            kernel: scenario.kernel.as_ref().map(|kernel| kernel.asked.clone()),
+            kernel_taken: scenario.kernel.as_ref().map(|kernel| kernel.taken.clone()),
             nr_cpus: results.cpus.len() as u32,
             seed: scenario.seed,
             warmup_ns: scenario.warmup_ns,
             measured_ns: results.measured_ns,
             all_exited: results.all_exited,
+            stop_when_done: scenario.stop_when_done,
             events: results.events.total(),
             groups,
             workloads,

@@ -44,18 +44,14 @@ pub struct Timeline<W: Write> {
 
 impl<W: Write> Timeline<W> {
     /// `groups`: names in the order of their numbers, the root first. Behind them comes the side group of headroom, which
-    /// the simulator has in any case.
+    /// the simulator has in any case; its rows are written once a group asks for headroom.
     pub fn new(out: W, nr_cpus: usize, mut groups: Vec<String>) -> Result<Self> {
-        groups.push("headroom's side".to_string());
         let mut writer = TraceWriter::new(out, nr_cpus);
         for (number, name) in groups.iter().enumerate() {
-            writer.process(process(number, name), &[])?;
-            let track = group_track(number);
-            writer.track(track, 0, &format!("group {name}"))?;
-            writer.track(track + THROTTLED, track, "throttled")?;
-            writer.counter_track(track + THROTTLED_CPUS, track, "throttled CPUs", "CPUs")?;
-            writer.counter_track(track + POOL, track, "pool", "us")?;
+            group_rows(&mut writer, number, name)?;
+            writer.counter_track(group_track(number) + POOL, group_track(number), "pool", "us")?;
         }
+        groups.push("headroom's side".to_string());
         Ok(Timeline {
             writer,
             error: None,
@@ -102,6 +98,22 @@ impl<W: Write> Timeline<W> {
         self.groups.len() as u32 + 1
     }
 
+    /// Headroom's rows and its side's, before the first thing that is said of them.
+    fn headroom_rows(&mut self) {
+        if std::mem::replace(&mut self.headroom, true) {
+            return;
+        }
+        let side = self.groups.len() - 1;
+        let name = self.groups[side].clone();
+        self.put(|writer| {
+            group_rows(writer, side, &name)?;
+            writer.track(HEADROOM, 0, "headroom")?;
+            writer.counter_track(HEADROOM_BUDGET, HEADROOM, "side budget of the next window", "us")?;
+            writer.counter_track(HEADROOM_SIDE, HEADROOM, "side used", "us")?;
+            writer.counter_track(HEADROOM_IDLE, HEADROOM, "idle", "us")
+        });
+    }
+
     fn tid(&self, task: TaskId) -> u32 {
         self.first_tid() + task.0
     }
@@ -130,6 +142,15 @@ impl<W: Write> Timeline<W> {
             .switch(cpu, at_ns, thread(prev), state, thread(next))
             .err();
     }
+}
+
+/// A group, and the rows that say when it is throttled.
+fn group_rows<W: Write>(writer: &mut TraceWriter<W>, group: usize, name: &str) -> Result<()> {
+    let track = group_track(group);
+    writer.process(process(group, name), &[])?;
+    writer.track(track, 0, &format!("group {name}"))?;
+    writer.track(track + THROTTLED, track, "throttled")?;
+    writer.counter_track(track + THROTTLED_CPUS, track, "throttled CPUs", "CPUs")
 }
 
 fn process(group: usize, name: &str) -> Thread<'_> {
@@ -233,6 +254,9 @@ impl<W: Write> Observer for Timeline<W> {
 
     fn throttle(&mut self, now_ns: u64, group: GroupId, _cpu: u32) {
         let group = group.0 as usize;
+        if group + 1 == self.groups.len() {
+            self.headroom_rows();
+        }
         self.throttled_cpus[group] += 1;
         let (track, cpus) = (group_track(group), self.throttled_cpus[group]);
         if cpus == 1 {
@@ -261,15 +285,7 @@ impl<W: Write> Observer for Timeline<W> {
     }
 
     fn headroom(&mut self, now_ns: u64, budget_ns: u64, side_used_ns: u64, idle_ns: u64) {
-        if !self.headroom {
-            self.headroom = true;
-            self.put(|writer| {
-                writer.track(HEADROOM, 0, "headroom")?;
-                writer.counter_track(HEADROOM_BUDGET, HEADROOM, "side budget of the next window", "us")?;
-                writer.counter_track(HEADROOM_SIDE, HEADROOM, "side used", "us")?;
-                writer.counter_track(HEADROOM_IDLE, HEADROOM, "idle", "us")
-            });
-        }
+        self.headroom_rows();
         for (track, ns) in [
             (HEADROOM_BUDGET, budget_ns),
             (HEADROOM_SIDE, side_used_ns),
@@ -284,7 +300,7 @@ impl<W: Write> Observer for Timeline<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use expect_test::expect;
+    use expect_test::expect_file;
     use quick_protobuf::BytesReader;
     use std::fmt::Write as _;
 
@@ -338,236 +354,7 @@ mod tests {
         let bytes = timeline.finish(1000).expect("memory");
         let mut text = String::new();
         dump(&bytes, 0, &mut text).expect("protobuf");
-        expect![[r#"
-            1:
-              8: 0
-              2:
-                1:
-                  1: 1
-                  3: "/"
-              10: 1
-              13: 1
-            1:
-              60:
-                1: 100
-                2: "group /"
-              10: 1
-            1:
-              60:
-                1: 101
-                2: "throttled"
-                5: 100
-              10: 1
-            1:
-              60:
-                1: 102
-                2: "throttled CPUs"
-                5: 100
-                8:
-                  6: "CPUs"
-              10: 1
-            1:
-              60:
-                1: 103
-                2: "pool"
-                5: 100
-                8:
-                  6: "us"
-              10: 1
-            1:
-              8: 0
-              2:
-                1:
-                  1: 2
-                  3: "web"
-              10: 1
-            1:
-              60:
-                1: 110
-                2: "group web"
-              10: 1
-            1:
-              60:
-                1: 111
-                2: "throttled"
-                5: 110
-              10: 1
-            1:
-              60:
-                1: 112
-                2: "throttled CPUs"
-                5: 110
-                8:
-                  6: "CPUs"
-              10: 1
-            1:
-              60:
-                1: 113
-                2: "pool"
-                5: 110
-                8:
-                  6: "us"
-              10: 1
-            1:
-              8: 0
-              2:
-                1:
-                  1: 3
-                  3: "headroom's side"
-              10: 1
-            1:
-              60:
-                1: 120
-                2: "group headroom's side"
-              10: 1
-            1:
-              60:
-                1: 121
-                2: "throttled"
-                5: 120
-              10: 1
-            1:
-              60:
-                1: 122
-                2: "throttled CPUs"
-                5: 120
-                8:
-                  6: "CPUs"
-              10: 1
-            1:
-              60:
-                1: 123
-                2: "pool"
-                5: 120
-                8:
-                  6: "us"
-              10: 1
-            1:
-              8: 0
-              2:
-                1:
-                  1: 2
-                  3: "web"
-                2:
-                  1: 4
-                  2: "a"
-                  3: 2
-              10: 1
-            1:
-              8: 0
-              2:
-                1:
-                  1: 1
-                  3: "/"
-                2:
-                  1: 5
-                  2: "b"
-                  3: 1
-              10: 1
-            1:
-              8: 0
-              11:
-                9: 4
-                11: 113
-                30: 20000
-              10: 1
-            1:
-              8: 500
-              11:
-                9: 1
-                11: 111
-                23: "throttled"
-              10: 1
-            1:
-              8: 500
-              11:
-                9: 4
-                11: 112
-                30: 1
-              10: 1
-            1:
-              8: 700
-              11:
-                9: 2
-                11: 111
-              10: 1
-            1:
-              8: 700
-              11:
-                9: 4
-                11: 112
-                30: 0
-              10: 1
-            1:
-              1:
-                1: 0
-                2:
-                  1: 100
-                  2: 0
-                  20:
-                    1: "a"
-                    2: 4
-                    3: 120
-                    4: 1
-                    5: 0
-                2:
-                  1: 100
-                  2: 0
-                  4:
-                    1: "swapper"
-                    2: 0
-                    3: 120
-                    4: 0
-                    5: "a"
-                    6: 4
-                    7: 120
-                2:
-                  1: 500
-                  2: 4
-                  4:
-                    1: "a"
-                    2: 4
-                    3: 120
-                    4: 0
-                    5: "b"
-                    6: 5
-                    7: 120
-                2:
-                  1: 600
-                  2: 5
-                  4:
-                    1: "b"
-                    2: 5
-                    3: 120
-                    4: 1
-                    5: "swapper"
-                    6: 0
-                    7: 120
-                2:
-                  1: 700
-                  2: 0
-                  4:
-                    1: "swapper"
-                    2: 0
-                    3: 120
-                    4: 0
-                    5: "a"
-                    6: 4
-                    7: 120
-                2:
-                  1: 1000
-                  2: 4
-                  4:
-                    1: "a"
-                    2: 4
-                    3: 120
-                    4: 0
-                    5: "swapper"
-                    6: 0
-                    7: 120
-              10: 1
-        "#]]
-        .assert_eq(&text);
+        expect_file!["../tests/golden/timeline.txt"].assert_eq(&text);
     }
 
     #[test]

@@ -305,3 +305,27 @@ fn a_signal_leaves_no_half_of_a_file() {
         assert_eq!(files(), 0, "{signal}");
     }
 }
+
+#[test]
+fn figures_of_validate_have_units_and_the_scheduler_they_were_measured_under() {
+    let truth = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../bench/results/kernel-bandwidth-truth.csv"
+    );
+    let text = std::fs::read_to_string(truth).expect("the measured runs");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let one = temporary("one-row.csv");
+    std::fs::write(&one, lines[..2].join("\n")).expect("a row");
+    let output = plimsoll(&["validate", one.to_str().expect("a path of ours"), "--json", "-"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["scheduler"], "kernel");
+    let figures = json["rows"][0]["figures"].as_array().expect("figures");
+    let unit = |name: &str| {
+        figures
+            .iter()
+            .find(|one| one["figure"] == name)
+            .map(|one| &one["unit"])
+    };
+    assert_eq!(unit("nr_periods").expect("periods"), "count");
+    assert_eq!(unit("cpu").expect("CPU time"), "us");
+}

@@ -121,6 +121,29 @@ fn a_timeline_of_many_cpus_is_consistent() {
 }
 
 #[test]
+fn a_timeline_shows_headrooms_side_where_a_group_asks_for_headroom() {
+    let shown = |percent: &str| {
+        let path = temporary(&format!("side-{percent}.pftrace"));
+        let trace = path.to_str().expect("a path of ours");
+        let scenario = temporary(&format!("side-{percent}.toml"));
+        let text = format!(
+            "machine = \"vm\"\nduration_ms = 500\n[group.web]\nheadroom_percent = {percent}\n\
+             [workload.s]\nkind = \"spinners\"\nthreads = 4\n"
+        );
+        std::fs::write(&scenario, text).expect("a scenario");
+        stdout(&[
+            "simulate",
+            scenario.to_str().expect("a path of ours"),
+            "--trace",
+            trace,
+        ]);
+        let bytes = std::fs::read(&path).expect("the timeline");
+        bytes.windows(15).any(|part| part == b"headroom's side")
+    };
+    assert_eq!((shown("0"), shown("30")), (false, true));
+}
+
+#[test]
 fn two_runs_write_two_timelines() {
     let path = temporary("two.pftrace");
     let trace = path.to_str().expect("a path of ours");
@@ -186,6 +209,14 @@ fn what_cannot_be_run_is_refused_with_exit_code_2() {
         &["reproduce", "--set", "seed=3"],
         expect![[r#"
             error: --set seed=3: each row runs with seeds 1 .. --seeds; allowed are other keys
+        "#]],
+    );
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/published");
+    let same = ["--set", "switches.steal=true", "--scenarios", published];
+    refused(
+        &[&["reproduce", "001-x6-1x"][..], &same].concat(),
+        expect![[r#"
+            error: --set switches.steal=true: switches.steal: base and change differ in it, and would be the same; allowed are other keys (001-x6-1x10, 001-x6-1x22)
         "#]],
     );
     refused(
@@ -276,6 +307,12 @@ fn rows_that_no_target_bears_on_are_held_against_their_own_tolerance() {
     };
     let (code, out, _) = reproduce(&["--set", "duration_ms=1", "--set", "warmup_ms=0"]);
     assert!(out.contains("1 wrong") && code == Some(1), "{code:?}: {out}");
+    for said in [
+        ": plimsoll reproduce 003-fibtest --seeds 1 ",
+        " --set duration_ms=1 --set warmup_ms=0\nNot as published: ",
+    ] {
+        assert!(out.contains(said), "{out}");
+    }
     // Of many scenarios one lacks the group.
     let (code, _, said) = reproduce(&["--set", "group.web.quota_us=5"]);
     assert_eq!(code, Some(2), "{said}");

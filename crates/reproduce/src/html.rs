@@ -1,4 +1,5 @@
 //! The page of plots: published against simulated, one plot for each table, drawn as SVG. Nothing is loaded from elsewhere.
+use crate::made::Made;
 use crate::outcome::{Outcome, Verdict};
 use crate::stats::shown;
 use crate::summary::Summary;
@@ -12,7 +13,7 @@ svg{width:100%;height:auto;display:block;margin:.5rem 0}svg text{font:12px syste
 .key span{margin-right:1.5rem}details{margin:.3rem 0}";
 
 /// The whole page. `tables`: name and what it shows, in order.
-pub fn page(outcomes: &[Outcome], summary: &Summary, tables: &[(String, String)], seeds: u64) -> String {
+pub fn page(outcomes: &[Outcome], summary: &Summary, tables: &[(String, String)], made: &Made) -> String {
     let mut out = String::new();
     let _ = write!(
         out,
@@ -20,8 +21,10 @@ pub fn page(outcomes: &[Outcome], summary: &Summary, tables: &[(String, String)]
          <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\
          <h1>Published tables in the simulator</h1>\
          <p>{} published rows: {} within tolerance, {} in the right direction, {} wrong, {} not simulated. Simulated \
-         values are means over {seeds} seeds; bars show one standard deviation, for published values the spread that \
-         the source states. Made by <code>plimsoll reproduce --html</code>.</p>\
+         values are means over {} seeds, their bars one standard deviation. A published change has its noise \
+         as bars: the source's spreads without and with the change added up, 0.5% where it states none, and \
+         no less than the last digits of its figures leave open. Published values compared as such have none. \
+         Made by plimsoll {}: <code>{} --html FILE</code>.{}</p>\
          <p class=\"key\"><span>{} published</span><span>{} simulated</span>\
          <span>grey background: machine models are fitted to these rows (training); all others are predictions</span></p>",
         summary.rows,
@@ -29,6 +32,13 @@ pub fn page(outcomes: &[Outcome], summary: &Summary, tables: &[(String, String)]
         summary.right_direction,
         summary.wrong,
         summary.not_simulated,
+        made.seeds,
+        made.plimsoll,
+        escape(&made.command()),
+        match made.warning() {
+            none if none.is_empty() => none,
+            warning => format!(" <b class=\"missed\">{}</b>", escape(&warning)),
+        },
         mark(false, "published"),
         mark(true, "simulated"),
     );
@@ -303,10 +313,10 @@ fn figures(rows: &[&Outcome]) -> String {
             "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}{}</td></tr>",
             if one.training { " class=\"train\"" } else { "" },
             escape(&format!("{} {}", one.workload, one.parameters)),
-            escape(&one.metric),
+            escape(&one.metric_in()),
             escape(&published),
             escape(&simulated),
-            one.error.map_or(String::new(), |error| format!("{error:.2}")),
+            escape(&one.error_shown()),
             match one.verdict {
                 Verdict::Within => "met",
                 Verdict::Wrong => "missed",

@@ -5,6 +5,7 @@
 pub mod fit;
 pub mod html;
 pub mod index;
+pub mod made;
 pub mod measure;
 pub mod outcome;
 pub mod published;
@@ -13,6 +14,7 @@ mod stats;
 pub mod summary;
 
 pub use index::Index;
+pub use made::Made;
 pub use outcome::{Outcome, Verdict};
 pub use published::Row;
 pub use stats::{shown, Spread};

@@ -30,6 +30,8 @@ pub struct Outcome {
     pub by_value: bool,
     /// Of the change in percentage points, or of the values in the tolerance's unit (the larger of both).
     pub error: Option<f64>,
+    /// "points", "%", or the unit of the values.
+    pub error_unit: String,
     pub tolerance: Option<Tolerance>,
     pub verdict: Verdict,
     /// Why it is not simulated, or no target, or what stands for it.
@@ -76,6 +78,7 @@ impl Outcome {
             simulated_change_percent: None,
             by_value: false,
             error: None,
+            error_unit: String::new(),
             tolerance: None,
             verdict: Verdict::NotSimulated,
             remark: row.no_target().map(str::to_string),
@@ -97,6 +100,7 @@ impl Outcome {
         outcome.tolerance = Some(tolerance);
         outcome.by_value = recipe.table.compare == Compare::Values;
         outcome.directed = row.directed() && !outcome.by_value;
+        outcome.error_unit = outcome.unit_of_error(tolerance);
         if outcome.remark.is_none() {
             outcome.remark = recipe.nearest().map(str::to_string);
         }
@@ -131,6 +135,40 @@ impl Outcome {
             outcome.judge_change(tolerance);
         }
         outcome
+    }
+
+    fn unit_of_error(&self, tolerance: Tolerance) -> String {
+        let unit = short(&self.unit);
+        match tolerance.unit {
+            _ if !self.by_value => "points",
+            ToleranceUnit::Percent => "%",
+            // The difference of two percentages.
+            _ if unit.starts_with('%') => "points",
+            _ => unit,
+        }
+        .to_string()
+    }
+
+    /// The metric and what its figures are in: a unit, or the change of them.
+    pub fn metric_in(&self) -> String {
+        let unit = match self.by_value || self.verdict == Verdict::NotSimulated {
+            true => short(&self.unit),
+            false => "change",
+        };
+        match unit.is_empty() || unit == self.metric {
+            true => self.metric.clone(),
+            false => format!("{}, {unit}", self.metric),
+        }
+    }
+
+    /// The error with its unit; empty where there is none.
+    pub fn error_shown(&self) -> String {
+        match self.error.filter(|error| error.is_finite()) {
+            None => String::new(),
+            Some(error) if self.error_unit == "%" => format!("{error:.1}%"),
+            Some(error) if self.error_unit == "points" => format!("{error:.1} points"),
+            Some(error) => format!("{error:.3} {}", self.error_unit),
+        }
     }
 
     fn judge_values(&mut self, row: &Row, tolerance: Tolerance) {
@@ -194,5 +232,14 @@ impl Outcome {
         // Nothing has no direction: it is the right one only for nothing.
         let sign = |value: f64| value.partial_cmp(&0.0);
         Some(sign(published) == sign(simulated))
+    }
+}
+
+/// A unit without what the published file remarks of it, as in "Mbit/s per client (inferred)".
+fn short(unit: &str) -> &str {
+    match unit.split(" (").next().unwrap_or(unit) {
+        // Published as "minimal": what the side gets at least, of the CPU.
+        "tolerance" => "% of CPU",
+        unit => unit,
     }
 }

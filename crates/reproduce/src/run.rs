@@ -33,7 +33,7 @@ pub struct Work {
 
 impl Work {
     /// All that `rows` need. Scenarios are read from `dir` and checked before anything is simulated; `settings` are
-    /// set in every one.
+    /// set in every one; none may be what a row's base and change differ in.
     pub fn plan(
         index: &Index,
         rows: &[&Row],
@@ -41,6 +41,7 @@ impl Work {
         settings: &[String],
         seeds: u64,
     ) -> Result<Self, Problems> {
+        crate::made::check(settings, index, rows)?;
         let mut wanted: BTreeMap<Variant, Vec<Wanted>> = BTreeMap::new();
         let mut want = |variant: Variant, measure: &Measure, work: Option<f64>| {
             let measures = wanted.entry(variant).or_default();

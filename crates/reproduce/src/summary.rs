@@ -56,10 +56,11 @@ impl Summary {
         }
     }
 
-    /// Where no target bears on the rows, they are held against their own tolerances.
+    /// Where no target bears on the rows, each that is simulated has to be within its own tolerance: the right
+    /// direction alone is a miss.
     pub fn met(&self) -> bool {
         match &self.targets[..] {
-            [] => self.wrong == 0,
+            [] => self.right_direction == 0 && self.wrong == 0,
             targets => targets.iter().all(|target| target.met),
         }
     }
@@ -205,4 +206,32 @@ fn checks(rows: &[&Row], index: &Index, measured: &Measured) -> Vec<Target> {
         }
     }
     targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(right_direction: usize, targets: Vec<Target>) -> Summary {
+        Summary {
+            rows: 3,
+            within: 2 - right_direction,
+            right_direction,
+            wrong: 0,
+            not_simulated: 1,
+            targets,
+        }
+    }
+
+    #[test]
+    fn a_row_outside_its_tolerance_is_a_miss_where_no_target_decides() {
+        let target = |met| Target {
+            name: "direction".to_string(),
+            result: String::new(),
+            wanted: String::new(),
+            met,
+        };
+        assert!(summary(0, vec![]).met() && !summary(1, vec![]).met());
+        assert!(summary(1, vec![target(true)]).met() && !summary(0, vec![target(false)]).met());
+    }
 }

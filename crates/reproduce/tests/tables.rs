@@ -1,6 +1,7 @@
 //! The index, the scenarios and the published figures belong together; runs are repeatable.
 use plimsoll_reproduce::run::Work;
 use plimsoll_reproduce::{published, Index, Outcome, Row, Verdict};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 fn dir() -> PathBuf {
@@ -63,6 +64,18 @@ fn the_example_of_headroom_is_met_and_two_runs_are_equal() {
     let bytes = |outcomes: &[Outcome]| serde_json::to_string(outcomes).unwrap();
     assert_eq!(bytes(&first), bytes(&second));
     assert_eq!(first.len(), 12);
+    let units: BTreeSet<(String, &str)> = first
+        .iter()
+        .map(|one| (one.metric_in(), one.error_unit.as_str()))
+        .collect();
+    let cell = |metric: &str, unit| (metric.to_string(), unit);
+    assert_eq!(
+        units,
+        BTreeSet::from([
+            cell("idle-cpu, % of CPU", "points"),
+            cell("low-pri-cpu-cycle, % of CPU", "points"),
+        ])
+    );
     for one in &first {
         assert_eq!(one.verdict, Verdict::Within, "{} {}", one.metric, one.parameters);
     }

@@ -13,6 +13,7 @@ pub fn check(tree: &Tree, schema: &Json) -> Vec<Problem> {
         tree,
         root: schema,
         problems: Vec::new(),
+        own: (None, None),
     };
     checker.node(schema, &tree.root, "");
     checker.problems
@@ -22,7 +23,12 @@ struct Checker<'a> {
     tree: &'a Tree,
     root: &'a Json,
     problems: Vec<Problem>,
+    /// Limits of the present key itself, where its kind is defined elsewhere.
+    own: Bounds,
 }
+
+/// Lowest and highest value.
+type Bounds = (Option<f64>, Option<f64>);
 
 /// What may stand in a table.
 #[derive(Default)]
@@ -66,6 +72,22 @@ impl<'a> Checker<'a> {
     }
 
     fn node(&mut self, schema: &'a Json, node: &Node, path: &str) {
+        self.own = (None, None);
+        if let Some((number, path)) = of_reference(schema, node, path) {
+            self.own = bounds(schema);
+            let before = self.problems.len();
+            let given = match number.value {
+                Value::Integer(integer) => integer as f64,
+                Value::Float(float) => float,
+                _ => f64::NAN,
+            };
+            if !given.is_nan() {
+                self.range(schema, given, number, &path);
+            }
+            if self.problems.len() > before {
+                return;
+            }
+        }
         let schema = self.resolve(schema);
         if let Some(words) = self.words(schema) {
             return self.word(&words, node, path);
@@ -146,8 +168,7 @@ impl<'a> Checker<'a> {
         match alternatives.iter().find(|one| fits(one) && known(one)) {
             Some(one) => self.node(one, node, path),
             None => {
-                let allowed: Vec<String> = alternatives.iter().map(|one| self.describe(one)).collect();
-                let message = format!("{}: allowed {}", node.shown(), allowed.join(", or "));
+                let message = format!("{}: allowed {}", node.shown(), self.either(alternatives));
                 self.report(&node.origin, path, message);
             }
         }
@@ -169,11 +190,7 @@ impl<'a> Checker<'a> {
         }
         let alternatives = self.alternatives(schema);
         if !alternatives.is_empty() && schema.get("properties").is_none() {
-            return alternatives
-                .iter()
-                .map(|one| self.describe(one))
-                .collect::<Vec<_>>()
-                .join(", or ");
+            return self.either(&alternatives);
         }
         let kind = [
             ("integer", "an integer"),
@@ -186,10 +203,23 @@ impl<'a> Checker<'a> {
         .iter()
         .find(|(name, _)| accepts(schema, name))
         .map_or("something else", |(_, text)| text);
+        let integer = accepts(schema, "integer");
         match bounds(schema) {
+            _ if integer && self.own != (None, None) => format!("{kind}, {}", shown_range(self.own)),
             (None, None) => kind.to_string(),
             limits => format!("{kind}, {}", shown_range(limits)),
         }
+    }
+
+    /// What the alternatives are; those that read the same, once.
+    fn either(&self, alternatives: &[&'a Json]) -> String {
+        let mut all: Vec<String> = Vec::new();
+        for text in alternatives.iter().map(|one| self.describe(one)) {
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+        all.join(", or ")
     }
 
     fn range(&mut self, schema: &'a Json, given: f64, node: &Node, path: &str) {
@@ -340,6 +370,16 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// The number that a key's own limits are about, where its kind is defined elsewhere: a number, or one with its source.
+fn of_reference<'n>(schema: &Json, node: &'n Node, path: &str) -> Option<(&'n Node, String)> {
+    schema.get("$ref")?;
+    schema.get("minimum").or(schema.get("maximum"))?;
+    Some(match node.entry("value") {
+        Some(entry) => (&entry.node, join(path, "value")),
+        None => (node, path.to_string()),
+    })
+}
+
 fn variant_word<'a>(variant: &'a Json, tag: &str) -> Option<&'a str> {
     variant.get("properties")?.get(tag)?.get("const")?.as_str()
 }
@@ -364,8 +404,8 @@ fn accepts(schema: &Json, kind: &str) -> bool {
     }
 }
 
-/// Lowest and highest value, from the schema's own bounds or the width of its integer.
-fn bounds(schema: &Json) -> (Option<f64>, Option<f64>) {
+/// From the schema's own bounds or the width of its integer.
+fn bounds(schema: &Json) -> Bounds {
     let (format_low, format_high) = match schema.get("format").and_then(Json::as_str) {
         Some("uint8") => (Some(0.0), Some(f64::from(u8::MAX))),
         Some("uint16") => (Some(0.0), Some(f64::from(u16::MAX))),
@@ -380,7 +420,7 @@ fn bounds(schema: &Json) -> (Option<f64>, Option<f64>) {
 }
 
 /// Bounds in words. Of neither there is nothing to say: "any".
-pub(crate) fn shown_range((low, high): (Option<f64>, Option<f64>)) -> String {
+pub(crate) fn shown_range((low, high): Bounds) -> String {
     // As an integer where it is one: the largest of TOML's is not among the floating-point numbers.
     let shown = |bound: f64| match bound.fract() {
         0.0 => (bound as i64).to_string(),

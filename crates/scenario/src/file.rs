@@ -64,10 +64,12 @@ pub struct Knobs {
     /// set.
     pub quota_us: Option<Quota>,
     /// Length of a period in microseconds. 100000 if never set.
+    #[schemars(range(min = 1000, max = 1_000_000))]
     pub period_us: Option<u64>,
     /// Run time that may be carried over from earlier periods, in microseconds. 0 if never set.
     pub burst_us: Option<u64>,
     /// Share of the burst that is there as the limits are set, in percent. 0 if never set.
+    #[schemars(range(max = 100))]
     pub onset_percent: Option<u32>,
     /// cpu.idle: runs only where nothing else wants to. False if never set.
     pub idle: Option<bool>,
@@ -84,7 +86,8 @@ pub struct GroupTable {
     pub knobs: Knobs,
     /// cpuset: CPUs that the group may run on, as in "0-3,8". Default all of its parent's.
     pub cpus: Option<CpuList>,
-    /// Period boundaries are at clock = phase_us + k * period_us. Default 0.
+    /// Period boundaries are at clock = phase_us + k * period_us; below the group's period. Default 0.
+    #[schemars(range(max = 999_999))]
     pub phase_us: Option<u64>,
 }
 

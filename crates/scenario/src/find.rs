@@ -33,7 +33,7 @@ pub fn machine(wanted: &str, base: &Path) -> Result<Found, String> {
     }
     if let Some((_, text)) = machines().find(|(name, _)| *name == wanted) {
         return Ok(Found {
-            name: format!("machines/{wanted}.toml"),
+            name: in_binary(wanted),
             text: text.to_string(),
         });
     }
@@ -65,11 +65,16 @@ pub fn machine_file(wanted: &str, base: &Path) -> Option<PathBuf> {
     paths.find(|path| path.exists())
 }
 
+/// What errors call a text that the binary holds: a path would name a file that was not read.
+fn in_binary(name: &str) -> String {
+    format!("{name} (in the binary)")
+}
+
 /// An example scenario by its name.
 pub fn example(wanted: &str) -> Option<Found> {
     let (name, text) = scenarios().find(|(name, _)| *name == wanted)?;
     Some(Found {
-        name: format!("scenarios/{name}.toml"),
+        name: in_binary(name),
         text: text.to_string(),
     })
 }

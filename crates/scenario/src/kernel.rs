@@ -84,6 +84,40 @@ impl KernelTable {
     }
 }
 
+/// A kernel that a scenario asks for, and the one of the machine's model that is simulated for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    pub asked: String,
+    pub taken: String,
+}
+
+impl Kernel {
+    /// What has to be said where the one taken is of another series; `None`: it is not.
+    pub fn note(&self) -> Option<String> {
+        stand_in(&self.asked, Some(&self.taken))
+    }
+}
+
+/// That a machine's model does not have the kernel asked for, and what is taken instead. `None`: it has its series.
+pub fn stand_in(asked: &str, taken: Option<&str>) -> Option<String> {
+    match taken {
+        Some(taken) if is_series(asked, taken) => None,
+        Some(taken) => Some(format!(
+            "kernel {asked}: not in the machine's model; simulated as {taken}"
+        )),
+        None => Some(format!(
+            "kernel {asked}: the machine's model has none; simulated as the scenario's default"
+        )),
+    }
+}
+
+/// 7.2.13 is a 7.2; 6.12 is no 6.1.
+fn is_series(version: &str, series: &str) -> bool {
+    version
+        .strip_prefix(series)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 impl MachineFile {
     /// The kernel of this version, or the newest one before it, or the oldest: its name and table. None: the model
     /// names no kernels. From the first part that is no number on, as in "6.1.0-13-amd64", nothing counts.
@@ -122,7 +156,14 @@ fn numbers(version: &str) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::is_series;
     use crate::{read, MachineFile, Tree};
+
+    #[test]
+    fn a_point_release_belongs_to_its_series_and_a_longer_number_does_not() {
+        assert!(is_series("6.1", "6.1") && is_series("7.2.13", "7.2"));
+        assert!(!is_series("6.12", "6.1") && !is_series("5.10", "6.1"));
+    }
 
     #[test]
     fn a_kernel_between_two_known_ones_is_the_older() {

@@ -16,7 +16,7 @@ mod switches;
 mod tree;
 
 pub use file::{ChangeTable, CpuList, GroupTable, Quota, ScenarioFile, WorkloadTable};
-pub use kernel::KernelTable;
+pub use kernel::{stand_in, Kernel, KernelTable};
 pub use machine::{machine, MachineChoice, MachineFile};
 pub use problem::{nearest, Problem, Problems};
 pub use reference::reference;

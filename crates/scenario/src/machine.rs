@@ -85,7 +85,8 @@ pub enum Siblings {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClockTable {
-    /// Ticks per second on a busy CPU, 24 .. 10000. Default 250.
+    /// Ticks per second on a busy CPU. Default 250.
+    #[schemars(extend("minimum" = 24, "maximum" = 10_000))]
     pub hz: Option<Number>,
     /// What CLOCK_MONOTONIC shows as the run begins: ticks and period boundaries are anchored in that clock. Default 0.
     pub start_ns: Option<Number>,
@@ -136,12 +137,16 @@ pub struct SourcedFlag {
 #[serde(deny_unknown_fields)]
 pub struct DistanceTable {
     /// Between hardware threads of one core.
+    #[schemars(range(max = COST_MAX_NS))]
     pub core_ns: u64,
     /// Within one last-level cache.
+    #[schemars(range(max = COST_MAX_NS))]
     pub llc_ns: u64,
     /// Within one socket, from another last-level cache.
+    #[schemars(range(max = COST_MAX_NS))]
     pub socket_ns: u64,
     /// From another socket.
+    #[schemars(range(max = COST_MAX_NS))]
     pub remote_ns: u64,
     /// A file, a measurement, or what was assumed.
     pub source: Option<String>,
@@ -154,6 +159,7 @@ pub struct IdleStateTable {
     /// Idle for at least this long.
     pub after_ns: u64,
     /// Time until it runs something again.
+    #[schemars(range(max = COST_MAX_NS))]
     pub exit_ns: u64,
     /// A file, a measurement, or what was assumed.
     pub source: Option<String>,
@@ -178,54 +184,73 @@ pub struct CostsTable {
     #[serde(default)]
     pub base: Base,
     /// From one task to another, or between a task and idle.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub context_switch_ns: Option<Number>,
-    /// On top of it, from one process to another. Default 0.
+    /// On top of it, from one process to another. Only hackbench's processes have address spaces: no other workload pays
+    /// it. Default 0.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub address_space_ns: Option<Number>,
     /// Entering and leaving the kernel.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub syscall_ns: Option<Number>,
     /// Sending or receiving one message, on top of the system call.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub channel_ns: Option<Number>,
     /// Waking a task, to the waker, without the search for a CPU.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub wakeup_ns: Option<Number>,
     /// Sending an interrupt to another CPU, to the sender.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub ipi_send_ns: Option<Number>,
     /// From sending an interrupt until the other CPU has taken it.
     pub ipi: Option<DistanceTable>,
     /// One interrupt, of a timer or of a message from another machine, to the CPU that takes it.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub timer_ns: Option<Number>,
     /// From the moment at which a limit is used up until the timer that enforces it has led to the charge, which the
     /// task pays.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub limit_late_ns: Option<Number>,
     /// Work that a task repeats in cold caches after a move.
     pub migration: Option<DistanceTable>,
     /// A task that ran longer ago than this has nothing left in its caches.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub migration_hot_ns: Option<Number>,
     /// How long coming back from idle takes, by ascending `after_ns`; empty: it is free.
     pub idle_states: Option<Vec<IdleStateTable>>,
     /// On top of coming back from idle, for each CPU that is busy at the time: virtual CPUs that share one real one take
     /// turns. Default 0.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub idle_exit_per_busy_ns: Option<Number>,
     /// Timers that are due at the same time are taken CPU by CPU: virtual CPUs that share one real one take turns.
     /// Default false.
     pub turns: Option<Flag>,
     /// A virtual CPU that runs dry polls this long at most before its host takes it away (kvm's halt_poll_ns, which grows and
     /// shrinks); taken away, it looks preempted and the fair class does not count it as idle. 0: CPUs are real.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub halt_poll_ns: Option<Number>,
-    /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone, 1 .. 100.
+    /// Speed of a hardware thread whose sibling is busy, in percent of its speed alone.
+    #[schemars(extend("minimum" = 1, "maximum" = 100))]
     pub smt_percent: Option<Number>,
     /// Looking at one CPU in a search (wake-up placement, new-idle, stealing).
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub search_cpu_ns: Option<Number>,
     /// Beginning a new-idle search of one level: locks, statistics.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub newidle_level_ns: Option<Number>,
     /// A CPU whose idle times are shorter than this on average does not search at all. Default 0.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub newidle_idle_ns: Option<Number>,
     /// Taking a task from another CPU's queue: both queues' locks.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub move_task_ns: Option<Number>,
     /// One periodic balance of one level.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub periodic_level_ns: Option<Number>,
     /// Fetching a cache line that another CPU has written.
     pub line: Option<DistanceTable>,
     /// How long a group's pool lock is held.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub pool_lock_ns: Option<Number>,
     /// Whether lines shared by all CPUs serve one transfer at a time, others waiting in order.
     pub contention: Option<Flag>,

@@ -93,6 +93,16 @@ fn section(text: &mut String, schema: &Json, title: &str, table: &Json) {
 
 /// What a key takes: kind and range, or words.
 fn value(schema: &Json, one: &Json) -> String {
+    value_within(schema, one, limits(one))
+}
+
+fn limits(one: &Json) -> (Option<f64>, Option<f64>) {
+    let limit = |name| one.get(name).and_then(Json::as_f64);
+    (limit("minimum"), limit("maximum"))
+}
+
+/// `own`: limits of the key itself, where its kind is defined elsewhere.
+fn value_within(schema: &Json, one: &Json, own: (Option<f64>, Option<f64>)) -> String {
     let one = resolve(schema, one);
     if let Some(word) = one["const"].as_str() {
         return format!("\"{word}\"");
@@ -102,7 +112,7 @@ fn value(schema: &Json, one: &Json) -> String {
     }
     for list in ["anyOf", "oneOf"] {
         if let (Some(ones), None) = (one[list].as_array(), one.get("properties")) {
-            let mut values: Vec<String> = ones.iter().map(|one| value(schema, one)).collect();
+            let mut values: Vec<String> = ones.iter().map(|one| value_within(schema, one, own)).collect();
             values.dedup();
             return values.join(", ");
         }
@@ -114,10 +124,12 @@ fn value(schema: &Json, one: &Json) -> String {
         Some(kind) => kind,
         None => "table",
     };
-    match (
-        one.get("minimum").and_then(Json::as_f64),
-        one.get("maximum").and_then(Json::as_f64),
-    ) {
+    let number = kind == "integer" || kind == "number";
+    match if number && own != (None, None) {
+        own
+    } else {
+        limits(one)
+    } {
         (None, None) => kind.to_string(),
         bounds => format!("{kind}, {}", shown_range(bounds)),
     }

@@ -1,16 +1,18 @@
 //! From a scenario's file to what the simulator takes: names become numbers, and what a schema cannot check is checked.
-use crate::file::{ChangeTable, CpuList, GroupTable, Knobs, ScenarioFile, WorkloadTable};
+use crate::file::{CpuList, GroupTable, Knobs, ScenarioFile, WorkloadTable};
 use crate::find;
-use crate::kernel::is_version;
+use crate::kernel::{is_version, Kernel};
 use crate::machine::{self, MachineChoice, MachineFile};
 use crate::problem::{nearest, Problem, Problems};
-use crate::tree::Tree;
+use crate::tree::{Origin, Tree};
 use plimsoll_policy_sys as pl;
 use plimsoll_sim::{
     cpus_of, Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Policy, TaskId,
 };
 use plimsoll_workload::{Place, Workload};
 use std::path::Path;
+
+mod changes;
 
 /// Tasks of one workload. A million take 0.7 GB; what the ranges of two keys allow together, 20 million and more, ends
 /// with the machine's memory.
@@ -28,6 +30,8 @@ pub struct Scenario {
     pub description: String,
     pub machine_name: String,
     pub machine: Machine,
+    /// `None`: the live scheduler's rules.
+    pub kernel: Option<Kernel>,
     pub policy: Policy,
     pub seed: u64,
     pub warmup_ns: u64,
@@ -93,14 +97,15 @@ impl Scenario {
             tree.set(setting)?;
         }
         let file: ScenarioFile = crate::read(&tree)?;
-        let (machine_name, machine, kernel) = machine_of(&file, &tree, base)?;
+        let (machine_name, machine, (kernel, policy)) = machine_of(&file, &tree, base)?;
         let scenario = Scenario {
             name: name.to_string(),
             settings: settings.to_vec(),
             description: file.description.trim().to_string(),
             machine_name,
             machine,
-            policy: file.switches.policy(kernel),
+            kernel,
+            policy: file.switches.policy(policy),
             seed: file.seed,
             warmup_ns: file.warmup_ms * 1_000_000,
             duration_ns: file.duration_ms * 1_000_000,
@@ -124,6 +129,22 @@ impl Scenario {
         } else {
             Err(Problems::sorted(resolve.problems))
         }
+    }
+
+    /// Whether a change gives a group another quota or period than it begins with.
+    pub fn limit_changes(&self, group: GroupId) -> bool {
+        let Some(at) = group.0.checked_sub(1) else {
+            return false;
+        };
+        let first = self.groups[at as usize].spec.limits;
+        let another = |limits: &Limits| match (limits.quota_ns, first.quota_ns) {
+            (None, None) => false,
+            (now, before) => (now, limits.period_ns) != (before, first.period_ns),
+        };
+        self.changes.iter().any(|(_, what)| match what {
+            What::Kind(ChangeKind::Limits { group: of, limits }) => *of == group && another(limits),
+            _ => false,
+        })
     }
 
     /// What the simulator takes. Workloads keep the order of the file, groups are numbered from 1.
@@ -165,18 +186,21 @@ impl Scenario {
     }
 }
 
-/// The machine by name, and the policy that its kernel begins with.
-fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, Machine, Policy), Problems> {
+/// The kernel that the scenario names, and the policy that switches are set in.
+type Rules = (Option<Kernel>, Policy);
+
+/// The machine by name, and the rules that hold on it.
+fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, Machine, Rules), Problems> {
     match &file.machine {
         MachineChoice::Inline(model) => {
             let mut machine = machine::machine(model, tree, &["machine"])?;
-            let policy = kernel_of(file, tree, model, &mut machine)?;
+            let rules = kernel_of(file, tree, model, &mut machine)?;
             let name = if model.description.is_empty() {
                 "inline"
             } else {
                 model.description.as_str()
             };
-            Ok((name.to_string(), machine, policy))
+            Ok((name.to_string(), machine, rules))
         }
         MachineChoice::Name(wanted) => {
             let found = find::machine(wanted, base)
@@ -184,22 +208,23 @@ fn machine_of(file: &ScenarioFile, tree: &Tree, base: &Path) -> Result<(String, 
             let model_tree = Tree::parse(&found.name, &found.text)?;
             let model: MachineFile = crate::read(&model_tree)?;
             let mut machine = machine::machine(&model, &model_tree, &[])?;
-            let policy = kernel_of(file, tree, &model, &mut machine)?;
-            Ok((wanted.clone(), machine, policy))
+            let rules = kernel_of(file, tree, &model, &mut machine)?;
+            Ok((wanted.clone(), machine, rules))
         }
     }
 }
 
-/// What the scenario's kernel does to the machine, and the policy that switches are set in.
+/// What the scenario's kernel does to the machine, and its rules.
 fn kernel_of(
     file: &ScenarioFile,
     tree: &Tree,
     model: &MachineFile,
     machine: &mut Machine,
-) -> Result<Policy, Problems> {
+) -> Result<Rules, Problems> {
     let mut policy = Policy::default();
+    let mut simulated = None;
     if let Some(wanted) = &file.kernel {
-        let Some((_, kernel)) = model.kernel(wanted) else {
+        let Some((taken, kernel)) = model.kernel(wanted) else {
             let message = format!("\"{wanted}\": the machine's model names no kernels");
             return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
         };
@@ -212,8 +237,12 @@ fn kernel_of(
             return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
         }
         kernel.apply(machine.topology.nr_cpus(), &mut policy, &mut machine.costs);
+        simulated = Some(Kernel {
+            asked: wanted.clone(),
+            taken: taken.to_string(),
+        });
     }
-    Ok(policy)
+    Ok((simulated, policy))
 }
 
 struct Resolve<'a> {
@@ -225,18 +254,6 @@ struct Resolve<'a> {
 
 /// What a CPU of a list has to be.
 const LEFT: &str = "left by the groups above";
-
-/// What a change is judged by: how things are at its time, after those before it. An affinity that a move or a cpuset
-/// leaves nothing of is forgotten, as in the kernel, so none is kept here.
-struct Now {
-    /// Of each group; a change names only what changes.
-    limits: Vec<Limits>,
-    /// Of each group, its own.
-    cpusets: Vec<Option<CpuSet>>,
-    /// Of each workload.
-    groups: Vec<GroupId>,
-    online: CpuSet,
-}
 
 impl Resolve<'_> {
     fn refuse(&mut self, path: &[&str], message: impl Into<String>) {
@@ -432,6 +449,7 @@ impl Resolve<'_> {
                 format!("{tasks} tasks: allowed 1 .. {TASKS_MAX}"),
             );
         }
+        self.idle_keys(name, &table.work);
         let load_per_s = table.work.load_per_s(&self.scenario.machine);
         if let Some(rate) = load_per_s.filter(|rate| *rate > RATE_MAX) {
             let message =
@@ -456,210 +474,18 @@ impl Resolve<'_> {
         }
     }
 
-    fn changes(&mut self) {
-        let mut order: Vec<usize> = (0..self.file.change.len()).collect();
-        order.sort_by(|a, b| self.file.change[*a].at_ms.total_cmp(&self.file.change[*b].at_ms));
-        let specs = self.scenario.groups.iter().map(|group| &group.spec);
-        let workloads = self.scenario.workloads.iter();
-        let mut now = Now {
-            limits: specs.clone().map(|spec| spec.limits).collect(),
-            cpusets: specs.map(|spec| spec.cpuset.clone()).collect(),
-            groups: workloads.map(|workload| workload.place.group).collect(),
-            online: CpuSet::all(self.nr_cpus()),
-        };
-        for at in order {
-            let table = &self.file.change[at];
-            let index = at.to_string();
-            let end_ns = self.scenario.warmup_ns + self.scenario.duration_ns;
-            let at_ns = ns_of_ms(table.at_ms);
-            if at_ns >= end_ns {
-                let allowed = format!(
-                    "{}: allowed 0 .. below {}, the end of the run",
-                    table.at_ms,
-                    end_ns / 1_000_000
-                );
-                self.refuse(&["change", &index, "at_ms"], allowed);
+    /// Refuses keys without effect. One that `--set` turns off may stay: a sweep down to nothing is none of a mistake.
+    fn idle_keys(&mut self, name: &str, work: &Workload) {
+        for idle in work.idle_keys() {
+            let node = |key: &str| self.tree.node_at(&["workload", name, key]);
+            let set = |key: &&str| node(key).is_some_and(|node| matches!(node.origin, Origin::Option(_)));
+            if idle.needs.iter().any(set) {
+                continue;
             }
-            for what in self.change(table, &index, &mut now) {
-                self.scenario.changes.push((at_ns, what));
-            }
+            let given = node(idle.key).map_or(String::new(), |node| node.shown());
+            let message = format!("{given}: has no effect here; it needs {}", idle.wanted);
+            self.refuse(&["workload", name, idle.key], message);
         }
-    }
-
-    fn change(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
-        let path = ["change", index];
-        let subjects = [
-            ("group", table.group.is_some()),
-            ("workload", table.workload.is_some()),
-            ("offline", table.offline.is_some()),
-            ("online", table.online.is_some()),
-        ];
-        let given: Vec<&str> = subjects
-            .iter()
-            .filter(|(_, given)| *given)
-            .map(|(name, _)| *name)
-            .collect();
-        let [subject] = given[..] else {
-            let given = if given.is_empty() {
-                "none".to_string()
-            } else {
-                given.join(" and ")
-            };
-            self.refuse(
-                &path,
-                format!("{given} given: allowed is one of group, workload, offline, online"),
-            );
-            return Vec::new();
-        };
-        let knobs = &table.knobs;
-        let of_group = [
-            ("weight", knobs.weight.is_some()),
-            ("quota_us", knobs.quota_us.is_some()),
-            ("period_us", knobs.period_us.is_some()),
-            ("burst_us", knobs.burst_us.is_some()),
-            ("onset_percent", knobs.onset_percent.is_some()),
-            ("idle", knobs.idle.is_some()),
-            ("headroom_percent", knobs.headroom_percent.is_some()),
-        ];
-        let of_workload = [
-            ("nice", table.nice.is_some()),
-            ("move_to", table.move_to.is_some()),
-        ];
-        let of_both = [("cpus", table.cpus.is_some())];
-        let mut used = 0;
-        for (owners, keys) in [
-            (&["group"][..], &of_group[..]),
-            (&["workload"][..], &of_workload[..]),
-            (&["group", "workload"][..], &of_both[..]),
-        ] {
-            for (key, _) in keys.iter().filter(|(_, given)| *given) {
-                used += 1;
-                if !owners.contains(&subject) {
-                    self.refuse(
-                        &["change", index, key],
-                        format!("goes with {}, not with {subject}", owners.join(" or ")),
-                    );
-                }
-            }
-        }
-        match subject {
-            "group" if used > 0 => self.change_group(table, index, now),
-            "workload" if used > 0 => self.change_workload(table, index, now),
-            "group" | "workload" => {
-                self.refuse(&path, format!("changes nothing of the {subject}"));
-                Vec::new()
-            }
-            _ => self.change_cpus(table, index, now),
-        }
-    }
-
-    /// Takes CPUs off line, or back.
-    fn change_cpus(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
-        let all = CpuSet::all(self.nr_cpus());
-        let mut online = now.online.clone();
-        let (cpus, kind): (_, fn(u32) -> ChangeKind) = if table.offline.is_some() {
-            let path = ["change", index, "offline"];
-            let cpus = self
-                .cpu_list(&table.offline, &all, "there", &path)
-                .unwrap_or_default();
-            cpus.iter().for_each(|cpu| online.remove(cpu));
-            if online.is_empty() {
-                let message = format!(
-                    "no CPU would be on line; allowed is a list without one of these: {}",
-                    listed(&now.online)
-                );
-                self.refuse(&path, message);
-                return Vec::new();
-            }
-            (cpus, |cpu| ChangeKind::CpuOffline { cpu })
-        } else {
-            let cpus = self.cpu_list(&table.online, &all, "there", &["change", index, "online"]);
-            let cpus = cpus.unwrap_or_default();
-            cpus.iter().for_each(|cpu| online.insert(cpu));
-            (cpus, |cpu| ChangeKind::CpuOnline { cpu })
-        };
-        now.online = online;
-        cpus.iter().map(|cpu| What::Kind(kind(cpu))).collect()
-    }
-
-    fn change_group(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
-        let name = table.group.clone().unwrap_or_default();
-        let before = self.problems.len();
-        let group = self.named_group(&name, &["change", index, "group"]);
-        if self.problems.len() > before {
-            return Vec::new();
-        }
-        let Some(number) = group.0.checked_sub(1) else {
-            self.refuse(&["change", index, "group"], "the root group takes no knobs");
-            return Vec::new();
-        };
-        let mut kinds = Vec::new();
-        if let Some(cpu_weight) = table.knobs.weight {
-            kinds.push(ChangeKind::CpuWeight { group, cpu_weight });
-        }
-        if let Some(idle) = table.knobs.idle {
-            kinds.push(ChangeKind::GroupIdle { group, idle });
-        }
-        if let Some(percent) = table.knobs.headroom_percent {
-            kinds.push(ChangeKind::Headroom { group, percent });
-        }
-        if table.cpus.is_some() {
-            // Of all CPUs: as in the kernel, a cpuset may wait for CPUs that are off line.
-            let parent = self.scenario.groups[number as usize].spec.parent;
-            let above = self.cpus_of(
-                parent,
-                &|at| now.cpusets[at].as_ref(),
-                &CpuSet::all(self.nr_cpus()),
-            );
-            let cpuset = self.cpu_list(&table.cpus, &above, LEFT, &["change", index, "cpus"]);
-            if cpuset.is_some() {
-                now.cpusets[number as usize] = cpuset.clone();
-            }
-            kinds.push(ChangeKind::Cpuset { group, cpuset });
-        }
-        if table.knobs.limits_given() {
-            if let Some(changed) = self.limits(&table.knobs, now.limits[number as usize], &["change", index])
-            {
-                now.limits[number as usize] = changed;
-                kinds.push(ChangeKind::Limits {
-                    group,
-                    limits: changed,
-                });
-            }
-        }
-        kinds.into_iter().map(What::Kind).collect()
-    }
-
-    fn change_workload(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
-        let name = table.workload.clone().unwrap_or_default();
-        let Some(workload) = self
-            .scenario
-            .workloads
-            .iter()
-            .position(|workload| workload.name == name)
-        else {
-            let message = self.unknown("workload", &name, self.file.workload.keys());
-            self.refuse(&["change", index, "workload"], message);
-            return Vec::new();
-        };
-        let mut whats = Vec::new();
-        if let Some(to) = &table.move_to {
-            let group = self.named_group(to, &["change", index, "move_to"]);
-            now.groups[workload] = group;
-            whats.push(What::Move(workload, group));
-        }
-        if let Some(nice) = table.nice {
-            whats.push(What::Nice(workload, nice));
-        }
-        if table.cpus.is_some() {
-            // Of those on line: the kernel refuses an affinity that leaves none.
-            let own = |at: usize| now.cpusets[at].as_ref();
-            let within = self.cpus_of(now.groups[workload], &own, &now.online);
-            let rule = "on line and left by the groups above";
-            let affinity = self.cpu_list(&table.cpus, &within, rule, &["change", index, "cpus"]);
-            whats.push(What::Affinity(workload, affinity));
-        }
-        whats
     }
 }
 

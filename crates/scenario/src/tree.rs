@@ -171,6 +171,12 @@ impl Tree {
         }
     }
 
+    /// What stands at `path`.
+    pub fn node_at(&self, path: &[&str]) -> Option<&Node> {
+        path.iter()
+            .try_fold(&self.root, |node, key| Some(&node.entry(key)?.node))
+    }
+
     /// A problem with what stands at `path`, or with the nearest table above it where nothing does.
     pub fn problem_at(&self, path: &[&str], message: impl Into<String>) -> Problem {
         let mut node = &self.root;
@@ -386,7 +392,8 @@ impl Node {
         match &self.value {
             Value::String(text) => format!("\"{}\"", text.escape_debug()),
             Value::Integer(integer) => integer.to_string(),
-            Value::Float(float) => float.to_string(),
+            // With its point or exponent: 1000.0 is no integer.
+            Value::Float(float) => format!("{float:?}"),
             Value::Boolean(flag) => flag.to_string(),
             Value::Array(_) | Value::Table(_) => self.kind().to_string(),
         }

@@ -51,3 +51,12 @@ fn headroom_has_main_at_40_percent_the_side_at_30_and_30_idle() {
     let idle_ns: u64 = results.cpus.iter().map(|cpu| cpu.idle_ns).sum();
     near("idle", idle_ns as f64 / results.measured_ns as f64, 12.0, 3.0);
 }
+
+/// A path would name a file of that name, which says something else.
+#[test]
+fn what_the_binary_holds_is_not_called_a_path() {
+    let found = find::example("burst").expect("an example");
+    let problems = Scenario::parse(&found.name, "machine = \"vm\"\n", Path::new(""), &[]).expect_err("bad");
+    let said = problems.to_string();
+    assert!(said.starts_with("burst (in the binary)"), "{said}");
+}

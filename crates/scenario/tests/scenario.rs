@@ -23,18 +23,14 @@ fn good(text: &str) -> Scenario {
 #[test]
 fn limits_are_refused_with_the_range_of_the_policy() {
     refused(
-        "[group.a]\nquota_us = 999\n[group.b]\nquota_us = 17592186044416\nperiod_us = 1000001\n",
+        "[group.a]\nquota_us = 999\n[group.b]\nquota_us = 17592186044416\n",
         expect![[r#"
         s.toml:4:12: group.a.quota_us: 999: allowed 1000 .. 17592186044415, or "max"
-        s.toml:6:12: group.b.quota_us: 17592186044416: allowed 1000 .. 17592186044415, or "max"
-        s.toml:7:13: group.b.period_us: 1000001: allowed 1000 .. 1000000"#]],
+        s.toml:6:12: group.b.quota_us: 17592186044416: allowed 1000 .. 17592186044415, or "max""#]],
     );
     refused(
-        "[group.a]\nquota_us = 1000\nperiod_us = 999\nonset_percent = 101\nburst_us = 99999999999999\n",
-        expect![[r#"
-        s.toml:5:13: group.a.period_us: 999: allowed 1000 .. 1000000
-        s.toml:6:17: group.a.onset_percent: 101: allowed 0 .. 100
-        s.toml:7:12: group.a.burst_us: 99999999999999: allowed 0 .. 17592186044415"#]],
+        "[group.a]\nquota_us = 1000\nburst_us = 99999999999999\n",
+        expect!["s.toml:5:12: group.a.burst_us: 99999999999999: allowed 0 .. 17592186044415"],
     );
     refused(
         "[group.a]\nquota_us = 9223372036854775807\n",
@@ -48,6 +44,60 @@ fn limits_are_refused_with_the_range_of_the_policy() {
         s.toml:4:12: group.a.quota_us: "lots": allowed an integer, or "max"
         s.toml:6:12: group.b.burst_us: -1: allowed 0 or more"#]],
     );
+}
+
+/// The range that is said of a negative number is the one that holds, and the policy's.
+#[test]
+fn ranges_of_the_schema_are_those_of_the_policy() {
+    refused(
+        "[group.a]\nperiod_us = -1\nonset_percent = -1\nphase_us = -1\n[group.b]\nperiod_us = 999\n[group.c]\nperiod_us = 1000001\nonset_percent = 101\n",
+        expect![[r#"
+            s.toml:4:13: group.a.period_us: -1: allowed 1000 .. 1000000
+            s.toml:5:17: group.a.onset_percent: -1: allowed 0 .. 100
+            s.toml:6:12: group.a.phase_us: -1: allowed 0 .. 999999
+            s.toml:8:13: group.b.period_us: 999: allowed 1000 .. 1000000
+            s.toml:10:13: group.c.period_us: 1000001: allowed 1000 .. 1000000
+            s.toml:11:17: group.c.onset_percent: 101: allowed 0 .. 100"#]],
+    );
+    good("[group.a]\nperiod_us = 1000\nonset_percent = 100\nphase_us = 999\n[group.b]\nperiod_us = 1000000\nphase_us = 999999\n");
+}
+
+#[test]
+fn keys_without_effect_are_refused_unless_a_setting_turned_them_off() {
+    let text = "[workload.a]\nkind = \"server\"\nwait_us = 2000\n\
+                [workload.b]\nkind = \"schbench\"\nbatch = 4\nrandom_sleeps = true\ntimer_slack_us = 50.0\nversion = \"2021\"\n\
+                [workload.c]\nkind = \"batch\"\nspin_us = 10\n\
+                [workload.d]\nkind = \"clients_db\"\nstorage_us = 50\n";
+    refused(
+        text,
+        expect![[r#"
+        s.toml:5:11: workload.a.wait_us: 2000: has no effect here; it needs pieces of 2 or more
+        s.toml:8:9: workload.b.batch: 4: has no effect here; it needs requests_per_s above 0
+        s.toml:9:17: workload.b.random_sleeps: true: has no effect here; it needs requests_per_s above 0
+        s.toml:10:18: workload.b.timer_slack_us: 50.0: has no effect here; it needs requests_per_s above 0
+        s.toml:11:11: workload.b.version: "2021": has no effect here; it needs requests_per_s above 0
+        s.toml:14:11: workload.c.spin_us: 10: has no effect here; it needs locked_us above 0, or a barrier
+        s.toml:17:14: workload.d.storage_us: 50: has no effect here; it needs storage_percent above 0"#]],
+    );
+    let off = [
+        "workload.a.pieces=1",
+        "workload.b.requests_per_s=0",
+        "workload.c.locked_us=0",
+        "workload.d.storage_percent=0",
+    ];
+    parse(text, &off).expect("a sweep down to nothing");
+    good("[workload.a]\nkind = \"server\"\nwait_us = 0\n[workload.b]\nkind = \"schbench\"\nbatch = 8\n");
+}
+
+#[test]
+fn what_is_allowed_is_said_once_and_a_float_is_shown_as_one() {
+    refused(
+        "[workload.a]\nkind = \"server\"\narrivals = \"poisson\"\n",
+        expect![[r#"s.toml:5:12: workload.a.arrivals: "poisson": allowed a table"#]],
+    );
+    let problems = parse("", &["duration_ms=1e3"]).expect_err("no integer");
+    expect!["--set duration_ms=1e3: duration_ms: 1000.0: allowed an integer, 1 .. 86400000"]
+        .assert_eq(&problems);
 }
 
 #[test]
@@ -348,15 +398,17 @@ fn an_inline_machine_is_checked_like_a_file() {
     expect!["s.toml:2:10: machine.topology: 262144 CPUs: allowed 1 .. 4096"].assert_eq(&refuse(
         "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4096\nsockets = 64\n",
     ));
-    expect!["s.toml:9:14: machine.costs.syscall_ns: 1.5: allowed an integer, 0 or more, or a table"].assert_eq(&refuse(
-        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4\n[machine.clock]\nhz = 5\n[machine.costs]\nsmt_percent = { value = 0, source = \"?\" }\nline = { core_ns = 1, llc_ns = 2, socket_ns = 3, remote_ns = 4000000000 }\nsyscall_ns = 1.5\n"
+    expect!["s.toml:9:14: machine.costs.syscall_ns: 1.5: allowed an integer, 0 .. 1000000000, or a table"].assert_eq(&refuse(
+        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4\n[machine.clock]\nhz = 24\n[machine.costs]\nsmt_percent = { value = 1, source = \"?\" }\nline = { core_ns = 1, llc_ns = 2, socket_ns = 3, remote_ns = 4 }\nsyscall_ns = 1.5\n"
     ));
     expect![[r#"
         s.toml:5:6: machine.clock.hz: 5: allowed 24 .. 10000
         s.toml:7:25: machine.costs.smt_percent.value: 0: allowed 1 .. 100
-        s.toml:8:62: machine.costs.line.remote_ns: 4000000000: allowed 0 .. 1000000000
-        s.toml:9:57: machine.costs.idle_states.1.after_ns: 5: allowed more than 5, the one before"#]].assert_eq(&refuse(
-        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4\n[machine.clock]\nhz = 5\n[machine.costs]\nsmt_percent = { value = 0, source = \"?\" }\nline = { core_ns = 1, llc_ns = 2, socket_ns = 3, remote_ns = 4000000000 }\nidle_states = [{after_ns = 5, exit_ns = 1}, {after_ns = 5, exit_ns = 1}]\n"
+        s.toml:8:62: machine.costs.line.remote_ns: 4000000000: allowed 0 .. 1000000000"#]].assert_eq(&refuse(
+        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4\n[machine.clock]\nhz = 5\n[machine.costs]\nsmt_percent = { value = 0, source = \"?\" }\nline = { core_ns = 1, llc_ns = 2, socket_ns = 3, remote_ns = 4000000000 }\n"
+    ));
+    expect!["s.toml:5:57: machine.costs.idle_states.1.after_ns: 5: allowed more than 5, the one before"].assert_eq(&refuse(
+        "duration_ms = 1\n[machine.topology]\ncores_per_llc = 4\n[machine.costs]\nidle_states = [{after_ns = 5, exit_ns = 1}, {after_ns = 5, exit_ns = 1}]\n",
     ));
     expect!["s.toml:5:79: machine.costs.idle_states.1.exit_ns: 9223372036854775807: allowed 0 .. 1000000000"].assert_eq(&refuse(
         "duration_ms = 1\n[machine.topology]\ncores_per_llc = 2\n[machine.costs]\n\

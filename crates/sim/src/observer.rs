@@ -24,10 +24,10 @@ pub trait Observer {
     fn wake(&mut self, now_ns: u64, task: TaskId, cpu: u32, waker_cpu: u32) {}
     /// A waiting task went to another CPU's queue.
     fn migrate(&mut self, now_ns: u64, task: TaskId, from_cpu: u32, to_cpu: u32, why: Move) {}
-    /// A group may not run on `cpu` until it is released.
+    /// A group may not run on `cpu` until it is released. Headroom's side has the number after the last group's.
     fn throttle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {}
     fn unthrottle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {}
-    /// A pool was refilled or set; `runtime_ns` is what it holds now.
+    /// A pool of a configured group was refilled or set; `runtime_ns` is what it holds now.
     fn pool(&mut self, now_ns: u64, group: GroupId, runtime_ns: i64) {}
     /// Headroom's window ended; budget of the next one.
     fn headroom(&mut self, now_ns: u64, budget_ns: u64, side_used_ns: u64, idle_ns: u64) {}

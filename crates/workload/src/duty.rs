@@ -35,7 +35,7 @@ pub struct Duty {
     /// CPU time of a slow thread between two sleeps, in microseconds. Default 20.
     #[schemars(range(min = 0.001, max = 1e6))]
     pub slow_work_us: f64,
-    /// Thread k runs only on CPU k of `cpus`, else of the machine's; counted round. Order: spinners, slow threads, duty
+    /// Thread k runs only on CPU k of `cpus`, else of its group's; counted round. Order: spinners, slow threads, duty
     /// threads. Default false.
     pub pin: bool,
     /// Threads are born at the beginning and sleep for this long before their first release, in milliseconds.

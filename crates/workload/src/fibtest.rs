@@ -27,7 +27,7 @@ pub struct Fibtest {
     /// A sleep may last up to this much longer, in microseconds: the kernel's timer slack. Default 50.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub slow_slack_us: f64,
-    /// Thread k runs only on CPU k of `cpus`, else of the machine's; counted round. Default true.
+    /// Thread k runs only on CPU k of `cpus`, else of its group's; counted round. Default true.
     pub pin: bool,
 }
 

@@ -37,7 +37,8 @@ pub struct Hackbench {
     /// Messages that one socket or pipe holds. Default: by `channel`, for messages of 100 bytes.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub buffer_messages: Option<u32>,
-    /// Tasks begin at random times within this, in microseconds: they are forked one after the other. Default 0.
+    /// Senders begin at random times within this, in microseconds: they are forked one after the other. Receivers begin
+    /// at once. Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub begin_us: f64,
     /// Senders that found it full are woken when it is filled to no more than this share, in percent. Default: by

@@ -11,7 +11,7 @@ pub struct Spinners {
     /// Threads. Default 1.
     #[schemars(range(min = 1, max = 100_000))]
     pub threads: u32,
-    /// Thread k runs only on CPU k of `cpus`, else of the machine's; counted round. Default false.
+    /// Thread k runs only on CPU k of `cpus`, else of its group's; counted round. Default false.
     pub pin: bool,
 }
 

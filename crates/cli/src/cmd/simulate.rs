@@ -17,6 +17,8 @@ const EXAMPLES: &str = "Examples:
           two scenarios side by side, and the figures for a program
   plimsoll simulate scenarios/steal.toml --trace steal.pftrace
           a timeline for https://ui.perfetto.dev
+  plimsoll simulate fibtest-8
+          what slices that expire cost: one of fibtest-4, fibtest-8 and fibtest-16
   plimsoll simulate --replay web.trace --set group.web.quota_us=50000
           a recorded workload under another limit, beside what was recorded";
 
@@ -28,7 +30,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Scenario file, or the name of an example: burst, slices, steal, load, headroom
+    /// Scenario file, or the name of an example: burst, slices, steal, load, headroom, fibtest-4, fibtest-8, fibtest-16
     #[arg(required_unless_present = "replay")]
     scenario: Option<PathBuf>,
 
@@ -125,6 +127,13 @@ pub fn run(args: &Args) -> Result {
         args.json.as_deref(),
         jobs.iter().filter_map(|job| job.trace.as_ref()),
     )?;
+    let mut notes: Vec<String> = Vec::new();
+    for note in jobs.iter().filter_map(|job| job.scenario.kernel.as_ref()?.note()) {
+        if !notes.contains(&note) {
+            errln!("note: {note}");
+            notes.push(note);
+        }
+    }
     let report = Report::new(run_all(&jobs)?);
     for path in jobs.iter().filter_map(|job| job.trace.as_ref()) {
         errln!(

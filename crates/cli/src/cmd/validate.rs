@@ -4,6 +4,7 @@ use crate::table::Table;
 use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_scenario::find::machine_file;
+use plimsoll_scenario::stand_in;
 use plimsoll_validate::{compare, measured, Column, Figure, Model, Scheduler, Tolerance, Verdict};
 use std::path::{Path, PathBuf};
 
@@ -72,29 +73,14 @@ pub fn run(args: &Args) -> Result {
 fn stand_ins(model: &Model, verdicts: &[Verdict]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for row in verdicts.iter().map(|verdict| &verdict.row) {
-        let line = match model.kernel(row) {
-            Some(known) if is_series(&row.kernel, known) => continue,
-            Some(known) => format!(
-                "note: kernel {}: not in the machine's model; its rows are simulated as {known}",
-                row.kernel
-            ),
-            None => format!(
-                "note: kernel {}: the machine's model has none; its rows are simulated as the scenario's default",
-                row.kernel
-            ),
-        };
-        if !lines.contains(&line) {
-            lines.push(line);
+        if let Some(note) = stand_in(&row.kernel, model.kernel(row)) {
+            let line = format!("note: {note}");
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
         }
     }
     lines
-}
-
-/// 7.2.13 is a 7.2; 6.12 is no 6.1.
-fn is_series(version: &str, series: &str) -> bool {
-    version
-        .strip_prefix(series)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// "simulated/measured", in the unit of the column; missed figures are marked.
@@ -117,6 +103,14 @@ fn shown(column: Column, value: f64) -> String {
         Column::Periods | Column::Throttled | Column::Bursts => format!("{value:.0}"),
         Column::Cpu | Column::BurstTime => format!("{:.1}", value / 1000.0),
         Column::P50 | Column::P99 => format!("{:.2}", value / 1000.0),
+    }
+}
+
+/// What the figures of a column are in, in the JSON as in the measured file.
+fn unit(column: Column) -> &'static str {
+    match column {
+        Column::Periods | Column::Throttled | Column::Bursts => "count",
+        Column::Cpu | Column::BurstTime | Column::P50 | Column::P99 => "us",
     }
 }
 
@@ -284,6 +278,7 @@ fn json(verdicts: &[Verdict], args: &Args) -> serde_json::Value {
                     };
                     serde_json::json!({
                         "figure": figure.column.name(),
+                        "unit": unit(figure.column),
                         "measured": figure.measured,
                         "simulated": figure.simulated,
                         "tolerance": allowed,
@@ -313,20 +308,13 @@ fn json(verdicts: &[Verdict], args: &Args) -> serde_json::Value {
         "plimsoll": env!("CARGO_PKG_VERSION"),
         "measured": args.measured.display().to_string(),
         "machine": args.machine,
+        "scheduler": match args.scheduler {
+            Measured::Kernel => "kernel",
+            Measured::Plimsoll => "plimsoll",
+        },
         "seed": args.seed,
         "rows": rows,
         "rows_within": verdicts.iter().filter(|verdict| !verdict.missed()).count(),
         "rows_missed": verdicts.iter().filter(|verdict| verdict.missed()).count(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_series;
-
-    #[test]
-    fn a_point_release_belongs_to_its_series_and_a_longer_number_does_not() {
-        assert!(is_series("6.1", "6.1") && is_series("7.2.13", "7.2"));
-        assert!(!is_series("6.12", "6.1") && !is_series("5.10", "6.1"));
-    }
 }

@@ -213,6 +213,7 @@ impl Engine<'_> {
 
     /// Limits that were checked take effect: everything starts anew.
     pub(super) fn set_limits(&mut self, group: u32, limits: &Limits) {
+        self.had_quota[group as usize] |= limits.quota_ns.is_some();
         let period_ns = limits.period_ns;
         let phase_ns = (self.phases_ns[group as usize] % period_ns + period_ns
             - self.clock_start_ns % period_ns)
@@ -261,16 +262,11 @@ impl Engine<'_> {
         let mut level = Some(group);
         while let Some(number) = level {
             // SAFETY: the group is alive and not borrowed.
-            let (parent, balance) = unsafe {
-                (
-                    (*self.memory.group(number)).parent,
-                    *self.memory.balance(number, cpu),
-                )
-            };
+            let balance = unsafe { *self.memory.balance(number, cpu) };
             if balance.throttled != 0 && balance.throttled_at_ns == self.now_ns {
                 observer.throttle(self.now_ns, GroupId(number), cpu);
             }
-            level = self.memory.number(parent);
+            level = self.memory.above(number, group);
         }
     }
 
@@ -280,23 +276,14 @@ impl Engine<'_> {
         let mut level = Some(group);
         let mut left = locks;
         while let (Some(number), 1..) = (level, left) {
-            // SAFETY: the group is alive and not borrowed.
-            let (limited, next) = unsafe {
-                let at = self.memory.group(number);
-                // Headroom's side group comes last.
-                let next = match (*at).parent.is_null() && (*at).is_side == 0 {
-                    true => (*self.memory.group(group)).side,
-                    false => (*at).parent,
-                };
-                (pl::pl_bw_limited(self.memory.pool(number)), next)
-            };
-            if limited {
+            // SAFETY: the pool is alive and not borrowed.
+            if unsafe { pl::pl_bw_limited(self.memory.pool(number)) } {
                 left -= 1;
                 let hold_ns = self.costs.pool_lock_ns;
                 let (line, seen) = self.memory.pool_line(number, cpu);
                 cost_ns += line.write(cpu, seen, self.now_ns + cost_ns, hold_ns, &self.topo, &self.costs);
             }
-            level = self.memory.number(next);
+            level = self.memory.above(number, group);
         }
         self.touches.pool_locks += u64::from(locks);
         self.touches.pool_ns += cost_ns;

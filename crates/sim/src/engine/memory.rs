@@ -142,6 +142,20 @@ impl Memory {
         Some(unsafe { group.offset_from(self.groups.at(0)) } as u32)
     }
 
+    /// The level above one of those that limit `group`: the parent, and after the root headroom's side group, if the
+    /// group is of the side.
+    #[inline]
+    pub fn above(&self, level: u32, group: u32) -> Option<u32> {
+        // SAFETY: groups are alive and not borrowed.
+        unsafe {
+            let at = self.group(level);
+            self.number(match (*at).parent.is_null() && (*at).is_side == 0 {
+                true => (*self.group(group)).side,
+                false => (*at).parent,
+            })
+        }
+    }
+
     /// Makes a group's queue on a CPU, and those of all above it, ready for use.
     #[inline]
     pub fn touch(&self, group: u32, cpu: u32) {

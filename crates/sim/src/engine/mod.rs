@@ -123,6 +123,8 @@ struct Engine<'o> {
     /// When the group's period timer is due; one that fires at another time was set again meanwhile.
     period_at_ns: Vec<u64>,
     is_side: Vec<bool>,
+    /// A group has had a quota at some time of the run.
+    had_quota: Vec<bool>,
     headroom: pl::Headroom,
     headroom_marks: headroom::Marks,
     released: Vec<u32>,

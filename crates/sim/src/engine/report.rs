@@ -64,7 +64,7 @@ impl Engine<'_> {
 
     fn throttled(&self) -> Vec<(u32, u32, u64)> {
         let mut throttled = Vec::new();
-        for group in (0..self.memory.side()).filter(|&group| self.was_limited(group)) {
+        for group in (0..self.memory.side()).filter(|&group| self.had_quota[group as usize]) {
             for cpu in 0..self.cpus.len() as u32 {
                 // SAFETY: the group is alive and not borrowed.
                 let balance = unsafe { *self.memory.balance(group, cpu) };
@@ -74,12 +74,6 @@ impl Engine<'_> {
             }
         }
         throttled
-    }
-
-    /// A pool that never had a limit was never refilled.
-    fn was_limited(&self, group: u32) -> bool {
-        // SAFETY: the pool is alive and not borrowed.
-        unsafe { (*self.memory.pool(group)).generation > 0 }
     }
 
     /// How much of its cpu.stat's throttled time a group had before the measured time, by throttlings that have ended
@@ -215,7 +209,7 @@ impl Engine<'_> {
         (0..n)
             .map(|group| {
                 let (before, now) = (self.warm.stats[group], self.cpu_stat(group as u32));
-                let limited = self.was_limited(group as u32);
+                let limited = self.had_quota[group];
                 GroupResult {
                     path: self.paths[group].clone(),
                     usage_ns: usage_ns[group],

@@ -261,6 +261,7 @@ impl<'o> Engine<'o> {
             cpusets: vec![None; nr_groups],
             period_at_ns: vec![0; nr_groups],
             is_side: vec![false; nr_groups],
+            had_quota: vec![false; nr_groups],
             headroom: pl::zeroed(),
             headroom_marks: headroom::Marks::default(),
             released: Vec::new(),
