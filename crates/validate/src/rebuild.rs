@@ -131,7 +131,8 @@ impl Model {
         let percentile = |histogram: &Histogram<u64>, q: f64| {
             let n = histogram.len();
             let rank = (n.saturating_sub(1) as f64 * q + 0.5).floor() + 1.0;
-            histogram.value_at_quantile(rank / n.max(1) as f64)
+            // The middle of the rank's part: a quotient that is rounded up would be the next one's.
+            histogram.value_at_quantile((rank - 0.5) / n.max(1) as f64)
         };
         Simulated {
             // The probe's threads first look at their clocks when they have been born.
