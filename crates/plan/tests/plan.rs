@@ -1,8 +1,8 @@
 //! Plans for a synthetic service whose needs are known: 3 ms of work every 10 ms.
 use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict, DRIFT};
 use plimsoll_replay::Semantics;
-use plimsoll_trace::example;
-use plimsoll_trace::{Event, Header, Loss};
+use plimsoll_trace::example::{self, switch, waking, MS};
+use plimsoll_trace::{Context, Cpu, Event, Header, Loss, State};
 use std::path::Path;
 
 fn write_trace(path: &Path, lossy: bool) {
@@ -107,6 +107,81 @@ fn less_than_clients_ask_for_who_do_not_wait_is_never_enough() {
         let less = plan.frontier.iter().filter(|c| c.reserved_cpus < 0.3 * 0.97);
         assert!(less.clone().count() > 0 && less.clone().all(|c| !c.meets && c.margin < 0.0));
     }
+}
+
+/// A client with a closed loop of short requests on CPUs 0 and 1; on CPUs 2 and 3 a schedule of few long ones, which
+/// take 0.5 CPUs.
+fn mixed() -> Recordings {
+    let us = MS / 1000;
+    let threads = [
+        (10, "client", 0),
+        (20, "fast", 1),
+        (11, "load", 0),
+        (21, "slow", 1),
+    ];
+    let mut header = example::header(3000 * MS, &threads);
+    let cpu = |cpu| Cpu {
+        cpu,
+        ..Default::default()
+    };
+    header.machine.cpus = (0..4).map(cpu).collect();
+    let ask = |at: i64, cpu: u32, client: u32, server: u32, work_ns: i64| {
+        [
+            waking(at, cpu, client, 0, Context::Timer),
+            switch(at + us, cpu, 0, State::Runnable, client),
+            waking(at + 2 * us, cpu, server, client, Context::Task),
+            switch(at + 3 * us, cpu, client, State::Sleeping, 0),
+            switch(at + 4 * us, cpu + 1, 0, State::Runnable, server),
+            waking(at + 4 * us + work_ns, cpu + 1, client, server, Context::Task),
+            switch(at + 5 * us + work_ns, cpu + 1, server, State::Sleeping, 0),
+            switch(at + 6 * us + work_ns, cpu, 0, State::Runnable, client),
+            switch(at + 7 * us + work_ns, cpu, client, State::Sleeping, 0),
+        ]
+    };
+    let mut events = vec![
+        switch(1, 1, 20, State::Sleeping, 0),
+        switch(1, 3, 21, State::Sleeping, 0),
+    ];
+    let (mut at, mut round) = (MS, 0);
+    while at < 2990 * MS {
+        events.extend(ask(at, 0, 10, 20, 100 * us));
+        // A sleep is as long whatever was done before.
+        round += 1;
+        at += 107 * us + 900 * us + round * 7919 % 13 * 1000;
+    }
+    for round in 0..49 {
+        events.extend(ask(
+            MS + round * 60 * MS + round * 7919 % 13 * us,
+            2,
+            11,
+            21,
+            30 * MS,
+        ));
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    read(&[(header, events)]).unwrap()
+}
+
+#[test]
+fn few_long_requests_that_do_not_wait_need_what_they_take_beside_many_that_do() {
+    let source = mixed();
+    let program = &source.median().program;
+    let counts: Vec<_> = program
+        .classes
+        .iter()
+        .map(|c| (&*c.name, c.open, c.closed))
+        .collect();
+    assert!(
+        matches!(counts[..], [("fast", 0, 2000..), ("slow", 48.., _)]),
+        "{counts:?}"
+    );
+    let plan = found(&source, &["p50(request) < 20ms"]);
+    assert_eq!(plan.verdict, Verdict::Met);
+    let cpus = plan.recommended.reserved_cpus;
+    assert!(
+        cpus >= 0.49 * (1.0 + DRIFT) * 0.97,
+        "0.49 CPUs are asked for, {cpus} recommended"
+    );
 }
 
 #[test]

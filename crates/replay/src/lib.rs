@@ -14,6 +14,7 @@
 //! 16 bytes for each request in each run.
 mod arrivals;
 mod cost;
+mod loops;
 mod machine;
 mod marks;
 mod outcome;

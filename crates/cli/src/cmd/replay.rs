@@ -254,6 +254,10 @@ pub fn heading(source: &Source) -> String {
             class.name, class.closed, class.open
         );
     }
+    text += &format!(
+        "work that arrivals set off which keep their times: {:.1}% of the group's CPU time\n",
+        program.open_share() * 100.0
+    );
     // Threads of one name that are woken alike are one line.
     let mut pacings: Vec<(&str, &str, Pacing, u64)> = Vec::new();
     for (name, kind, pacing, count) in &program.pacings {
