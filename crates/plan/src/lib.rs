@@ -3,6 +3,7 @@
 //! Entry points: [`Recordings::read`] one trace or several of the same service, [`Goal`]s from text, [`plan`]. No clock,
 //! no environment: the same trace, goals and seed give the same plan on any number of threads.
 mod candidates;
+mod choice;
 mod confidence;
 mod goal;
 mod html;

@@ -1,5 +1,6 @@
 //! The search: every candidate once, a closer look around the cheapest that do, ranges for those that are left.
 use crate::candidates::{first_pass, limits, needed, Knobs};
+use crate::choice::frontier;
 use crate::confidence::{stricter, Range};
 use crate::goal::{Goal, Subject};
 use crate::quantities::measure;
@@ -154,7 +155,7 @@ pub type PlanError = SettingsError;
 const CLOSER_LOOKS: usize = 2;
 const STEP_MIN: f64 = 0.05;
 
-struct Search<'a> {
+pub(crate) struct Search<'a> {
     recordings: &'a Recordings,
     options: &'a Options,
     machine_cpus: f64,
@@ -428,7 +429,7 @@ impl Search<'_> {
     }
 
     /// The same candidate with ranges, and their middles for figures.
-    fn closely(&self, candidate: &Candidate) -> Result<Candidate, PlanError> {
+    pub(crate) fn closely(&self, candidate: &Candidate) -> Result<Candidate, PlanError> {
         let own: GroupSettings = candidate.limits.into();
         let sources = self.recordings.sources.iter();
         let settings: Vec<Settings> = sources.map(|source| self.settings(source, own)).collect();
@@ -455,92 +456,10 @@ impl Search<'_> {
             self.with_enough_cpus(cpus, costly, self.meets_at(&close, |r| r.high));
         Ok(close)
     }
-
-    /// The most that can be had for less than the recommendation and misses a goal: in the middle of its range, if there
-    /// is such a one, not only in the first replay.
-    fn next_cheaper(
-        &self,
-        frontier: &[Candidate],
-        recommended: &Candidate,
-    ) -> Result<Option<Candidate>, PlanError> {
-        let mut first = None;
-        let cheaper = |c: &&Candidate| !c.meets && c.reserved_cpus < recommended.reserved_cpus - 1e-3;
-        for candidate in frontier.iter().rev().filter(cheaper) {
-            let close = self.closely(candidate)?;
-            if !close.meets {
-                return Ok(Some(close));
-            }
-            first.get_or_insert(close);
-        }
-        Ok(first)
-    }
-
-    /// The cheapest that meets the goals over its whole range.
-    fn recommend(&self, tried: &[Candidate]) -> Result<(Verdict, Candidate), PlanError> {
-        let mut narrow: Vec<Candidate> = Vec::new();
-        // They are in order of preference: of each amount of CPU the first, and if that one's range does not hold, the one
-        // with most room in costly runs.
-        let safe: Vec<&Candidate> = tried.iter().filter(|c| c.meets && c.meets_costly).collect();
-        for same in safe.chunk_by(|a, b| b.reserved_cpus < a.reserved_cpus * 1.001) {
-            let roomiest = same
-                .iter()
-                .max_by(|a, b| a.margin_costly.total_cmp(&b.margin_costly))
-                .filter(|c| c.limits != same[0].limits);
-            for candidate in std::iter::once(&same[0]).chain(roomiest) {
-                let close = self.closely(candidate)?;
-                if close.meets_costly {
-                    return Ok((Verdict::Met, close));
-                }
-                narrow.push(close);
-            }
-        }
-        if narrow.is_empty() {
-            let most = |a: &&Candidate, b: &&Candidate| a.margin_costly.total_cmp(&b.margin_costly);
-            let roomiest = tried.iter().rev().filter(|c| c.meets).max_by(most);
-            narrow.extend(roomiest.map(|c| self.closely(c)).transpose()?);
-        }
-        let most = narrow
-            .into_iter()
-            .rev()
-            .filter(|c| c.meets)
-            .max_by(|a, b| a.margin_costly.total_cmp(&b.margin_costly));
-        if let Some(close) = most {
-            return Ok((Verdict::MetNarrowly, close));
-        }
-        let nearest = tried
-            .iter()
-            .max_by(|a, b| a.margin.total_cmp(&b.margin))
-            .expect("the longest period takes every quota");
-        Ok((Verdict::NotMet, self.closely(nearest)?))
-    }
 }
 
 /// For each goal, one point of its range.
 fn values_at(close: &Candidate, point: impl Fn(Range) -> f64) -> Vec<Option<f64>> {
     let ranges = close.ranges.iter().flatten();
     ranges.map(|range| range.map(&point)).collect()
-}
-
-/// By the first goal that is about latency, else by p99 of all requests.
-fn frontier(tried: &[Candidate], options: &Options) -> Vec<Candidate> {
-    let by = options.goals.iter().position(|g| g.subject != Subject::Throttled);
-    let value = |c: &Candidate| match by {
-        Some(goal) => c.values[goal].unwrap_or(f64::INFINITY),
-        None => c.p99_ns,
-    };
-    let mut best = f64::INFINITY;
-    let mut found: Vec<Candidate> = Vec::new();
-    for candidate in tried {
-        // 1% is not worth a step.
-        if value(candidate) < best * 0.99 {
-            best = value(candidate);
-            match found.last() {
-                Some(last) if (last.reserved_cpus - candidate.reserved_cpus).abs() < 1e-3 => {
-                    *found.last_mut().expect("there is a last") = candidate.clone();
-                }
-                _ => found.push(candidate.clone()),
-            }
-        }
-    }
-    found
 }

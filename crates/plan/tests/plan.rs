@@ -376,6 +376,33 @@ fn recordings_that_differ_too_much_leave_no_safe_setting() {
     assert!(plan.recommended.meets && !plan.recommended.meets_costly);
 }
 
+/// 20 requests of 2.99 ms, 5 ms apart, then 200 ms of nothing: a closed loop.
+fn bunches() -> (Header, Vec<Event>) {
+    let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+    let mut at = MS;
+    for round in 0..400 {
+        let begin = at + (round * 7919 % 13) * 1000;
+        events.push(waking(begin, 1, 20, 0, Context::Timer));
+        events.push(switch(begin + 20, 1, 0, State::Runnable, 20));
+        events.push(switch(begin + 20 + 2_990_000, 1, 20, State::Sleeping, 0));
+        at += if round % 20 == 19 { 205 * MS } else { 5 * MS };
+    }
+    (example::header(at + 5 * MS, &[(20, "web", 1)]), events)
+}
+
+/// The roomiest setting of the median recording is throttled in the other one; those with less room are not.
+#[test]
+fn nothing_that_meets_the_goals_is_called_a_miss() {
+    let both = read(&[example::open_loop(600), bunches()]).unwrap();
+    let plan = found(&both, &["p99(request) < 3.2ms"]);
+    assert_eq!(plan.verdict, Verdict::MetNarrowly);
+    assert!(
+        plan.recommended.meets && plan.recommended.margin > 0.0,
+        "{:?}",
+        plan.recommended.limits
+    );
+}
+
 type Change = fn(&mut Header);
 
 #[test]
