@@ -49,8 +49,13 @@ const BLOCK_PERIODS: u64 = 10;
 /// Names this use of the seed.
 const STREAM: u128 = 0x0062_6f6f_7473_7472_6170;
 
-/// Values from which a tail is estimated; a percentile with as many requests beyond needs none.
+/// Values from which a tail is estimated, at most; a percentile with as many requests beyond needs none.
 const TAIL: usize = 10;
+/// Of fewer values the upper half is taken, but no fewer than these: one alone says nothing of a mean excess.
+const TAIL_MIN: usize = 2;
+
+/// With fewer requests a tail is estimated from less than that, and a range is rough.
+pub const FEW_REQUESTS: u64 = 2 * TAIL as u64;
 
 /// Where the largest values of a distribution begin, and by how much they exceed that on average.
 #[derive(Clone, Copy)]
@@ -64,13 +69,14 @@ impl Tail {
     fn of(blocks: &[Vec<u64>], percent: f64) -> Option<Tail> {
         let mut all: Vec<u64> = blocks.iter().flatten().copied().collect();
         let beyond = (1.0 - percent / 100.0) * all.len() as f64;
-        if beyond >= TAIL as f64 || all.len() < 2 * TAIL {
+        if beyond >= TAIL as f64 {
             return None;
         }
         all.sort_unstable();
-        let (below, tail) = all.split_at(all.len() - TAIL);
+        let count = (all.len() / 2).clamp(TAIL_MIN, TAIL);
+        let (below, tail) = all.split_at(all.len().checked_sub(count)?);
         let from_ns = *below.last()?;
-        let excess_ns = tail.iter().map(|ns| (ns - from_ns) as f64).sum::<f64>() / TAIL as f64;
+        let excess_ns = tail.iter().map(|ns| (ns - from_ns) as f64).sum::<f64>() / count as f64;
         Some(Tail { from_ns, excess_ns })
     }
 
@@ -256,6 +262,24 @@ mod tests {
         let found = p99(outcome((0..50).map(|i| 1_000 + i * 7 % 50 * 10)), 1.0);
         assert!(found.high > 1_490.0, "{found:?}");
         assert!(found.high < 3_000.0, "{found:?}");
+    }
+
+    /// The largest of twelve is exceeded by that of the next twelve in half of all cases, by as much as they differ.
+    #[test]
+    fn very_few_requests_make_the_range_wider_not_narrower() {
+        let of = |count: u64| {
+            p99(
+                outcome((0..count).map(|i| 1_000 + i * 7 % count * 1_000 / count)),
+                1.0,
+            )
+        };
+        for count in [3, 4, 12, 19] {
+            let (few, more) = (of(count), of(24));
+            assert!(few.high > 1_950.0 * 1.15, "{count}: {few:?}");
+            assert!(few.high > 0.9 * more.high, "{count}: {few:?}, of 24 {more:?}");
+        }
+        // Nothing can be said of how two differ from a third.
+        assert!(Tail::of(&[vec![1_000, 2_000]], 99.0).is_none());
     }
 
     #[test]

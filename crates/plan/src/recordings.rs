@@ -3,7 +3,7 @@
 //! A setting is replayed in each recording as it is, and in the median one with all work scaled to both ends of what
 //! another run may take ([`Variation`]). A range spans all of these: its ends are the outermost of theirs, its middle is
 //! the median of the recordings' middles.
-use crate::confidence::Range;
+use crate::confidence::{Range, FEW_REQUESTS};
 use crate::source::{Source, SourceError};
 use crate::variation::{SeenIn, Variation};
 use plimsoll_replay::SettingsError;
@@ -117,6 +117,26 @@ impl Recordings {
         (work_scale != 1.0).then_some(Case {
             recording: self.median,
             work_scale,
+        })
+    }
+
+    /// What has to be said of `what`, a percentile of the requests of `class`, or of all, where it rests on few of them.
+    pub fn few_requests(&self, what: &str, class: Option<&str>) -> Option<String> {
+        let count = |source: &Source| {
+            let classes = source.program.classes.iter();
+            let own = classes.filter(|c| class.is_none_or(|name| name == c.name));
+            own.map(|c| c.open + c.closed).sum::<u64>()
+        };
+        let counts = self.sources.iter().map(|s| (count(s), &s.file));
+        let few: Vec<String> = counts
+            .filter(|(count, _)| *count < FEW_REQUESTS)
+            .map(|(count, file)| format!("{count} in {file}"))
+            .collect();
+        (!few.is_empty()).then(|| {
+            format!(
+                "{what} rests on few requests ({}): with fewer than {FEW_REQUESTS} its range is rough. Record for longer",
+                few.join(", ")
+            )
         })
     }
 

@@ -403,6 +403,15 @@ fn nothing_that_meets_the_goals_is_called_a_miss() {
     );
 }
 
+#[test]
+fn percentile_of_few_requests_says_what_it_rests_on() {
+    let few = read(&[example::open_loop(300), example::open_loop(19)]).unwrap();
+    let said = few.few_requests("p99(request) < 20ms", None).unwrap();
+    assert!(said.contains("(19 in") && said.contains("b.trace)"), "{said}");
+    assert!(few.few_requests("p99(web) < 20ms", Some("web")).is_some());
+    assert_eq!(source().few_requests("p99(request) < 20ms", None), None);
+}
+
 type Change = fn(&mut Header);
 
 #[test]

@@ -6,7 +6,7 @@ use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
     paste, plan, self_check, Candidate, Goal, Knobs, Options, Plan, Range, Recordings, SelfCheck, Source,
-    Verdict,
+    Subject, Verdict,
 };
 use plimsoll_replay::{recorded, Semantics};
 use plimsoll_trace::RequestSpec;
@@ -149,6 +149,7 @@ pub fn run(args: &Args) -> Result {
         let warnings: Vec<String> = failed
             .map(|(source, _)| not_shown(source))
             .chain(warning(&recordings, &found))
+            .chain(few_requests(&recordings, &options.goals))
             .collect();
         let page = plimsoll_plan::html(&recordings, &options, &found, &settings, &warnings)?;
         output::write(path, &page)?;
@@ -168,6 +169,7 @@ pub fn run(args: &Args) -> Result {
             "format": 2, "traces": traces, "plan": found, "self_check_holds": hold,
             "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
             "median_recording": recordings.median, "warning": warning(&recordings, &found),
+            "few_requests": few_requests(&recordings, &options.goals),
         })
     };
     if !output::json(args.json.as_deref(), || format!("{:#}\n", value()))? {
@@ -175,6 +177,9 @@ pub fn run(args: &Args) -> Result {
     }
     let mut text: String = recordings.sources.iter().map(heading).collect();
     writeln!(text, "{}", recordings.describe()).expect("writing into memory");
+    for few in few_requests(&recordings, &options.goals) {
+        writeln!(text, "warning: {few}").expect("writing into memory");
+    }
     for (source, check) in recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds()) {
         writeln!(text, "\n{}\n{}", not_shown(source), check_table(check)).expect("writing into memory");
     }
@@ -215,6 +220,15 @@ fn warning(recordings: &Recordings, found: &Plan) -> Option<String> {
             (high - 1.0) * 100.0
         )
     })
+}
+
+/// Goals for percentiles of few requests.
+fn few_requests(recordings: &Recordings, goals: &[Goal]) -> Vec<String> {
+    let of = |goal: &Goal| match &goal.subject {
+        Subject::Percentile { class, .. } => recordings.few_requests(&goal.text, class.as_deref()),
+        Subject::Mean { .. } | Subject::Throttled => None,
+    };
+    goals.iter().filter_map(of).collect()
 }
 
 fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {

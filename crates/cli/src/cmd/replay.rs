@@ -124,6 +124,9 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
             recordings.describe(),
             ranges(replicates)
         );
+        if let Some(few) = recordings.few_requests("p99 latency", None) {
+            outln!("warning: {few}");
+        }
     }
     Ok(outcome)
 }
