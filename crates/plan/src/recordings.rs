@@ -159,7 +159,7 @@ impl Recordings {
                 figures.join(", "),
             ),
             (SeenIn::Blocks, block) => format!(
-                "CPU per request differs by {:.1}% between the {} blocks of {:.1} s of this recording; by this and the \
+                "CPU per request differs by {:.1}% between the {} blocks of this recording, {:.1} s each on average; by this and the \
                  machine's drift another run is taken to need {another}. What differs only between runs is not \
                  covered: give several recordings",
                 v.difference() * 100.0,

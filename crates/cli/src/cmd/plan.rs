@@ -32,9 +32,9 @@ const EXAMPLES: &str = "Examples:
 ///
 /// Several recordings of the same service show how much its runs differ. A setting is replayed in all of them, and in the
 /// one with the median CPU time per request once more with all work made as cheap and as costly as it is in nine of ten
-/// runs (Student's prediction interval for the logarithm of that time, or what blocks of 1 s take, if that reaches
+/// runs (Student's prediction interval for the logarithm of that time, or what blocks of 1 s and more take, if that reaches
 /// further). Its range spans all of this, its middle is the median of the recordings' middles. From one recording, work
-/// varies as CPU time per request does between its blocks of 1 s. The recommendation meets the goals over its whole
+/// varies as CPU time per request does between its blocks. The recommendation meets the goals over its whole
 /// range. Three recordings or more, from different times, are advised.
 ///
 /// Exit code 1: no setting meets the goals (the nearest is printed), or the replay does not show what was recorded.
