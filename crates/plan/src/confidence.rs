@@ -96,6 +96,9 @@ pub fn percentile_range(
     seed: u64,
 ) -> Option<Range> {
     let blocks = all_blocks(replicates, period_ns, class);
+    if blocks.is_empty() {
+        return None;
+    }
     let tails: Vec<Option<Tail>> = blocks
         .iter()
         .map(|own| Tail::of(own, stricter(percent)))
@@ -109,9 +112,6 @@ pub fn percentile_range(
     };
     for _ in 0..RESAMPLES {
         let replicate = draw_blocks(&blocks, &mut rng, &mut drawn);
-        if drawn.is_empty() {
-            return None;
-        }
         lowest.push(nth(&mut drawn, looser(percent)));
         found.push(nth(&mut drawn, percent));
         if let Some(tail) = tails[replicate] {
@@ -155,14 +155,14 @@ pub fn mean_range(
     seed: u64,
 ) -> Option<Range> {
     let blocks = all_blocks(replicates, period_ns, class);
+    if blocks.is_empty() {
+        return None;
+    }
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
     let mut drawn = Vec::new();
     let mut means = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
         draw_blocks(&blocks, &mut rng, &mut drawn);
-        if drawn.is_empty() {
-            return None;
-        }
         means.push(mean(&drawn));
     }
     means.sort_by(f64::total_cmp);
@@ -172,10 +172,11 @@ pub fn mean_range(
 }
 
 /// Latencies of as many other runs, ascending: block-bootstrap resamples of the replicates, for tools that make other
-/// figures of them than percentiles.
+/// figures of them than percentiles. None where there are no requests.
 pub fn resample(replicates: &[Outcome], count: usize, period_ns: u64, seed: u64) -> Vec<Vec<u64>> {
     let blocks = all_blocks(replicates, period_ns, None);
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
+    let count = if blocks.is_empty() { 0 } else { count };
     (0..count)
         .map(|_| {
             let mut drawn = Vec::new();
@@ -187,10 +188,11 @@ pub fn resample(replicates: &[Outcome], count: usize, period_ns: u64, seed: u64)
 }
 
 /// Of each replicate, the latencies of `class`, or of all, in blocks of time that are long beside a period. No block is
-/// empty.
+/// empty, and no replicate: one in which no request came says nothing of how long they take.
 fn all_blocks(replicates: &[Outcome], period_ns: u64, class: Option<u32>) -> Vec<Vec<Vec<u64>>> {
     let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
-    replicates.iter().map(|o| blocks_of(o, block_ns, class)).collect()
+    let blocks = replicates.iter().map(|o| blocks_of(o, block_ns, class));
+    blocks.filter(|own| !own.is_empty()).collect()
 }
 
 /// One more run: as many blocks of one of the replicates as it has, drawn with replacement. Which replicate.
@@ -280,6 +282,18 @@ mod tests {
         }
         // Nothing can be said of how two differ from a third.
         assert!(Tail::of(&[vec![1_000, 2_000]], 99.0).is_none());
+    }
+
+    #[test]
+    fn replicate_without_requests_leaves_the_range_to_those_that_have_some() {
+        let some = || outcome((0..100).map(|i| 1_000 + i));
+        let with = [outcome(std::iter::empty()), some(), some()];
+        let of = |replicates: &[Outcome]| percentile_range(replicates, 99.0, None, 1, 1.0, 1);
+        let middle = of(&with).expect("two have some").middle;
+        assert!((1_095.0..1_100.0).contains(&middle), "{middle}");
+        assert!(mean_range(&with, None, 1, 1.0, 1).is_some());
+        assert_eq!(of(&with[..1]), None);
+        assert!(resample(&with[..1], 5, 1, 1).is_empty());
     }
 
     #[test]

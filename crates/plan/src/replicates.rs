@@ -156,7 +156,7 @@ impl Replicates<'_> {
         span(
             self.cases
                 .iter()
-                .filter_map(|runs| Some((runs.case.is_as_recorded(), of(runs)?))),
+                .map(|runs| (runs.case.is_as_recorded(), of(runs))),
         )
     }
 }

@@ -36,6 +36,8 @@ pub struct Variation {
     /// What nine of ten other runs take per request lies between `low` and `high` times what the median recording took.
     pub low: f64,
     pub high: f64,
+    /// One of the two would lie beyond [`SCALES`].
+    pub cut: bool,
 }
 
 const BLOCK_MIN_NS: u64 = 1_000_000_000;
@@ -51,6 +53,9 @@ pub const DRIFT: f64 = 0.1;
 /// Recordings that lie so far apart show the drift themselves.
 pub const DRIFT_SEEN_AFTER_NS: u64 = 3_600_000_000_000;
 
+/// What work may be scaled by: as `work.percent` of a replay, 1 to 10000.
+pub const SCALES: [f64; 2] = [0.01, 100.0];
+
 impl Variation {
     /// `costs`: of the recordings, at least one. `median`: which of them is in the middle.
     pub fn between(costs: Vec<f64>, median: usize) -> Variation {
@@ -64,6 +69,7 @@ impl Variation {
             block_ns: None,
             low: (mean - off).exp().min(1.0),
             high: (mean + off).exp().max(1.0),
+            cut: false,
             cost_ns: costs,
         }
     }
@@ -87,6 +93,15 @@ impl Variation {
         self
     }
 
+    /// No further than replays can go. Recordings that differ so much are hardly of one service.
+    pub fn within_scales(mut self) -> Variation {
+        let [least, most] = SCALES;
+        self.cut = self.low < least || self.high > most;
+        self.low = self.low.max(least);
+        self.high = self.high.min(most);
+        self
+    }
+
     pub fn within(program: &Program) -> Variation {
         let (block_ns, costs) = block_costs(&program.stretches);
         match nine_of_ten(costs.clone()) {
@@ -96,11 +111,13 @@ impl Variation {
                 block_ns: None,
                 low: 1.0,
                 high: 1.0,
+                cut: false,
             },
             Some((low, high)) => Variation {
                 seen_in: SeenIn::Blocks,
                 low: (low / program.cost_ns()).min(1.0),
                 high: (high / program.cost_ns()).max(1.0),
+                cut: false,
                 block_ns: Some(block_ns),
                 cost_ns: costs,
             },
@@ -210,6 +227,13 @@ mod tests {
             wide,
             "what was seen counts if it is more"
         );
+    }
+
+    #[test]
+    fn what_another_run_may_take_ends_where_replays_do() {
+        let wild = Variation::between(vec![3e3, 9e6], 1).within_scales();
+        assert_eq!((wild.low, wild.high, wild.cut), (0.01, 100.0, true));
+        assert!(!Variation::between(vec![2e5, 2.2e5], 1).within_scales().cut);
     }
 
     #[test]

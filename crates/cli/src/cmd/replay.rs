@@ -185,8 +185,10 @@ impl Replayed<'_> {
 fn ranges(replicates: &Replicates) -> Table {
     let mut table = Table::new(&["", "from", "middle", "to", "unit"]);
     let mut add = |name: &str, unit: &str, range: Option<Range>, scale: f64| {
-        let Some(r) = range else { return };
-        let [low, middle, high] = [r.low, r.middle, r.high].map(|v| figure(v * scale));
+        let [low, middle, high] = match range {
+            Some(r) => [r.low, r.middle, r.high].map(|v| figure(v * scale)),
+            None => ["-"; 3].map(String::from),
+        };
         table.row(vec![name.into(), low, middle, high, unit.into()]);
     };
     add("p50 latency", "ms", replicates.percentile(50.0), 1e-6);
