@@ -219,6 +219,12 @@ fn goals_about_throttling_count_as_well() {
     let strict = found(&source, &["p99(request) < 50ms", "throttled < 1%"]);
     assert!(strict.recommended.throttled < 0.01);
     assert!(strict.recommended.reserved_cpus >= loose.recommended.reserved_cpus);
+    // Where no replay has a throttled period none is expected, so that even this can be met in nine of ten runs.
+    let none = found(&source, &["throttled <= 0%"]);
+    let range = none.recommended.throttled_range.unwrap();
+    assert_eq!((none.verdict, range.low, range.high), (Verdict::Met, 0.0, 0.0));
+    let cpus = none.recommended.cpus_range.unwrap();
+    assert!(cpus.high >= 0.3 * (1.0 + DRIFT) * 1.019, "{cpus:?}");
 }
 
 #[test]
