@@ -41,9 +41,13 @@ pub struct Candidate {
     pub meets: bool,
     /// Smallest room left to a goal, as a share of its bound; negative: missed by so much.
     pub margin: f64,
+    /// No goal is missed but for this: it is less than arrivals take that do not wait, so that their queue grows for ever.
+    /// The margin is then what it lacks of that.
+    pub too_little_cpu: bool,
     /// Likewise where all work takes what the costliest of the runs to be expected takes.
     pub meets_costly: bool,
     pub margin_costly: f64,
+    pub too_little_cpu_costly: bool,
     /// One for each goal, of candidates that were looked at closely.
     pub ranges: Option<Vec<Option<Range>>>,
     /// Of p50 and p99 of all requests, of the share of throttled periods, and of CPUs used.
@@ -345,8 +349,11 @@ impl Search<'_> {
         // What misses a goal as recorded is not looked at again.
         if let Some(costly) = self.recordings.costly().filter(|_| found.meets) {
             let values = self.costly_values(&self.run(own, costly)?);
-            (found.meets_costly, found.margin_costly) =
-                self.with_enough_cpus(found.reserved_cpus, costly.work_scale, self.meets(&values));
+            (
+                found.meets_costly,
+                found.margin_costly,
+                found.too_little_cpu_costly,
+            ) = self.with_enough_cpus(found.reserved_cpus, costly.work_scale, self.meets(&values));
         }
         Ok(found)
     }
@@ -383,7 +390,7 @@ impl Search<'_> {
         let reserved_cpus = own
             .cpus()
             .map_or(self.machine_cpus, |cpus| cpus.min(self.machine_cpus));
-        let (meets, margin) = self.with_enough_cpus(reserved_cpus, 1.0, self.meets(&values));
+        let (meets, margin, too_little_cpu) = self.with_enough_cpus(reserved_cpus, 1.0, self.meets(&values));
         Candidate {
             limits: own.into(),
             reserved_cpus,
@@ -394,8 +401,10 @@ impl Search<'_> {
             values,
             meets,
             margin,
+            too_little_cpu,
             meets_costly: meets,
             margin_costly: margin,
+            too_little_cpu_costly: too_little_cpu,
             ranges: None,
             p50_range: None,
             p99_range: None,
@@ -405,18 +414,18 @@ impl Search<'_> {
     }
 
     /// Goals are met in the long run only where the service needs no more CPUs than these, all work taking `work_scale`
-    /// times as long. Where it does not, it is the goals' margin that counts.
+    /// times as long. Where it does not, it is the goals' margin that counts. Then whether it is only CPUs that lack.
     fn with_enough_cpus(
         &self,
         reserved_cpus: f64,
         work_scale: f64,
         (meets, margin): (bool, f64),
-    ) -> (bool, f64) {
+    ) -> (bool, f64, bool) {
         // As a share of those needed; where none are it is infinite, or no number, and neither lacks any.
         let left = reserved_cpus / (self.needed_cpus * work_scale) - 1.0;
         match left < -CPUS_ERROR {
-            true => (false, margin.min(left)),
-            false => (meets, margin),
+            true => (false, margin.min(left), meets),
+            false => (meets, margin, false),
         }
     }
 
@@ -462,9 +471,13 @@ impl Search<'_> {
         close.values = values_at(&close, |r| r.middle);
         let cpus = close.reserved_cpus;
         let costly = self.recordings.costly().map_or(1.0, |case| case.work_scale);
-        (close.meets, close.margin) = self.with_enough_cpus(cpus, 1.0, self.meets_at(&close, |r| r.middle));
-        (close.meets_costly, close.margin_costly) =
-            self.with_enough_cpus(cpus, costly, self.meets_at(&close, |r| r.high));
+        (close.meets, close.margin, close.too_little_cpu) =
+            self.with_enough_cpus(cpus, 1.0, self.meets_at(&close, |r| r.middle));
+        (
+            close.meets_costly,
+            close.margin_costly,
+            close.too_little_cpu_costly,
+        ) = self.with_enough_cpus(cpus, costly, self.meets_at(&close, |r| r.high));
         Ok(close)
     }
 }

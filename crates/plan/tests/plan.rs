@@ -106,6 +106,7 @@ fn less_than_clients_ask_for_who_do_not_wait_is_never_enough() {
         );
         let less = plan.frontier.iter().filter(|c| c.reserved_cpus < 0.3 * 0.97);
         assert!(less.clone().count() > 0 && less.clone().all(|c| !c.meets && c.margin < 0.0));
+        assert!(less.clone().all(|c| c.state() == "too little CPU"));
     }
 }
 
@@ -244,7 +245,7 @@ fn number_of_threads_decides_nothing() {
 #[test]
 fn page_holds_everything_and_loads_nothing() {
     let source = source();
-    let options = options(&["p99(request) < 20ms"]);
+    let options = options(&["p99(request) < 20ms", "mean(web) < 20ms"]);
     let plan = plan(&source, &options, &|_, _| {}).unwrap();
     let settings = plimsoll_plan::paste(
         &plan.group,
@@ -257,6 +258,7 @@ fn page_holds_everything_and_loads_nothing() {
     assert!(page.contains("not &lt;quite&gt;"));
     assert_eq!(page.matches("<svg").count(), 3);
     assert!(page.contains("cpu.max") && page.contains("recommended"));
+    assert!(page.contains("<th>mean(web) range ms<th>throttled<th>goals</tr>"));
     for outside in ["http:", "https:", "src=", "<script", "NaN"] {
         assert!(!page.contains(outside), "{outside}");
     }

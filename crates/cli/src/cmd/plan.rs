@@ -5,8 +5,8 @@ use crate::table::Table;
 use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
-    paste, plan, self_check, Candidate, Goal, Knobs, Options, Plan, Range, Recordings, SelfCheck, Source,
-    Subject, Verdict,
+    goal_cells, goal_titles, paste, plan, range_cell, self_check, Candidate, Goal, Knobs, Options, Plan,
+    Recordings, SelfCheck, Source, Subject, Verdict,
 };
 use plimsoll_replay::{recorded, Semantics};
 use plimsoll_trace::RequestSpec;
@@ -183,7 +183,7 @@ pub fn run(args: &Args) -> Result {
     for (source, check) in recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds()) {
         writeln!(text, "\n{}\n{}", not_shown(source), check_table(check)).expect("writing into memory");
     }
-    describe(&mut text, &found).expect("writing into memory");
+    describe(&mut text, &found, &options.goals).expect("writing into memory");
     if let Some(warning) = warning(&recordings, &found) {
         writeln!(text, "\nwarning: {warning}").expect("writing into memory");
     }
@@ -231,30 +231,33 @@ fn few_requests(recordings: &Recordings, goals: &[Goal]) -> Vec<String> {
     goals.iter().filter_map(of).collect()
 }
 
-fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
+fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
     let goals = found.goals.join(", ");
+    let c = &found.recommended;
     writeln!(text)?;
     match found.verdict {
         Verdict::NotMet => writeln!(
             text,
-            "none of {} settings meets {goals}. Nearest (misses by {}% of the bound):",
+            "none of {} settings meets {goals}. Nearest ({}):",
             found.tried,
-            percent(-found.recommended.margin)
+            room(c.margin, c.too_little_cpu)
         )?,
         Verdict::Met => writeln!(
             text,
-            "{} settings tried; the cheapest that meets {goals} in nine of ten runs (margin {}% of the bound):",
+            "{} settings tried; the cheapest that meets {goals} in nine of ten runs ({}):",
             found.tried,
-            percent(found.recommended.margin)
+            room(c.margin_costly, false)
         )?,
         Verdict::MetNarrowly => writeln!(
             text,
-            "{} settings tried; meets {goals}, but not in nine of ten runs (margin {}% of the bound):",
+            "{} settings tried; meets {goals}, but not in nine of ten runs ({}; in costly runs {}):",
             found.tried,
-            percent(found.recommended.margin)
+            room(c.margin, false),
+            room(c.margin_costly, c.too_little_cpu_costly)
         )?,
     }
-    let mut table = Table::new(&[
+    let own = goal_titles(all, true);
+    let mut head = vec![
         "",
         "limit",
         "CPUs reserved",
@@ -262,36 +265,45 @@ fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
         "p50 ms",
         "p99 ms",
         "p99 range ms",
-        "throttled",
-    ]);
+    ];
+    head.extend(own.iter().map(String::as_str));
+    head.extend(["throttled", "goals"]);
+    let mut table = Table::new(&head).words(2).words_last();
     let mut row = |name: &str, c: &Candidate| {
-        table.row(vec![
+        let mut cells = vec![
             name.into(),
             c.limits.to_string(),
             figure(c.reserved_cpus),
             figure(c.cpus),
             figure(c.p50_ns / 1e6),
             figure(c.p99_ns / 1e6),
-            range(c.p99_range),
-            format!("{:.1}%", c.throttled * 100.0),
-        ]);
+            range_cell(c.p99_range, 1e-6, figure),
+        ];
+        cells.extend(goal_cells(all, c, true, figure));
+        cells.extend([format!("{:.1}%", c.throttled * 100.0), c.state().into()]);
+        table.row(cells);
     };
     row(found.called(), &found.recommended);
     if let Some(cheaper) = &found.next_cheaper {
-        row("next cheaper, misses", cheaper);
+        row("next cheaper", cheaper);
     }
     row("today", &found.today);
     writeln!(text, "{table}\nfrontier: what each amount of CPU buys at best")?;
-    let mut table = Table::new(&["", "CPUs reserved", "p50 ms", "p99 ms", "throttled", "goals"]);
+    let own = goal_titles(all, false);
+    let mut head = vec!["", "CPUs reserved", "p50 ms", "p99 ms"];
+    head.extend(own.iter().map(String::as_str));
+    head.extend(["throttled", "goals"]);
+    let mut table = Table::new(&head).words_last();
     for c in &found.frontier {
-        table.row(vec![
+        let mut cells = vec![
             c.limits.to_string(),
             figure(c.reserved_cpus),
             figure(c.p50_ns / 1e6),
             figure(c.p99_ns / 1e6),
-            format!("{:.1}%", c.throttled * 100.0),
-            met(c).into(),
-        ]);
+        ];
+        cells.extend(goal_cells(all, c, false, figure));
+        cells.extend([format!("{:.1}%", c.throttled * 100.0), c.state().into()]);
+        table.row(cells);
     }
     writeln!(
         text,
@@ -309,19 +321,14 @@ fn percent(share: f64) -> f64 {
     }
 }
 
-/// What a replay of a setting says of the goals, as recorded and with all work as costly as it may be.
-fn met(c: &Candidate) -> &'static str {
-    match (c.meets, c.meets_costly) {
-        (true, true) => "met",
-        (true, false) => "met, not in costly runs",
-        (false, _) => "missed",
+/// A margin in words.
+fn room(margin: f64, too_little_cpu: bool) -> String {
+    match margin {
+        m if m == f64::NEG_INFINITY => "in some replay no request gets through".into(),
+        m if too_little_cpu => format!("lacks {}% of the CPU time that arrivals take", percent(-m)),
+        m if m < 0.0 => format!("misses by {}% of the bound", percent(-m)),
+        m => format!("margin {}% of the bound", percent(m)),
     }
-}
-
-fn range(range: Option<Range>) -> String {
-    range.map_or("-".into(), |r| {
-        format!("{} .. {}", figure(r.low / 1e6), figure(r.high / 1e6))
-    })
 }
 
 #[cfg(test)]
@@ -333,6 +340,14 @@ mod tests {
     fn a_margin_of_nothing_has_no_sign() {
         let shown = [-0.0, -0.004, 0.004, -0.02, 1.0].map(percent);
         assert_eq!(shown.map(|one| one.to_string()), ["0", "0", "0", "-2", "100"]);
+    }
+
+    #[test]
+    fn a_margin_says_what_it_is_short_of() {
+        assert_eq!(room(0.253, false), "margin 25% of the bound");
+        assert_eq!(room(-0.06, false), "misses by 6% of the bound");
+        assert_eq!(room(-0.06, true), "lacks 6% of the CPU time that arrivals take");
+        assert!(room(f64::NEG_INFINITY, false).contains("no request"));
     }
 
     #[test]
