@@ -4,11 +4,13 @@ use crate::columns::{goal_cells, goal_titles, range_cell};
 use crate::goal::Goal;
 use crate::paste::Paste;
 use crate::recordings::Recordings;
-use crate::search::{Candidate, Options, Plan, PlanError};
+use crate::search::{Candidate, Options, Plan, PlanError, TODAYS};
 use crate::svg::{escape, Axis, Chart};
 use plimsoll_replay::{percentile_ns, recorded, replay, Outcome, Settings};
 use plimsoll_sim::{GroupId, Observer};
 use std::fmt::Write;
+
+const TODAY: &str = "today";
 
 /// Throttling is drawn for this long.
 const TIMELINE_NS: u64 = 2_000_000_000;
@@ -35,12 +37,15 @@ pub fn html(
     if let Some(cheaper) = &plan.next_cheaper {
         shown.push(("next cheaper", "#c2571a", cheaper));
     }
-    shown.push(("today", "#3057b8", &plan.today));
+    shown.push((TODAY, "#3057b8", &plan.today));
     let mut outcomes: Vec<(&str, &str, Outcome, Throttles)> = Vec::new();
     for (name, colour, candidate) in &shown {
         let mut own = Settings::recorded(program);
         own.groups[program.target as usize] = candidate.limits.into();
-        own.semantics = options.semantics;
+        own.semantics = match *name {
+            TODAY => TODAYS,
+            _ => options.semantics,
+        };
         own.seed = options.seed;
         let mut throttles = Throttles {
             group: target,

@@ -132,6 +132,7 @@ pub struct Plan {
     pub tried: usize,
     /// How much the recordings, or the blocks of one, differ.
     pub variation: Variation,
+    /// Under the kernel's own rules, as it runs now, whatever the others are under.
     pub today: Candidate,
     /// The cheapest that meets the goals over its whole range. Where none does: of those that meet them otherwise the one
     /// with most room at the costly end of the range, else the nearest.
@@ -159,9 +160,14 @@ pub type PlanError = SettingsError;
 const CLOSER_LOOKS: usize = 2;
 const STEP_MIN: f64 = 0.05;
 
+/// Whose rules today's setting is under: what was recorded ran under the kernel's own, whatever is planned for.
+pub(crate) const TODAYS: Semantics = Semantics::Mainline;
+
+#[derive(Clone, Copy)]
 pub(crate) struct Search<'a> {
     recordings: &'a Recordings,
     options: &'a Options,
+    semantics: Semantics,
     machine_cpus: f64,
     /// See [`needed`]; of the median recording.
     needed_cpus: f64,
@@ -199,6 +205,7 @@ pub fn plan(
     let search = Search {
         recordings,
         options,
+        semantics: options.semantics,
         machine_cpus,
         needed_cpus: needed(program),
         progress,
@@ -238,7 +245,11 @@ pub fn plan(
             .then(a.limits.headroom_percent.cmp(&b.limits.headroom_percent))
     });
     let frontier = frontier(&tried, options);
-    let today = search.closely(&search.evaluate(today)?)?;
+    let now = Search {
+        semantics: TODAYS,
+        ..search
+    };
+    let today = now.closely(&now.evaluate(today)?)?;
     let (verdict, recommended) = search.recommend(&tried)?;
     let next_cheaper = match verdict {
         Verdict::NotMet => None,
@@ -305,7 +316,7 @@ impl Search<'_> {
     fn settings(&self, source: &Source, own: GroupSettings) -> Settings {
         let mut settings = Settings::recorded(&source.program);
         settings.groups[source.program.target as usize] = own;
-        settings.semantics = self.options.semantics;
+        settings.semantics = self.semantics;
         settings.seed = self.options.seed;
         settings
     }

@@ -229,6 +229,26 @@ fn goals_about_throttling_count_as_well() {
 }
 
 #[test]
+fn todays_setting_is_under_the_rules_of_the_kernel_that_runs_it() {
+    let (mut header, events) = example::open_loop(300);
+    header.groups[1].quota_us = Some(3_200);
+    header.groups[1].period_us = Some(10_000);
+    let source = read(&[(header, events)]).unwrap();
+    let with = |semantics| {
+        let mut options = options(&["p99(request) < 20ms"]);
+        options.semantics = semantics;
+        plan(&source, &options, &|_, _| {}).unwrap()
+    };
+    let (mainline, published) = (with(Semantics::Mainline), with(Semantics::Published));
+    assert_eq!(format!("{:?}", published.today), format!("{:?}", mainline.today));
+    // Elsewhere the two are not alike.
+    assert_ne!(
+        format!("{:?}", published.frontier),
+        format!("{:?}", mainline.frontier)
+    );
+}
+
+#[test]
 fn number_of_threads_decides_nothing() {
     let source = of_costs(&[2900, 3000, 3200]);
     let with = |threads| {

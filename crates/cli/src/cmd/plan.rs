@@ -63,7 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::within(0.01..=4096.0))]
     max_cpus: Option<f64>,
 
-    /// Whose limits: mainline, the kernel's own; published, those of `plimsoll run`
+    /// Whose limits: mainline, the kernel's own; published, those of `plimsoll run`. Today's setting is under the
+    /// kernel's own
     #[arg(long, value_enum, default_value = "mainline")]
     semantics: Kind,
 
