@@ -84,7 +84,7 @@ fn good_trace_passes_its_own_check_and_gets_a_plan() {
     let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 0);
     for word in [
         "recommended",
-        "next cheaper, misses",
+        "next cheaper",
         "cpu.max",
         "CPUQuota=",
         "one replay each",

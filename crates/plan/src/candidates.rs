@@ -35,17 +35,12 @@ fn used(program: &Program) -> f64 {
     program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64
 }
 
-/// CPUs without which the queue grows for ever, whatever latencies a recording shows before it ends: what requests
-/// take whose clients do not wait.
+/// CPUs without which the queue grows for ever, whatever latencies a recording shows before it ends: those of the work
+/// that arrivals set off which do not wait.
 pub fn needed(program: &Program) -> f64 {
-    let (mut open, mut all) = (0, 0);
-    for class in &program.classes {
-        open += class.open;
-        all += class.open + class.closed;
-    }
     match program.is_job() {
         true => 0.0,
-        false => used(program) * open as f64 / all.max(1) as f64,
+        false => program.open_work_ns as f64 / program.duration_ns.max(1) as f64,
     }
 }
 
@@ -60,7 +55,7 @@ pub fn first_pass(
     semantics: Semantics,
 ) -> Vec<GroupSettings> {
     let used = used(program);
-    let lowest = match program.is_closed_loop() {
+    let lowest = match program.is_closed_loop() || program.is_job() {
         true => LOWEST_CLOSED,
         false => LOWEST_OPEN,
     };

@@ -23,6 +23,19 @@ pub enum Subject {
     Throttled,
 }
 
+/// As in a goal.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |class: &Option<String>| class.clone().unwrap_or("request".into());
+        match self {
+            Subject::Percentile { percent, class } if *percent == 100.0 => write!(f, "max({})", name(class)),
+            Subject::Percentile { percent, class } => write!(f, "p{percent}({})", name(class)),
+            Subject::Mean { class } => write!(f, "mean({})", name(class)),
+            Subject::Throttled => f.write_str("throttled"),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Below,

@@ -1,12 +1,16 @@
 //! A plan as one self-contained page: the frontier, the distributions of latencies, a timeline of throttling. Inline
 //! SVG, no scripts, nothing loaded from elsewhere.
+use crate::columns::{goal_cells, goal_titles, range_cell};
+use crate::goal::Goal;
 use crate::paste::Paste;
 use crate::recordings::Recordings;
-use crate::search::{Candidate, Options, Plan, PlanError};
+use crate::search::{Candidate, Options, Plan, PlanError, TODAYS};
 use crate::svg::{escape, Axis, Chart};
 use plimsoll_replay::{percentile_ns, recorded, replay, Outcome, Settings};
 use plimsoll_sim::{GroupId, Observer};
 use std::fmt::Write;
+
+const TODAY: &str = "today";
 
 /// Throttling is drawn for this long.
 const TIMELINE_NS: u64 = 2_000_000_000;
@@ -33,12 +37,15 @@ pub fn html(
     if let Some(cheaper) = &plan.next_cheaper {
         shown.push(("next cheaper", "#c2571a", cheaper));
     }
-    shown.push(("today", "#3057b8", &plan.today));
+    shown.push((TODAY, "#3057b8", &plan.today));
     let mut outcomes: Vec<(&str, &str, Outcome, Throttles)> = Vec::new();
     for (name, colour, candidate) in &shown {
         let mut own = Settings::recorded(program);
         own.groups[program.target as usize] = candidate.limits.into();
-        own.semantics = options.semantics;
+        own.semantics = match *name {
+            TODAY => TODAYS,
+            _ => options.semantics,
+        };
         own.seed = options.seed;
         let mut throttles = Throttles {
             group: target,
@@ -72,7 +79,7 @@ pub fn html(
     for warning in warnings {
         let _ = write!(page, "<p class=warning>{}</p>", escape(warning));
     }
-    page += &table(&shown);
+    page += &table(&shown, &options.goals);
     page += "<h2>Frontier</h2><p class=note>What each amount of CPU buys at best. Filled: all goals met.</p>";
     page += &frontier(plan);
     page += "<h2>Latencies</h2><p class=note>Share of requests that took longer; both axes logarithmic.</p>";
@@ -95,26 +102,45 @@ pub fn html(
     Ok(page)
 }
 
-fn table(shown: &[(&str, &str, &Candidate)]) -> String {
+fn table(shown: &[(&str, &str, &Candidate)], goals: &[Goal]) -> String {
     let mut text = String::from(
-        "<div class=wide><table><tr><th><th>limit<th>CPUs reserved<th>CPUs used<th>p50 ms<th>p99 ms<th>range<th>throttled</tr>",
+        "<div class=wide><table><tr><th><th>limit<th>CPUs reserved<th>CPUs used<th>p50 ms<th>p99 ms<th>p99 range ms",
     );
+    for title in goal_titles(goals, true) {
+        let _ = write!(text, "<th>{}", escape(&title));
+    }
+    text += "<th>throttled<th>goals</tr>";
     for (name, colour, c) in shown {
-        let range = c.p99_range.map_or("-".into(), |r| {
-            format!("{:.2} – {:.2}", r.low / 1e6, r.high / 1e6)
-        });
+        let mut cells = vec![
+            format!("{:.2}", c.reserved_cpus),
+            format!("{:.2}", c.cpus),
+            digits(c.p50_ns / 1e6),
+            digits(c.p99_ns / 1e6),
+            range_cell(c.p99_range, 1e-6, digits),
+        ];
+        cells.extend(goal_cells(goals, c, true, digits));
+        cells.extend([format!("{:.1}%", c.throttled * 100.0), c.state().into()]);
         let _ = write!(
             text,
-            "<tr><td style='color:{colour}'>{name}<td>{}<td>{:.2}<td>{:.2}<td>{:.3}<td>{:.3}<td>{range}<td>{:.1}%</tr>",
+            "<tr><td style='color:{colour}'>{name}<td>{}<td>{}</tr>",
             c.limits,
-            c.reserved_cpus,
-            c.cpus,
-            c.p50_ns / 1e6,
-            c.p99_ns / 1e6,
-            c.throttled * 100.0
+            cells.join("<td>")
         );
     }
     text + "</table></div>"
+}
+
+/// As many digits as tell a figure from others of its size: three at least.
+fn digits(value: f64) -> String {
+    let places = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        // Latencies are whole nanoseconds.
+        v if v > 0.0 => (2.0 - v.log10().floor()).min(6.0) as usize,
+        _ => 0,
+    };
+    format!("{value:.places$}")
 }
 
 fn frontier(plan: &Plan) -> String {
@@ -135,7 +161,7 @@ fn frontier(plan: &Plan) -> String {
     let mut chart = Chart::new(x, y);
     chart.steps(&points, "#888");
     for (c, point) in plan.frontier.iter().zip(&points) {
-        let note = format!("{}: p99 {:.2} ms", c.limits, c.p99_ns / 1e6);
+        let note = format!("{}: p99 {} ms, {}", c.limits, digits(c.p99_ns / 1e6), c.state());
         chart.dot(*point, 4.5, "#888", c.meets, &note);
     }
     chart.dot(today, 6.0, "#3057b8", true, "today");
@@ -225,5 +251,19 @@ impl Observer for Throttles {
                 self.closed.push((since, now_ns.min(TIMELINE_NS)));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_any_size_can_be_told_apart() {
+        let shown = [1234.5, 56.78, 5.678, 0.9, 0.0312, 0.0015, 0.000_002, 0.0].map(digits);
+        assert_eq!(
+            shown,
+            ["1234", "56.8", "5.68", "0.900", "0.0312", "0.00150", "0.000002", "0"]
+        );
     }
 }

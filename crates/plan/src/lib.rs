@@ -3,6 +3,8 @@
 //! Entry points: [`Recordings::read`] one trace or several of the same service, [`Goal`]s from text, [`plan`]. No clock,
 //! no environment: the same trace, goals and seed give the same plan on any number of threads.
 mod candidates;
+mod choice;
+mod columns;
 mod confidence;
 mod goal;
 mod html;
@@ -16,6 +18,7 @@ mod svg;
 mod variation;
 
 pub use candidates::Knobs;
+pub use columns::{goal_cells, goal_titles, range_cell};
 pub use confidence::Range;
 pub use goal::{Comparison, Goal, GoalError, Subject};
 pub use html::html;

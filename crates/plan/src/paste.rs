@@ -49,6 +49,9 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
         let lacks: Vec<&str> = lacks.iter().flatten().map(String::as_str).collect();
         (!lacks.is_empty()).then(|| lacks.join("; "))
     };
+    // What was replayed is not what these do: they take the same numbers, and keep to them at ticks only.
+    let no_rules = (semantics == Semantics::Published)
+        .then(|| "the rules of `plimsoll run`, under which alone this prediction holds".to_string());
     let beyond = own_burst.then(|| "a burst above the quota: the kernel refuses it".to_string());
 
     let mut v2 = Vec::new();
@@ -145,22 +148,28 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
         Paste {
             system: "cgroup v2",
             text: v2.join("\n"),
-            lacks: list(&[beyond.clone(), no_headroom.clone()]),
+            lacks: list(&[no_rules.clone(), beyond.clone(), no_headroom.clone()]),
         },
         Paste {
             system: "cgroup v1",
             text: v1.join("\n"),
-            lacks: list(&[beyond, no_headroom.clone()]),
+            lacks: list(&[no_rules.clone(), beyond, no_headroom.clone()]),
         },
         Paste {
             system: "systemd",
             text: systemd,
-            lacks: list(&[old_burst.clone(), no_burst.clone(), no_headroom.clone()]),
+            lacks: list(&[
+                no_rules.clone(),
+                old_burst.clone(),
+                no_burst.clone(),
+                no_headroom.clone(),
+            ]),
         },
         Paste {
             system: "Docker",
             text: docker,
             lacks: list(&[
+                no_rules.clone(),
                 old_burst,
                 no_burst,
                 no_headroom.clone(),
@@ -171,6 +180,7 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
             system: "Kubernetes",
             text: kubernetes,
             lacks: list(&[
+                no_rules,
                 no_period,
                 burst.map(|us| format!("burst ({us} us)")),
                 no_weight,
@@ -261,6 +271,16 @@ mod tests {
             text_of(&found, "cgroup v2"),
             "nothing that the kernel's files cannot say"
         );
+    }
+
+    #[test]
+    fn kernels_own_settings_say_that_a_prediction_for_plimsoll_is_not_theirs() {
+        let of = |semantics| paste("/web", &FREE, &LIMITS, semantics);
+        for (found, other) in of(Semantics::Published).iter().zip(&of(Semantics::Mainline)) {
+            let lacks = |paste: &Paste| paste.lacks.as_ref().is_some_and(|l| l.contains("`plimsoll run`"));
+            assert_eq!(lacks(found), found.system != "Plimsoll", "{found:?}");
+            assert!(!lacks(other), "{other:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A setting is replayed in each recording as it is, and in the median one with all work scaled to both ends of what
 //! another run may take ([`Variation`]). A range spans all of these: its ends are the outermost of theirs, its middle is
 //! the median of the recordings' middles.
-use crate::confidence::Range;
+use crate::confidence::{Range, FEW_REQUESTS};
 use crate::source::{Source, SourceError};
 use crate::variation::{SeenIn, Variation};
 use plimsoll_replay::SettingsError;
@@ -81,7 +81,9 @@ impl Recordings {
                 Variation::between(costs, median).and_blocks(&programs, median_ns)
             }
         };
-        let variation = variation.and_drift(apart_ns(programs.iter().map(|p| p.wall_start_ns)));
+        let variation = variation
+            .and_drift(apart_ns(programs.iter().map(|p| p.wall_start_ns)))
+            .within_scales();
         Recordings {
             sources,
             median,
@@ -120,14 +122,38 @@ impl Recordings {
         })
     }
 
+    /// What has to be said of `what`, a percentile of the requests of `class`, or of all, where it rests on few of them.
+    pub fn few_requests(&self, what: &str, class: Option<&str>) -> Option<String> {
+        let count = |source: &Source| {
+            let classes = source.program.classes.iter();
+            let own = classes.filter(|c| class.is_none_or(|name| name == c.name));
+            own.map(|c| c.open + c.closed).sum::<u64>()
+        };
+        let counts = self.sources.iter().map(|s| (count(s), &s.file));
+        let few: Vec<String> = counts
+            .filter(|(count, _)| *count < FEW_REQUESTS)
+            .map(|(count, file)| format!("{count} in {file}"))
+            .collect();
+        (!few.is_empty()).then(|| {
+            format!(
+                "{what} rests on few requests ({}): with fewer than {FEW_REQUESTS} its range is rough. Record for longer",
+                few.join(", ")
+            )
+        })
+    }
+
     /// The variation in words.
     pub fn describe(&self) -> String {
         let v = &self.variation;
         let figures: Vec<String> = v.cost_ns.iter().map(|ns| format!("{:.4}", ns / 1e6)).collect();
         let another = format!(
-            "{:+.1}% to {:+.1}%",
+            "{:+.1}% to {:+.1}%{}",
             (v.low - 1.0) * 100.0,
-            (v.high - 1.0) * 100.0
+            (v.high - 1.0) * 100.0,
+            match v.cut {
+                true => " (cut there: a replay takes work of 1% to 10000%)",
+                false => "",
+            }
         );
         let median = &self.median().file;
         match (v.seen_in, v.block_ns) {
@@ -139,7 +165,7 @@ impl Recordings {
                 figures.join(", "),
             ),
             (SeenIn::Blocks, block) => format!(
-                "CPU per request differs by {:.1}% between the {} blocks of {:.1} s of this recording; by this and the \
+                "CPU per request differs by {:.1}% between the {} blocks of this recording, {:.1} s each on average; by this and the \
                  machine's drift another run is taken to need {another}. What differs only between runs is not \
                  covered: give several recordings",
                 v.difference() * 100.0,
@@ -254,12 +280,13 @@ fn fits(source: &Source, other: &Source) -> Result<(), SourceError> {
     Ok(())
 }
 
-/// A range that spans those of several cases; `as_recorded`: whether the case counts for the middle. `None`: no case has
-/// one.
-pub fn span(ranges: impl Iterator<Item = (bool, Range)>) -> Option<Range> {
+/// A range that spans those of several cases; `as_recorded`: whether the case counts for the middle. `None`: some case has
+/// none. In a run in which no request gets through nothing is met, and what others take says nothing about it.
+pub fn span(ranges: impl Iterator<Item = (bool, Option<Range>)>) -> Option<Range> {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     let mut middles = Vec::new();
     for (as_recorded, range) in ranges {
+        let range = range?;
         low = low.min(range.low);
         high = high.max(range.high);
         if as_recorded {
@@ -290,7 +317,7 @@ mod tests {
 
     #[test]
     fn range_spans_all_cases_and_its_middle_is_the_median_of_the_recordings() {
-        let range = |low, middle, high| Range { low, middle, high };
+        let range = |low, middle, high| Some(Range { low, middle, high });
         let cases = [
             (true, range(3.0, 4.0, 5.0)),
             (true, range(4.0, 9.0, 10.0)),
@@ -298,8 +325,11 @@ mod tests {
             (false, range(1.0, 1.5, 2.0)),
             (false, range(20.0, 30.0, 40.0)),
         ];
-        assert_eq!(span(cases.into_iter()), Some(range(1.0, 5.0, 40.0)));
-        assert_eq!(span(cases.into_iter().take(2)), Some(range(3.0, 6.5, 10.0)));
+        assert_eq!(span(cases.into_iter()), range(1.0, 5.0, 40.0));
+        assert_eq!(span(cases.into_iter().take(2)), range(3.0, 6.5, 10.0));
         assert_eq!(span(std::iter::empty()), None);
+        // A recording in which nothing gets through, or a costly end.
+        assert_eq!(span(cases.into_iter().chain([(true, None)])), None);
+        assert_eq!(span(cases.into_iter().chain([(false, None)])), None);
     }
 }

@@ -1,5 +1,7 @@
 //! One setting in every case of the recordings, several times each with period boundaries elsewhere.
-use crate::confidence::{mean, mean_range, percentile_range, resample, value_range, Range};
+use crate::confidence::{
+    allow_cpus, allow_throttled, mean, mean_range, percentile_range, resample, value_range, Range,
+};
 use crate::goal::Subject;
 use crate::quantities::measure;
 use crate::recordings::{span, Case, Recordings};
@@ -95,7 +97,9 @@ impl Replicates<'_> {
         match subject {
             Subject::Percentile { percent, class } => self.percentile_of(*percent, class.as_deref()),
             Subject::Mean { class } => self.mean_of(class.as_deref()),
-            Subject::Throttled => self.value(|runs, outcome| measure(&runs.source.program, outcome, subject)),
+            Subject::Throttled => self
+                .value(|runs, outcome| measure(&runs.source.program, outcome, subject))
+                .map(allow_throttled),
         }
     }
 
@@ -130,9 +134,10 @@ impl Replicates<'_> {
     /// CPUs used.
     pub fn cpus(&self) -> Option<Range> {
         self.value(|runs, outcome| Some(outcome.groups[runs.source.program.target as usize].cpus))
+            .map(allow_cpus)
     }
 
-    /// Requests that were done, in a second.
+    /// Requests that were done, in a second: of the replays alone.
     pub fn rate(&self) -> Option<Range> {
         self.value(|_, o| {
             let done = o.requests.iter().filter(|r| r.done).count();
@@ -156,7 +161,7 @@ impl Replicates<'_> {
         span(
             self.cases
                 .iter()
-                .filter_map(|runs| Some((runs.case.is_as_recorded(), of(runs)?))),
+                .map(|runs| (runs.case.is_as_recorded(), of(runs))),
         )
     }
 }

@@ -1,6 +1,7 @@
 //! The search: every candidate once, a closer look around the cheapest that do, ranges for those that are left.
 use crate::candidates::{first_pass, limits, needed, Knobs};
-use crate::confidence::{stricter, Range};
+use crate::choice::frontier;
+use crate::confidence::{stricter, throttled_at_most, Range};
 use crate::goal::{Goal, Subject};
 use crate::quantities::measure;
 use crate::recordings::{Case, Recordings};
@@ -40,9 +41,13 @@ pub struct Candidate {
     pub meets: bool,
     /// Smallest room left to a goal, as a share of its bound; negative: missed by so much.
     pub margin: f64,
+    /// No goal is missed but for this: it is less than arrivals take that do not wait, so that their queue grows for ever.
+    /// The margin is then what it lacks of that.
+    pub too_little_cpu: bool,
     /// Likewise where all work takes what the costliest of the runs to be expected takes.
     pub meets_costly: bool,
     pub margin_costly: f64,
+    pub too_little_cpu_costly: bool,
     /// One for each goal, of candidates that were looked at closely.
     pub ranges: Option<Vec<Option<Range>>>,
     /// Of p50 and p99 of all requests, of the share of throttled periods, and of CPUs used.
@@ -127,6 +132,7 @@ pub struct Plan {
     pub tried: usize,
     /// How much the recordings, or the blocks of one, differ.
     pub variation: Variation,
+    /// Under the kernel's own rules, as it runs now, whatever the others are under.
     pub today: Candidate,
     /// The cheapest that meets the goals over its whole range. Where none does: of those that meet them otherwise the one
     /// with most room at the costly end of the range, else the nearest.
@@ -154,9 +160,14 @@ pub type PlanError = SettingsError;
 const CLOSER_LOOKS: usize = 2;
 const STEP_MIN: f64 = 0.05;
 
-struct Search<'a> {
+/// Whose rules today's setting is under: what was recorded ran under the kernel's own, whatever is planned for.
+pub(crate) const TODAYS: Semantics = Semantics::Mainline;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Search<'a> {
     recordings: &'a Recordings,
     options: &'a Options,
+    semantics: Semantics,
     machine_cpus: f64,
     /// See [`needed`]; of the median recording.
     needed_cpus: f64,
@@ -194,6 +205,7 @@ pub fn plan(
     let search = Search {
         recordings,
         options,
+        semantics: options.semantics,
         machine_cpus,
         needed_cpus: needed(program),
         progress,
@@ -233,7 +245,11 @@ pub fn plan(
             .then(a.limits.headroom_percent.cmp(&b.limits.headroom_percent))
     });
     let frontier = frontier(&tried, options);
-    let today = search.closely(&search.evaluate(today)?)?;
+    let now = Search {
+        semantics: TODAYS,
+        ..search
+    };
+    let today = now.closely(&now.evaluate(today)?)?;
     let (verdict, recommended) = search.recommend(&tried)?;
     let next_cheaper = match verdict {
         Verdict::NotMet => None,
@@ -300,7 +316,7 @@ impl Search<'_> {
     fn settings(&self, source: &Source, own: GroupSettings) -> Settings {
         let mut settings = Settings::recorded(&source.program);
         settings.groups[source.program.target as usize] = own;
-        settings.semantics = self.options.semantics;
+        settings.semantics = self.semantics;
         settings.seed = self.options.seed;
         settings
     }
@@ -343,9 +359,12 @@ impl Search<'_> {
         let mut found = self.judge(own, &self.run(own, median)?);
         // What misses a goal as recorded is not looked at again.
         if let Some(costly) = self.recordings.costly().filter(|_| found.meets) {
-            let values = self.values(&self.run(own, costly)?, stricter);
-            (found.meets_costly, found.margin_costly) =
-                self.with_enough_cpus(found.reserved_cpus, costly.work_scale, self.meets(&values));
+            let values = self.costly_values(&self.run(own, costly)?);
+            (
+                found.meets_costly,
+                found.margin_costly,
+                found.too_little_cpu_costly,
+            ) = self.with_enough_cpus(found.reserved_cpus, costly.work_scale, self.meets(&values));
         }
         Ok(found)
     }
@@ -363,6 +382,17 @@ impl Search<'_> {
         self.options.goals.iter().map(of).collect()
     }
 
+    /// The same, where runs may come out somewhat worse than this one.
+    fn costly_values(&self, outcome: &Outcome) -> Vec<Option<f64>> {
+        let mut values = self.values(outcome, stricter);
+        for (goal, value) in self.options.goals.iter().zip(&mut values) {
+            if goal.subject == Subject::Throttled {
+                *value = value.map(throttled_at_most);
+            }
+        }
+        values
+    }
+
     fn judge(&self, own: GroupSettings, outcome: &Outcome) -> Candidate {
         let program = &self.recordings.median().program;
         let of = |subject: &Subject| measure(program, outcome, subject);
@@ -371,7 +401,7 @@ impl Search<'_> {
         let reserved_cpus = own
             .cpus()
             .map_or(self.machine_cpus, |cpus| cpus.min(self.machine_cpus));
-        let (meets, margin) = self.with_enough_cpus(reserved_cpus, 1.0, self.meets(&values));
+        let (meets, margin, too_little_cpu) = self.with_enough_cpus(reserved_cpus, 1.0, self.meets(&values));
         Candidate {
             limits: own.into(),
             reserved_cpus,
@@ -382,8 +412,10 @@ impl Search<'_> {
             values,
             meets,
             margin,
+            too_little_cpu,
             meets_costly: meets,
             margin_costly: margin,
+            too_little_cpu_costly: too_little_cpu,
             ranges: None,
             p50_range: None,
             p99_range: None,
@@ -393,18 +425,18 @@ impl Search<'_> {
     }
 
     /// Goals are met in the long run only where the service needs no more CPUs than these, all work taking `work_scale`
-    /// times as long. Where it does not, it is the goals' margin that counts.
+    /// times as long. Where it does not, it is the goals' margin that counts. Then whether it is only CPUs that lack.
     fn with_enough_cpus(
         &self,
         reserved_cpus: f64,
         work_scale: f64,
         (meets, margin): (bool, f64),
-    ) -> (bool, f64) {
+    ) -> (bool, f64, bool) {
         // As a share of those needed; where none are it is infinite, or no number, and neither lacks any.
         let left = reserved_cpus / (self.needed_cpus * work_scale) - 1.0;
         match left < -CPUS_ERROR {
-            true => (false, margin.min(left)),
-            false => (meets, margin),
+            true => (false, margin.min(left), meets),
+            false => (meets, margin, false),
         }
     }
 
@@ -428,7 +460,7 @@ impl Search<'_> {
     }
 
     /// The same candidate with ranges, and their middles for figures.
-    fn closely(&self, candidate: &Candidate) -> Result<Candidate, PlanError> {
+    pub(crate) fn closely(&self, candidate: &Candidate) -> Result<Candidate, PlanError> {
         let own: GroupSettings = candidate.limits.into();
         let sources = self.recordings.sources.iter();
         let settings: Vec<Settings> = sources.map(|source| self.settings(source, own)).collect();
@@ -450,68 +482,14 @@ impl Search<'_> {
         close.values = values_at(&close, |r| r.middle);
         let cpus = close.reserved_cpus;
         let costly = self.recordings.costly().map_or(1.0, |case| case.work_scale);
-        (close.meets, close.margin) = self.with_enough_cpus(cpus, 1.0, self.meets_at(&close, |r| r.middle));
-        (close.meets_costly, close.margin_costly) =
-            self.with_enough_cpus(cpus, costly, self.meets_at(&close, |r| r.high));
+        (close.meets, close.margin, close.too_little_cpu) =
+            self.with_enough_cpus(cpus, 1.0, self.meets_at(&close, |r| r.middle));
+        (
+            close.meets_costly,
+            close.margin_costly,
+            close.too_little_cpu_costly,
+        ) = self.with_enough_cpus(cpus, costly, self.meets_at(&close, |r| r.high));
         Ok(close)
-    }
-
-    /// The most that can be had for less than the recommendation and misses a goal: in the middle of its range, if there
-    /// is such a one, not only in the first replay.
-    fn next_cheaper(
-        &self,
-        frontier: &[Candidate],
-        recommended: &Candidate,
-    ) -> Result<Option<Candidate>, PlanError> {
-        let mut first = None;
-        let cheaper = |c: &&Candidate| !c.meets && c.reserved_cpus < recommended.reserved_cpus - 1e-3;
-        for candidate in frontier.iter().rev().filter(cheaper) {
-            let close = self.closely(candidate)?;
-            if !close.meets {
-                return Ok(Some(close));
-            }
-            first.get_or_insert(close);
-        }
-        Ok(first)
-    }
-
-    /// The cheapest that meets the goals over its whole range.
-    fn recommend(&self, tried: &[Candidate]) -> Result<(Verdict, Candidate), PlanError> {
-        let mut narrow: Vec<Candidate> = Vec::new();
-        // They are in order of preference: of each amount of CPU the first, and if that one's range does not hold, the one
-        // with most room in costly runs.
-        let safe: Vec<&Candidate> = tried.iter().filter(|c| c.meets && c.meets_costly).collect();
-        for same in safe.chunk_by(|a, b| b.reserved_cpus < a.reserved_cpus * 1.001) {
-            let roomiest = same
-                .iter()
-                .max_by(|a, b| a.margin_costly.total_cmp(&b.margin_costly))
-                .filter(|c| c.limits != same[0].limits);
-            for candidate in std::iter::once(&same[0]).chain(roomiest) {
-                let close = self.closely(candidate)?;
-                if close.meets_costly {
-                    return Ok((Verdict::Met, close));
-                }
-                narrow.push(close);
-            }
-        }
-        if narrow.is_empty() {
-            let most = |a: &&Candidate, b: &&Candidate| a.margin_costly.total_cmp(&b.margin_costly);
-            let roomiest = tried.iter().rev().filter(|c| c.meets).max_by(most);
-            narrow.extend(roomiest.map(|c| self.closely(c)).transpose()?);
-        }
-        let most = narrow
-            .into_iter()
-            .rev()
-            .filter(|c| c.meets)
-            .max_by(|a, b| a.margin_costly.total_cmp(&b.margin_costly));
-        if let Some(close) = most {
-            return Ok((Verdict::MetNarrowly, close));
-        }
-        let nearest = tried
-            .iter()
-            .max_by(|a, b| a.margin.total_cmp(&b.margin))
-            .expect("the longest period takes every quota");
-        Ok((Verdict::NotMet, self.closely(nearest)?))
     }
 }
 
@@ -519,28 +497,4 @@ impl Search<'_> {
 fn values_at(close: &Candidate, point: impl Fn(Range) -> f64) -> Vec<Option<f64>> {
     let ranges = close.ranges.iter().flatten();
     ranges.map(|range| range.map(&point)).collect()
-}
-
-/// By the first goal that is about latency, else by p99 of all requests.
-fn frontier(tried: &[Candidate], options: &Options) -> Vec<Candidate> {
-    let by = options.goals.iter().position(|g| g.subject != Subject::Throttled);
-    let value = |c: &Candidate| match by {
-        Some(goal) => c.values[goal].unwrap_or(f64::INFINITY),
-        None => c.p99_ns,
-    };
-    let mut best = f64::INFINITY;
-    let mut found: Vec<Candidate> = Vec::new();
-    for candidate in tried {
-        // 1% is not worth a step.
-        if value(candidate) < best * 0.99 {
-            best = value(candidate);
-            match found.last() {
-                Some(last) if (last.reserved_cpus - candidate.reserved_cpus).abs() < 1e-3 => {
-                    *found.last_mut().expect("there is a last") = candidate.clone();
-                }
-                _ => found.push(candidate.clone()),
-            }
-        }
-    }
-    found
 }

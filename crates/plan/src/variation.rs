@@ -31,16 +31,18 @@ pub struct Variation {
     pub seen_in: SeenIn,
     /// CPU time per request, ns: of each recording, or of each block.
     pub cost_ns: Vec<f64>,
-    /// Blocks only: how long each is.
+    /// Blocks only: how long they are on average.
     pub block_ns: Option<u64>,
     /// What nine of ten other runs take per request lies between `low` and `high` times what the median recording took.
     pub low: f64,
     pub high: f64,
+    /// One of the two would lie beyond [`SCALES`].
+    pub cut: bool,
 }
 
 const BLOCK_MIN_NS: u64 = 1_000_000_000;
-/// A block's mean is that of so many requests at least, on average. With fewer, what differs between requests would be
-/// taken for what differs between blocks.
+/// A block's mean is that of so many requests at least. With fewer, what differs between requests would be taken for what
+/// differs between blocks, and what goes on without requests for what they cost.
 const BLOCK_REQUESTS: f64 = 10.0;
 /// Fewer blocks say nothing about a distribution.
 const BLOCKS_MIN: usize = 4;
@@ -50,6 +52,9 @@ const BLOCKS_MIN: usize = 4;
 pub const DRIFT: f64 = 0.1;
 /// Recordings that lie so far apart show the drift themselves.
 pub const DRIFT_SEEN_AFTER_NS: u64 = 3_600_000_000_000;
+
+/// What work may be scaled by: as `work.percent` of a replay, 1 to 10000.
+pub const SCALES: [f64; 2] = [0.01, 100.0];
 
 impl Variation {
     /// `costs`: of the recordings, at least one. `median`: which of them is in the middle.
@@ -64,6 +69,7 @@ impl Variation {
             block_ns: None,
             low: (mean - off).exp().min(1.0),
             high: (mean + off).exp().max(1.0),
+            cut: false,
             cost_ns: costs,
         }
     }
@@ -87,6 +93,15 @@ impl Variation {
         self
     }
 
+    /// No further than replays can go. Recordings that differ so much are hardly of one service.
+    pub fn within_scales(mut self) -> Variation {
+        let [least, most] = SCALES;
+        self.cut = self.low < least || self.high > most;
+        self.low = self.low.max(least);
+        self.high = self.high.min(most);
+        self
+    }
+
     pub fn within(program: &Program) -> Variation {
         let (block_ns, costs) = block_costs(&program.stretches);
         match nine_of_ten(costs.clone()) {
@@ -96,11 +111,13 @@ impl Variation {
                 block_ns: None,
                 low: 1.0,
                 high: 1.0,
+                cut: false,
             },
             Some((low, high)) => Variation {
                 seen_in: SeenIn::Blocks,
                 low: (low / program.cost_ns()).min(1.0),
                 high: (high / program.cost_ns()).max(1.0),
+                cut: false,
                 block_ns: Some(block_ns),
                 cost_ns: costs,
             },
@@ -124,7 +141,8 @@ fn nine_of_ten(mut costs: Vec<f64>) -> Option<(f64, f64)> {
     Some((quantile(0.05), quantile(0.95)))
 }
 
-/// CPU time per request of each block, and how long blocks are: 1 s, or as long as it takes for enough requests.
+/// CPU time per request of each block, and how long blocks are on average: each is 1 s, and as much longer as it takes for
+/// enough requests. What is left at the end and is no whole block is left out.
 fn block_costs(stretches: &[Stretch]) -> (u64, Vec<f64>) {
     // A service may have been idle before and after.
     let busy = |s: &Stretch| s.requests > 0.0;
@@ -134,17 +152,20 @@ fn block_costs(stretches: &[Stretch]) -> (u64, Vec<f64>) {
     };
     // The first and the last are not whole.
     let whole = &stretches[(first + 1).min(last)..last];
-    let requests: f64 = whole.iter().map(|s| s.requests).sum();
-    let enough = (BLOCK_REQUESTS * whole.len() as f64 / requests.max(1e-9)).ceil();
-    let length = ((BLOCK_MIN_NS / STRETCH_NS) as usize).max(enough as usize);
-    let cost = |block: &[Stretch]| {
-        let (work, requests) = block
-            .iter()
-            .fold((0.0, 0.0), |(w, r), s| (w + s.work_ns, r + s.requests));
-        (requests > 0.0 && work > 0.0).then(|| work / requests)
-    };
-    let costs = whole.chunks_exact(length).filter_map(cost).collect();
-    (length as u64 * STRETCH_NS, costs)
+    let (mut costs, mut cut, mut block) = (Vec::new(), 0, Stretch::default());
+    for (ix, stretch) in whole.iter().enumerate() {
+        block.work_ns += stretch.work_ns;
+        block.requests += stretch.requests;
+        let length_ns = (ix + 1 - cut) as u64 * STRETCH_NS;
+        // Requests are sums of shares.
+        if length_ns >= BLOCK_MIN_NS && block.requests > BLOCK_REQUESTS - 1e-6 {
+            costs.push(block.work_ns / block.requests);
+            (cut, block) = (ix + 1, Stretch::default());
+        }
+    }
+    let mean_ns = cut as u64 * STRETCH_NS / (costs.len() as u64).max(1);
+    costs.retain(|cost| *cost > 0.0);
+    (mean_ns.max(BLOCK_MIN_NS), costs)
 }
 
 /// The 95th percentile of Student's distribution.
@@ -209,6 +230,13 @@ mod tests {
     }
 
     #[test]
+    fn what_another_run_may_take_ends_where_replays_do() {
+        let wild = Variation::between(vec![3e3, 9e6], 1).within_scales();
+        assert_eq!((wild.low, wild.high, wild.cut), (0.01, 100.0, true));
+        assert!(!Variation::between(vec![2e5, 2.2e5], 1).within_scales().cut);
+    }
+
+    #[test]
     fn student_goes_on_smoothly_where_the_table_ends() {
         assert!((student_95(11) - 1.796).abs() < 2e-3, "{}", student_95(11));
         assert!((student_95(1000) - 1.646).abs() < 2e-3);
@@ -233,5 +261,30 @@ mod tests {
         let (block_ns, _) = block_costs(&vec![stretch(0.2, 1e6); 400]);
         assert_eq!(block_ns, 5_000_000_000);
         assert_eq!(block_costs(&[]).1.len(), 0);
+    }
+
+    #[test]
+    fn block_without_its_ten_requests_goes_on_until_they_are_in() {
+        // A request takes 1 ms; each second of 100 is followed by three of one, and 20 ms a second go on by themselves.
+        let stretch = |requests: f64| Stretch {
+            work_ns: 2e6 + requests * 1e6,
+            requests,
+        };
+        let of = |ix: u32| match (ix / 10 % 4, ix % 10) {
+            (0, _) => stretch(10.0),
+            (_, 5) => stretch(1.0),
+            _ => stretch(0.0),
+        };
+        let stretches: Vec<Stretch> = (0..602).map(of).collect();
+        let (block_ns, costs) = block_costs(&stretches);
+        // The costliest: three seconds of one, and as much of the next as brings ten. Alone they would take 21 ms each.
+        let most = costs.iter().copied().fold(0.0, f64::max);
+        assert!((5e6..8e6).contains(&most), "{costs:?}");
+        assert!((1_000_000_000..2_500_000_000).contains(&block_ns), "{block_ns}");
+        // Ten requests at one end, and none for a minute: what is no whole block is none.
+        let mut late = vec![stretch(1.0); 12];
+        late.extend(vec![stretch(0.0); 600]);
+        late.push(stretch(1.0));
+        assert_eq!(block_costs(&late).1.len(), 1);
     }
 }

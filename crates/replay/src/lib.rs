@@ -16,6 +16,7 @@ mod arrivals;
 mod cost;
 mod groups;
 mod inbox;
+mod loops;
 mod machine;
 mod marks;
 mod outcome;

@@ -11,6 +11,7 @@
 use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
 use crate::cost::{stretches, Stretch};
 use crate::groups::{find, find_target, groups, indices, upwards};
+use crate::loops::{hand_on, open_work_ns};
 use crate::machine::Dense;
 use crate::marks::Marks;
 use crate::placement::{placement, Seat, ThreadPlace};
@@ -49,6 +50,8 @@ pub(crate) struct Burst {
     pub start: Start,
     /// Continues the burst before: see the head of this file.
     pub strict: bool,
+    /// Set off by an arrival that keeps its own time: see [`crate::loops`].
+    pub open: bool,
     pub exits: bool,
 }
 
@@ -89,6 +92,8 @@ pub struct Program {
     pub classes: Vec<RequestClass>,
     /// The group that is planned for: index into `groups`.
     pub target: u32,
+    /// CPU time of that group and those below, of what arrivals set off that keep their own times.
+    pub open_work_ns: u64,
     /// Length of the recording.
     pub duration_ns: u64,
     /// Start of the recording on its own clock.
@@ -146,6 +151,7 @@ impl Program {
             });
             add_bursts(timeline, ix, &speeds[ix], &mut bursts, &mut pacings);
         }
+        hand_on(timeline, &firsts, &mut bursts);
         let target = find_target(&groups, &threads, target)?;
         let found = requests::find(timeline, &threads, &groups, &bursts, &firsts, target, request);
         let mut marks = Marks::new(timeline, &firsts);
@@ -171,12 +177,14 @@ impl Program {
         groups
             .iter_mut()
             .for_each(|g| g.late_work_ns = g.late_work_ns.min(g.work_ns));
+        let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
         Ok(Program {
             threads,
             groups,
             classes: found.classes,
             target,
+            open_work_ns,
             duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
             clock_start_ns: timeline.start_ns.max(0) as u64,
             wall_start_ns: header.clock.wall_start_ns,
@@ -211,12 +219,15 @@ impl Program {
         self.groups[self.target as usize].work_ns as f64 / self.requests.len().max(1) as f64
     }
 
-    /// Whether most requests come from clients that wait for the answer before.
+    /// Share of the planned group's CPU time that arrivals set off which keep their own times.
+    pub fn open_share(&self) -> f64 {
+        self.open_work_ns as f64 / self.groups[self.target as usize].work_ns.max(1) as f64
+    }
+
+    /// Whether most of the group's work is done for clients that wait for the answer before. It is the work that counts:
+    /// a thousand short requests of a closed loop leave a queue of long ones as it is.
     pub fn is_closed_loop(&self) -> bool {
-        let (closed, all) = self.classes.iter().fold((0, 0), |(closed, all), c| {
-            (closed + c.closed, all + c.closed + c.open)
-        });
-        closed * 2 > all
+        self.open_share() <= 0.5
     }
 
     /// Whether the requests are pieces of a job that has to be finished: lives of processes.
@@ -300,14 +311,7 @@ fn add_bursts(
     }
     for (i, burst) in thread.bursts.iter().enumerate() {
         let before = i.checked_sub(1).map(|i| &thread.bursts[i]);
-        let stuck = before.is_some_and(|b| {
-            matches!(
-                b.end,
-                End::Blocked {
-                    uninterruptible: true
-                }
-            )
-        });
+        let stuck = before.is_some_and(|b| is_stuck(b.end));
         let since_start = (burst.woken_ns - timeline.start_ns).max(0) as u64;
         let after = before.map(|b| (burst.woken_ns - b.end_ns).max(0) as u64);
         let timed = |pacing: Pacing| match (after, pacing) {
@@ -323,6 +327,11 @@ fn add_bursts(
             Cause::Outside { .. } | Cause::Interrupt => timed(devices),
             Cause::Unseen => timed(Pacing::Closed),
         };
+        let pacing = match burst.cause {
+            Cause::Timer => timers,
+            Cause::Outside { .. } | Cause::Interrupt => devices,
+            _ => Pacing::Closed,
+        };
         let own_program = match burst.cause {
             Cause::Thread { thread: waker, .. } => same_program(thread, &timeline.threads[waker as usize]),
             _ => false,
@@ -335,9 +344,20 @@ fn add_bursts(
             request: NONE,
             start,
             strict: before.is_some() && (stuck || own_program) && start != Start::At,
+            open: start == Start::At && pacing == Pacing::Open,
             exits: burst.end == End::Exit,
         });
     }
+}
+
+/// Waits for something that is no message, as for storage.
+pub(crate) fn is_stuck(end: End) -> bool {
+    matches!(
+        end,
+        End::Blocked {
+            uninterruptible: true
+        }
+    )
 }
 
 fn is_from_outside(cause: Cause) -> bool {
@@ -355,14 +375,7 @@ fn arrivals_of(thread: &ThreadTimeline, is: fn(Cause) -> bool) -> Vec<Arrival> {
     let mut last: Option<i64> = None;
     for (i, burst) in thread.bursts.iter().enumerate().skip(1) {
         let before = &thread.bursts[i - 1];
-        if !is(burst.cause)
-            || matches!(
-                before.end,
-                End::Blocked {
-                    uninterruptible: true
-                }
-            )
-        {
+        if !is(burst.cause) || is_stuck(before.end) {
             continue;
         }
         if let Some(woken_ns) = last {

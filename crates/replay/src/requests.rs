@@ -6,7 +6,7 @@
 //! clients, arrivals from devices and from threads that were not recorded begin a request, and without those, timers;
 //! it ends where the thread blocks, waits for storage or for its own program not counted as the end.
 use crate::marks::Mark;
-use crate::program::{is_below, same_program, Burst, Group, Start, Thread};
+use crate::program::{is_below, is_stuck, same_program, Burst, Group, Start, Thread};
 use plimsoll_trace::{Cause, End, RequestSpec, ThreadIx, Timeline};
 
 pub type ClassIx = u32;
@@ -99,8 +99,16 @@ impl Finder<'_> {
         request.is_some_and(|r| r.names_thread(t.tid, &t.comm))
     }
 
-    fn start_of(&self, thread: usize, burst: usize) -> Start {
-        self.bursts[self.firsts[thread] as usize + burst].start
+    fn burst(&self, thread: usize, burst: usize) -> &Burst {
+        &self.bursts[self.firsts[thread] as usize + burst]
+    }
+
+    /// How the requests come that begin in a burst.
+    fn loop_of(&self, thread: usize, burst: usize) -> Loop {
+        match self.burst(thread, burst).open {
+            true => Loop::Open,
+            false => Loop::Closed,
+        }
     }
 
     fn add(&mut self, name: &str, kind: Loop, begin: Mark, end: Mark) {
@@ -177,7 +185,7 @@ impl Finder<'_> {
             let wakes = &thread.wakes[wakes.start as usize..wakes.end as usize];
             wakes.iter().rev().find(|w| is_server(finder, w.thread))
         };
-        let on_schedule = |finder: &Self, i: usize| i > 0 && finder.start_of(client, i) == Start::At;
+        let on_schedule = |finder: &Self, i: usize| i > 0 && finder.burst(client, i).start == Start::At;
         // A client with a schedule begins most of its requests by it. One that waits for answers may have timers as
         // well, for its own statistics: they ask for nothing.
         let requests = (1..thread.bursts.len()).filter(|&i| answered(self, i).is_some());
@@ -195,13 +203,16 @@ impl Finder<'_> {
             {
                 from -= 1;
             }
-            let kind = match scheduled && on_schedule(self, from) {
+            let by_schedule = scheduled && on_schedule(self, from);
+            // A thread that is told by another when to ask is no better than that one, but has no time of its own.
+            let told = self.burst(client, from).open && self.burst(client, from).start != Start::At;
+            let kind = match by_schedule || told {
                 true => Loop::Open,
                 false => Loop::Closed,
             };
             let begin = match asked(self, from) {
                 // A client with a schedule counts from when the request was due, however late it is itself.
-                _ if kind == Loop::Open => Mark::Woken(ix, from as u32),
+                _ if by_schedule => Mark::Woken(ix, from as u32),
                 Some(wake) => Mark::Woken(wake.thread, wake.burst),
                 None => Mark::Ends(ix, from as u32),
             };
@@ -222,19 +233,13 @@ impl Finder<'_> {
                 continue;
             }
             for (i, burst) in thread.bursts.iter().enumerate() {
-                let waits_for_storage = i > 0
-                    && matches!(
-                        thread.bursts[i - 1].end,
-                        End::Blocked {
-                            uninterruptible: true
-                        }
-                    );
+                let waits_for_storage = i > 0 && is_stuck(thread.bursts[i - 1].end);
                 if !is(burst.cause) || waits_for_storage {
                     continue;
                 }
                 let mut last = i;
                 while last + 1 < thread.bursts.len()
-                    && self.bursts[self.firsts[ix] as usize + last + 1].strict
+                    && self.burst(ix, last + 1).strict
                     && !is(thread.bursts[last + 1].cause)
                 {
                     last += 1;
@@ -242,14 +247,9 @@ impl Finder<'_> {
                 if thread.bursts[last].end == End::Cut {
                     continue;
                 }
-                let kind = if self.start_of(ix, i) == Start::At {
-                    Loop::Open
-                } else {
-                    Loop::Closed
-                };
                 self.add(
                     &thread.comm,
-                    kind,
+                    self.loop_of(ix, i),
                     Mark::Woken(ix as ThreadIx, i as u32),
                     Mark::Ends(ix as ThreadIx, last as u32),
                 );
@@ -268,19 +268,7 @@ impl Finder<'_> {
                 if burst.cause == Cause::Start || burst.end == End::Cut {
                     continue;
                 }
-                let kind = match burst.cause {
-                    Cause::Thread {
-                        thread: by,
-                        burst: sent,
-                        ..
-                    } => self.start_of(by as usize, sent as usize),
-                    _ => self.start_of(ix, i),
-                };
-                let kind = if kind == Start::At {
-                    Loop::Open
-                } else {
-                    Loop::Closed
-                };
+                let kind = self.loop_of(ix, i);
                 let (t, b) = (ix as ThreadIx, i as u32);
                 self.add(&thread.comm, kind, Mark::Woken(t, b), Mark::Ends(t, b));
             }
@@ -307,7 +295,7 @@ impl Finder<'_> {
     fn markers(&mut self) {
         let timeline = self.timeline;
         for (ix, thread) in timeline.threads.iter().enumerate() {
-            let mut open: Option<Mark> = None;
+            let mut open: Option<(Loop, Mark)> = None;
             let mut burst = 0;
             for &(ts_ns, begins) in &thread.requests {
                 while thread.bursts.get(burst).is_some_and(|b| b.end_ns < ts_ns) {
@@ -323,9 +311,9 @@ impl Finder<'_> {
                     .sum();
                 let mark = Mark::Works(ix as ThreadIx, burst as u32, work_ns);
                 if begins {
-                    open = Some(mark);
-                } else if let Some(begin) = open.take() {
-                    self.add(&thread.comm, Loop::Closed, begin, mark);
+                    open = Some((self.loop_of(ix, burst), mark));
+                } else if let Some((kind, begin)) = open.take() {
+                    self.add(&thread.comm, kind, begin, mark);
                 }
             }
         }

@@ -5,8 +5,8 @@ use crate::table::Table;
 use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
-    paste, plan, self_check, Candidate, Goal, Knobs, Options, Plan, Range, Recordings, SelfCheck, Source,
-    Verdict,
+    goal_cells, goal_titles, paste, plan, range_cell, self_check, Candidate, Goal, Knobs, Options, Plan,
+    Recordings, SelfCheck, Source, Subject, Verdict,
 };
 use plimsoll_replay::{recorded, Semantics};
 use plimsoll_trace::RequestSpec;
@@ -32,9 +32,9 @@ const EXAMPLES: &str = "Examples:
 ///
 /// Several recordings of the same service show how much its runs differ. A setting is replayed in all of them, and in the
 /// one with the median CPU time per request once more with all work made as cheap and as costly as it is in nine of ten
-/// runs (Student's prediction interval for the logarithm of that time, or what blocks of 1 s take, if that reaches
+/// runs (Student's prediction interval for the logarithm of that time, or what blocks of 1 s and more take, if that reaches
 /// further). Its range spans all of this, its middle is the median of the recordings' middles. From one recording, work
-/// varies as CPU time per request does between its blocks of 1 s. The recommendation meets the goals over its whole
+/// varies as CPU time per request does between its blocks. The recommendation meets the goals over its whole
 /// range. Three recordings or more, from different times, are advised.
 ///
 /// Exit code 1: no setting meets the goals (the nearest is printed), or the replay does not show what was recorded.
@@ -63,7 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::within(0.01..=4096.0))]
     max_cpus: Option<f64>,
 
-    /// Whose limits: mainline, the kernel's own; published, those of `plimsoll run`
+    /// Whose limits: mainline, the kernel's own; published, those of `plimsoll run`. Today's setting is under the
+    /// kernel's own
     #[arg(long, value_enum, default_value = "mainline")]
     semantics: Kind,
 
@@ -149,6 +150,7 @@ pub fn run(args: &Args) -> Result {
         let warnings: Vec<String> = failed
             .map(|(source, _)| not_shown(source))
             .chain(warning(&recordings, &found))
+            .chain(few_requests(&recordings, &options.goals))
             .collect();
         let page = plimsoll_plan::html(&recordings, &options, &found, &settings, &warnings)?;
         output::write(path, &page)?;
@@ -168,6 +170,7 @@ pub fn run(args: &Args) -> Result {
             "format": 2, "traces": traces, "plan": found, "self_check_holds": hold,
             "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
             "median_recording": recordings.median, "warning": warning(&recordings, &found),
+            "few_requests": few_requests(&recordings, &options.goals),
         })
     };
     if !output::json(args.json.as_deref(), || format!("{:#}\n", value()))? {
@@ -175,10 +178,13 @@ pub fn run(args: &Args) -> Result {
     }
     let mut text: String = recordings.sources.iter().map(heading).collect();
     writeln!(text, "{}", recordings.describe()).expect("writing into memory");
+    for few in few_requests(&recordings, &options.goals) {
+        writeln!(text, "warning: {few}").expect("writing into memory");
+    }
     for (source, check) in recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds()) {
         writeln!(text, "\n{}\n{}", not_shown(source), check_table(check)).expect("writing into memory");
     }
-    describe(&mut text, &found).expect("writing into memory");
+    describe(&mut text, &found, &options.goals).expect("writing into memory");
     if let Some(warning) = warning(&recordings, &found) {
         writeln!(text, "\nwarning: {warning}").expect("writing into memory");
     }
@@ -217,30 +223,42 @@ fn warning(recordings: &Recordings, found: &Plan) -> Option<String> {
     })
 }
 
-fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
+/// Goals for percentiles of few requests.
+fn few_requests(recordings: &Recordings, goals: &[Goal]) -> Vec<String> {
+    let of = |goal: &Goal| match &goal.subject {
+        Subject::Percentile { class, .. } => recordings.few_requests(&goal.text, class.as_deref()),
+        Subject::Mean { .. } | Subject::Throttled => None,
+    };
+    goals.iter().filter_map(of).collect()
+}
+
+fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
     let goals = found.goals.join(", ");
+    let c = &found.recommended;
     writeln!(text)?;
     match found.verdict {
         Verdict::NotMet => writeln!(
             text,
-            "none of {} settings meets {goals}. Nearest (misses by {}% of the bound):",
+            "none of {} settings meets {goals}. Nearest ({}):",
             found.tried,
-            percent(-found.recommended.margin)
+            room(c.margin, c.too_little_cpu)
         )?,
         Verdict::Met => writeln!(
             text,
-            "{} settings tried; the cheapest that meets {goals} in nine of ten runs (margin {}% of the bound):",
+            "{} settings tried; the cheapest that meets {goals} in nine of ten runs ({}):",
             found.tried,
-            percent(found.recommended.margin)
+            room(c.margin_costly, false)
         )?,
         Verdict::MetNarrowly => writeln!(
             text,
-            "{} settings tried; meets {goals}, but not in nine of ten runs (margin {}% of the bound):",
+            "{} settings tried; meets {goals}, but not in nine of ten runs ({}; in costly runs {}):",
             found.tried,
-            percent(found.recommended.margin)
+            room(c.margin, false),
+            room(c.margin_costly, c.too_little_cpu_costly)
         )?,
     }
-    let mut table = Table::new(&[
+    let own = goal_titles(all, true);
+    let mut head = vec![
         "",
         "limit",
         "CPUs reserved",
@@ -248,36 +266,45 @@ fn describe(text: &mut String, found: &Plan) -> std::fmt::Result {
         "p50 ms",
         "p99 ms",
         "p99 range ms",
-        "throttled",
-    ]);
+    ];
+    head.extend(own.iter().map(String::as_str));
+    head.extend(["throttled", "goals"]);
+    let mut table = Table::new(&head).words(2).words_last();
     let mut row = |name: &str, c: &Candidate| {
-        table.row(vec![
+        let mut cells = vec![
             name.into(),
             c.limits.to_string(),
             figure(c.reserved_cpus),
             figure(c.cpus),
             figure(c.p50_ns / 1e6),
             figure(c.p99_ns / 1e6),
-            range(c.p99_range),
-            format!("{:.1}%", c.throttled * 100.0),
-        ]);
+            range_cell(c.p99_range, 1e-6, figure),
+        ];
+        cells.extend(goal_cells(all, c, true, figure));
+        cells.extend([format!("{:.1}%", c.throttled * 100.0), c.state().into()]);
+        table.row(cells);
     };
     row(found.called(), &found.recommended);
     if let Some(cheaper) = &found.next_cheaper {
-        row("next cheaper, misses", cheaper);
+        row("next cheaper", cheaper);
     }
     row("today", &found.today);
     writeln!(text, "{table}\nfrontier: what each amount of CPU buys at best")?;
-    let mut table = Table::new(&["", "CPUs reserved", "p50 ms", "p99 ms", "throttled", "goals"]);
+    let own = goal_titles(all, false);
+    let mut head = vec!["", "CPUs reserved", "p50 ms", "p99 ms"];
+    head.extend(own.iter().map(String::as_str));
+    head.extend(["throttled", "goals"]);
+    let mut table = Table::new(&head).words_last();
     for c in &found.frontier {
-        table.row(vec![
+        let mut cells = vec![
             c.limits.to_string(),
             figure(c.reserved_cpus),
             figure(c.p50_ns / 1e6),
             figure(c.p99_ns / 1e6),
-            format!("{:.1}%", c.throttled * 100.0),
-            met(c).into(),
-        ]);
+        ];
+        cells.extend(goal_cells(all, c, false, figure));
+        cells.extend([format!("{:.1}%", c.throttled * 100.0), c.state().into()]);
+        table.row(cells);
     }
     writeln!(
         text,
@@ -295,19 +322,14 @@ fn percent(share: f64) -> f64 {
     }
 }
 
-/// What a replay of a setting says of the goals, as recorded and with all work as costly as it may be.
-fn met(c: &Candidate) -> &'static str {
-    match (c.meets, c.meets_costly) {
-        (true, true) => "met",
-        (true, false) => "met, not in costly runs",
-        (false, _) => "missed",
+/// A margin in words.
+fn room(margin: f64, too_little_cpu: bool) -> String {
+    match margin {
+        m if m == f64::NEG_INFINITY => "in some replay no request gets through".into(),
+        m if too_little_cpu => format!("lacks {}% of the CPU time that arrivals take", percent(-m)),
+        m if m < 0.0 => format!("misses by {}% of the bound", percent(-m)),
+        m => format!("margin {}% of the bound", percent(m)),
     }
-}
-
-fn range(range: Option<Range>) -> String {
-    range.map_or("-".into(), |r| {
-        format!("{} .. {}", figure(r.low / 1e6), figure(r.high / 1e6))
-    })
 }
 
 #[cfg(test)]
@@ -319,6 +341,14 @@ mod tests {
     fn a_margin_of_nothing_has_no_sign() {
         let shown = [-0.0, -0.004, 0.004, -0.02, 1.0].map(percent);
         assert_eq!(shown.map(|one| one.to_string()), ["0", "0", "0", "-2", "100"]);
+    }
+
+    #[test]
+    fn a_margin_says_what_it_is_short_of() {
+        assert_eq!(room(0.253, false), "margin 25% of the bound");
+        assert_eq!(room(-0.06, false), "misses by 6% of the bound");
+        assert_eq!(room(-0.06, true), "lacks 6% of the CPU time that arrivals take");
+        assert!(room(f64::NEG_INFINITY, false).contains("no request"));
     }
 
     #[test]

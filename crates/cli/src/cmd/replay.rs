@@ -124,6 +124,9 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
             recordings.describe(),
             ranges(replicates)
         );
+        if let Some(few) = recordings.few_requests("p99 latency", None) {
+            outln!("warning: {few}");
+        }
     }
     Ok(outcome)
 }
@@ -180,8 +183,10 @@ impl Replayed<'_> {
 fn ranges(replicates: &Replicates) -> Table {
     let mut table = Table::new(&["", "from", "middle", "to", "unit"]);
     let mut add = |name: &str, unit: &str, range: Option<Range>, scale: f64| {
-        let Some(r) = range else { return };
-        let [low, middle, high] = [r.low, r.middle, r.high].map(|v| figure(v * scale));
+        let [low, middle, high] = match range {
+            Some(r) => [r.low, r.middle, r.high].map(|v| figure(v * scale)),
+            None => ["-"; 3].map(String::from),
+        };
         table.row(vec![name.into(), low, middle, high, unit.into()]);
     };
     add("p50 latency", "ms", replicates.percentile(50.0), 1e-6);
@@ -252,6 +257,10 @@ pub fn heading(source: &Source) -> String {
             class.name, class.closed, class.open
         );
     }
+    text += &format!(
+        "work that arrivals set off which keep their times: {:.1}% of the group's CPU time\n",
+        program.open_share() * 100.0
+    );
     // Threads of one name that are woken alike are one line.
     let mut pacings: Vec<(&str, &str, Pacing, u64)> = Vec::new();
     for (name, kind, pacing, count) in &program.pacings {
