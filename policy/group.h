@@ -50,7 +50,7 @@ struct pl_config {
 /* One group on one CPU. Touched by that CPU only, and by those that take a task along from or to it. */
 struct pl_queue {
 	struct pl_load load;
-	u64 share; /* of load.weight of this queue's parent, in its units; 0 while nothing is runnable */
+	u64 share; /* what it adds to load.weight of its parent's queue; 0 while nothing is runnable */
 	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; not the root's */
 	u64 refreshed_ns; /* when effective was computed */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
@@ -298,7 +298,7 @@ PL_SUB u32 pl_level_leave(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 n
 /* Counts the time until now as one in which the task was runnable, or not. Call when that changes. */
 PL_INLINE void pl_task_load(struct pl_task PL_MEM *task, bool was_runnable, u64 now_ns)
 {
-	pl_pelt_update(&task->load, was_runnable ? task->weight << PL_LOAD_SHIFT : 0, now_ns);
+	pl_pelt_update(&task->load, was_runnable ? task->weight : 0, now_ns);
 }
 
 /*
@@ -354,7 +354,7 @@ PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns,
 		moved = pl_load_moved(&level->queues[task->cpu].load, &level->queues[to].load, most, now_ns,
 				      &config->load);
 		/* One level up the group is what moves, with as much of its weight as of its load. */
-		most = pl_div((pl_group_weight(level) << PL_LOAD_SHIFT) * moved,
+		most = pl_div(pl_group_weight(level) * moved,
 			      pl_max((u64)pl_smax(pl_read(&level->load.load_avg), 0), moved));
 	}
 }

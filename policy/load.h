@@ -17,8 +17,9 @@
  * Trade-offs The group's sum may be 1/64 and 1 ms behind. Where nothing is runnable it is PL_LOAD_FORGET_NS behind,
  *            and until who runs elsewhere has come round: a running task looks at one queue at each tick.
  *            The own part is replaced by the present one, so that a queue that has just woken up does not
- *            divide by a sum without itself. Loads and shares carry 10 bits of fraction, as the kernel's do: on
- *            224 CPUs a group of weight 10 has a share of less than 1/2 on each.
+ *            divide by a sum without itself. Shares carry 10 bits of fraction: on 224 CPUs a group of weight 10
+ *            has less than 1/2 on each. Loads, which only say how they are divided, are whole numbers. Both as in
+ *            the kernel.
  *
  * Limits     The root group is not published: it has no share to compute.
  *
@@ -31,8 +32,9 @@
 
 #define PL_LOAD_PUBLISH_NS (1 * PL_MS)
 #define PL_LOAD_CHANGE_SHIFT 6 /* 1/64 */
-#define PL_LOAD_SHIFT 10       /* bits of fraction of loads, of a queue's runnable weight and of shares */
-#define PL_SHARE_MIN 2	       /* the kernel's MIN_SHARES */
+/* Bits of fraction of shares, and of a queue's runnable weight, which holds shares. */
+#define PL_LOAD_SHIFT 10
+#define PL_SHARE_MIN 2 /* the kernel's MIN_SHARES */
 /* Ten half-lives: a thousandth of the load is left. */
 #define PL_LOAD_FORGET_NS (10ULL * PL_PELT_HALF_LIFE * PL_PELT_SEGMENT * 1024)
 
@@ -53,10 +55,16 @@ struct pl_load {
 	u64 published_at_ns;
 };
 
+/* What is runnable now as a load: whole, but never nothing. Source: the kernel's scale_load_down. */
+PL_INLINE u64 pl_load_now(const struct pl_load PL_MEM *load)
+{
+	return load->weight ? pl_max(load->weight >> PL_LOAD_SHIFT, PL_SHARE_MIN) : 0;
+}
+
 /* Counts the time until now with the weight so far. Call before `weight` changes. */
 PL_FN void pl_load_update(struct pl_load PL_MEM *load, u64 now_ns)
 {
-	pl_pelt_update(&load->pelt, load->weight, now_ns);
+	pl_pelt_update(&load->pelt, pl_load_now(load), now_ns);
 }
 
 /* Publishes what changed, if it is enough and not too soon. Returns whether the shared line was written. */
@@ -130,17 +138,13 @@ PL_FN u64 pl_load_moved(struct pl_load PL_MEM *from, struct pl_load PL_MEM *to, 
 PL_SUB u64 pl_load_share(const struct pl_group_load PL_MEM *group PL_ARENA,
 			 const struct pl_load PL_MEM *load PL_ARENA, u64 weight)
 {
-	u64 mine = pl_max(load->weight, load->pelt.avg);
+	u64 mine = pl_max(pl_load_now(load), load->pelt.avg);
 	s64 others = pl_read(&group->load_avg) - load->contribution;
 	u64 sum = mine + (u64)pl_smax(others, 0);
 	u64 share;
 
+	/* Below 2^27; what a million tasks weigh has 37 bits. */
 	weight <<= PL_LOAD_SHIFT;
-	/* Below 2^27; the load has 37 bits in their product, and no use for more. */
-	if (sum >> 37) {
-		mine >>= 12;
-		sum >>= 12;
-	}
 	share = sum ? pl_div(weight * mine, sum) : weight;
 	return pl_min(pl_max(share, PL_SHARE_MIN), weight);
 }

@@ -15,9 +15,10 @@
  *            integers sum avg = sum / (MAX - 1024 + d3)
  *
  * Trade-offs Time advances in units of 1024 ns (the rest is kept for the next call); y^n comes from a table
- *            of 32 factors of 2^32. The error against the real series is below one part in a thousand.
+ *            of 32 factors of 2^32. The error against the real series is below one part in a thousand. The average
+ *            is rounded to the nearest: a load of 2 that stays is 2, and not 1 to all but its own CPU.
  *
- * Limits     Weights up to 2^47 (a million tasks of nice -20 with 10 bits of fraction): sum stays below 2^63.
+ * Limits     Weights up to 2^47: sum stays below 2^63.
  *
  * Source: the kernel's per-entity load tracking, whose constants system 4 refers to.
  */
@@ -93,7 +94,7 @@ PL_SUB bool pl_pelt_update(struct pl_pelt PL_MEM *pelt PL_ARENA, u64 weight, u64
 	pelt->segment = (u32)delta;
 	pelt->sum += weight * contribution;
 	if (segments)
-		pelt->avg = pelt->sum / pl_pelt_divider(pelt);
+		pelt->avg = (pelt->sum + pl_pelt_divider(pelt) / 2) / pl_pelt_divider(pelt);
 	return segments;
 }
 

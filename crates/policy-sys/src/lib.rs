@@ -31,7 +31,7 @@ pub const BW_SLACK_DELAY_NS: u64 = 5_000_000;
 /// Effective weight of a lone task of nice 0.
 pub const BALANCE_ONE: u32 = 1024;
 pub const FAIR_WEIGHT_ONE: u64 = 1024 << 10;
-/// Bits of fraction of loads, runnable weights and shares.
+/// Bits of fraction of runnable weights and shares.
 pub const LOAD_SHIFT: u32 = 10;
 /// Bits of fraction of what a queue weighs on its CPU.
 pub const EFFECTIVE_SHIFT: u32 = 20;

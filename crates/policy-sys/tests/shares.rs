@@ -83,9 +83,10 @@ fn shares_of_all_cpus_add_up_to_the_groups_weight() {
         let mut loads: Vec<Load> = vec![zeroed(); cpus];
         let weight = 100 * 1024;
         for load in &mut loads {
-            load.weight = rng.random_range(1..5000);
-            load.pelt.avg = load.weight;
-            load.contribution = load.weight as i64;
+            let weight = rng.random_range(2..5000);
+            load.weight = weight << LOAD_SHIFT;
+            load.pelt.avg = weight;
+            load.contribution = weight as i64;
             group.load_avg += load.contribution;
         }
         let sum: u64 = loads
@@ -123,14 +124,14 @@ fn a_task_that_moves_takes_its_load_along_and_the_groups_sum_stays() {
                 let moves = tasks[from] > 0;
                 if moves {
                     tasks[from] -= 1;
-                    a.weight -= weight;
+                    a.weight -= weight << LOAD_SHIFT;
                 }
                 let average = a.pelt.avg + b.pelt.avg;
                 let moved = pl_load_moved(&mut a, &mut b, weight, now, &config);
                 assert_eq!(a.pelt.avg + b.pelt.avg, average, "made or lost");
                 assert!(moved <= weight && a.pelt.avg + moved <= average);
                 tasks[to] += 1;
-                b.weight += weight;
+                b.weight += weight << LOAD_SHIFT;
                 pl_load_publish(&mut group, &mut b, now, &config);
             }
             (loads[from], loads[to]) = (a, b);
@@ -142,14 +143,14 @@ fn a_task_that_moves_takes_its_load_along_and_the_groups_sum_stays() {
         }
         // What left with its task does not count twice.
         let (mut a, mut b): (Load, Load) = (zeroed(), zeroed());
-        a.weight = weight;
+        a.weight = weight << LOAD_SHIFT;
         // SAFETY: local structs.
         unsafe {
             pl_load_update(&mut a, 1000 * MS);
             pl_load_publish(&mut group, &mut a, 1000 * MS, &config);
             a.weight = 0;
             assert!(pl_load_moved(&mut a, &mut b, weight, 1000 * MS, &config) * 100 >= weight * 98);
-            b.weight = weight;
+            b.weight = weight << LOAD_SHIFT;
             assert_eq!(
                 pl_load_share(
                     &GroupLoad {
