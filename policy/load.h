@@ -55,10 +55,10 @@ struct pl_load {
 	u64 published_at_ns;
 };
 
-/* What is runnable now as a load: whole, but never nothing. Source: the kernel's scale_load_down. */
+/* What is runnable now as a load: rounded up, so that it is never nothing (the kernel's scale_load_down: at least 2). */
 PL_INLINE u64 pl_load_now(const struct pl_load PL_MEM *load)
 {
-	return load->weight ? pl_max(load->weight >> PL_LOAD_SHIFT, PL_SHARE_MIN) : 0;
+	return (load->weight + (1 << PL_LOAD_SHIFT) - 1) >> PL_LOAD_SHIFT;
 }
 
 /* Counts the time until now with the weight so far. Call before `weight` changes. */
