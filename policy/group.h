@@ -17,8 +17,9 @@
  *
  * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
  *            elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule before system
- *            4, and its cost). A task's part of it is computed whenever the task is picked: the queue's own
- *            runnable weight changes with every wake-up, by any factor where nice values differ.
+ *            4, and its cost). So is what it is divided by, unless the queue's runnable weight has more than
+ *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by who is
+ *            picked next.
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
@@ -52,6 +53,7 @@ struct pl_queue {
 	struct pl_load load;
 	u64 share; /* what it adds to load.weight of its parent's queue; 0 while nothing is runnable */
 	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; not the root's */
+	u64 divisor;	  /* load.weight when tasks were last given their parts of effective anew */
 	u64 refreshed_ns; /* when effective was computed */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
@@ -219,8 +221,10 @@ PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 		effective = pl_queue_part(&level->queues[cpu], effective);
 	}
 	/* With nothing runnable there is no share: what it weighed stays. */
-	if (bottom->nr_runnable)
+	if (bottom->nr_runnable) {
 		bottom->effective = effective;
+		bottom->divisor = bottom->load.weight;
+	}
 }
 
 /*
@@ -234,10 +238,16 @@ PL_FN void pl_task_class(struct pl_task PL_MEM *task, s32 nice, bool sched_idle)
 	task->idle = sched_idle || task->group->under_idle;
 }
 
-/*
- * A task's effective weight on a CPU where it is runnable: its part, as of now, of what its queue weighed as last
- * computed. >= PL_FAIR_WEIGHT_MIN
- */
+/* Follows what is runnable in the queue, if that is far from what its tasks were last weighed by. */
+PL_INLINE void pl_queue_follow(struct pl_queue PL_MEM *queue)
+{
+	u64 weight = queue->load.weight;
+
+	if (weight > 2 * queue->divisor || 2 * weight < queue->divisor)
+		queue->divisor = weight;
+}
+
+/* A task's effective weight on a CPU, its part of what its queue weighs, as last computed. >= PL_FAIR_WEIGHT_MIN */
 PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
 {
 	const struct pl_queue PL_MEM *queue = &task->group->queues[cpu];
@@ -245,7 +255,7 @@ PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
 
 	if (!task->group->parent)
 		return task->weight << PL_FAIR_WEIGHT_SHIFT;
-	part = pl_div(task->weight * queue->effective, pl_max(queue->load.weight, 1));
+	part = pl_div(task->weight * queue->effective, pl_max(queue->divisor, 1));
 	return pl_max(part >> (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT - PL_FAIR_WEIGHT_SHIFT),
 		      PL_FAIR_WEIGHT_MIN);
 }
@@ -333,6 +343,7 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 			flags |= pl_level_enter(level->side, cpu, now_ns, touch, config);
 	}
 	pl_group_refresh(task->group, cpu, now_ns, !config->refresh_ns, touch, config);
+	pl_queue_follow(&task->group->queues[cpu]);
 	task->effective = pl_task_effective(task, cpu);
 	return flags;
 }
@@ -516,8 +527,10 @@ PL_FN bool pl_level_forget(struct pl_group PL_MEM *level, struct pl_queue PL_MEM
  */
 PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu)
 {
-	u64 effective = pl_task_effective(task, task->cpu);
+	u64 effective;
 
+	pl_queue_follow(&task->group->queues[task->cpu]);
+	effective = pl_task_effective(task, task->cpu);
 	if (task->counted)
 		cpu->weight_sum += effective - pl_min(task->effective, cpu->weight_sum);
 	task->effective = effective;

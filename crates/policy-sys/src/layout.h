@@ -107,6 +107,7 @@ static const u64 pl_layout_values[] = {
     PL_LAYOUT_OF(pl_queue, load),
     PL_LAYOUT_OF(pl_queue, share),
     PL_LAYOUT_OF(pl_queue, effective),
+    PL_LAYOUT_OF(pl_queue, divisor),
     PL_LAYOUT_OF(pl_queue, refreshed_ns),
     PL_LAYOUT_OF(pl_queue, nr_runnable),
     PL_LAYOUT_OF(pl_queue, look_at),

@@ -186,6 +186,7 @@ pub struct Queue {
     pub load: Load,
     pub share: u64,
     pub effective: u64,
+    pub divisor: u64,
     pub refreshed_ns: u64,
     pub nr_runnable: u32,
     pub look_at: u32,
@@ -390,6 +391,7 @@ macro_rules! for_each_struct {
             load,
             share,
             effective,
+            divisor,
             refreshed_ns,
             nr_runnable,
             look_at
