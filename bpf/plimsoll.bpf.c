@@ -190,8 +190,7 @@ void BPF_OPS(plimsoll_tick, struct task_struct *p)
 	if (!task || !task->runnable)
 		return;
 	charge((u64)task, p->se.sum_exec_runtime, now_ns);
-	reweigh((u64)task, now_ns);
-	if (must_stop(task, task->t.cpu) && !pl_read(&task->border_asked))
+	if (reweigh((u64)task, now_ns) || (must_stop(task, task->t.cpu) && !pl_read(&task->border_asked)))
 		set_slice(p, 0);
 	if (pl_read(&S->timers_owed))
 		start_owed_timers(now_ns);
