@@ -11,14 +11,14 @@
  *            throttling walk the limited levels only.
  *
  *            Who runs uses up what is due to all of the group on that CPU: a queue has a vruntime, too, and none of
- *            its tasks stays behind it by more than a few slices. What tasks that sleep most of the time take
+ *            its tasks waits further behind it than a few slices. What tasks that sleep most of the time take
  *            is so paid by those of their group that wait, not by other groups.
  *
  * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
  *            effective = queue * weight / runnable weight of the queue
  *            share     = load.h
- *            vruntime of a queue += delta / queue, and its tasks' stay near: from that - n slices * tasks runnable /
- *            queue up to that + n slices / effective; n is 2 for who waits for its next turn, 4 for who runs
+ *            vruntime of a queue += delta / queue, for its own tasks; of those one that waits for its next turn is at
+ *            that - 2 slices * runnable there / queue at least
  *            a task may run on a CPU if no level of its group is throttled there
  *
  * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
@@ -27,8 +27,8 @@
  *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by who is
  *            picked next.
  *
- *            Queues that hold no tasks have no vruntime: of two containers of one pod, what sleepers of one take is
- *            paid by all.
+ *            Only queues with tasks of their own have a vruntime, and what child groups run is not in it: of two
+ *            containers of one pod, what sleepers of one take is paid by all.
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
@@ -47,13 +47,8 @@
 #define PL_EFFECTIVE_SHIFT 20
 #define PL_EFFECTIVE_ONE ((u64)PL_WEIGHT_UNIT << PL_EFFECTIVE_SHIFT)
 
-/*
- * How far a task may be from its group's queue (pl_task_stay_near), in slices: one that had its turn and waits for the
- * next, and one that runs, and may sleep before its slice ends. Siblings that take turns are within one of their mean;
- * that who waits is nearer has it pay for what the others took, and who seldom runs goes before it.
- */
-#define PL_QUEUE_NEAR_SLICES 2
-#define PL_QUEUE_SLEEPER_NEAR_SLICES 4
+/* How far a task that waits may be behind its group's queue, in turns: siblings that take turns are within one. */
+#define PL_QUEUE_TURNS 2
 /* Of a task that comes: 5 hours of nice 0. Times a task's weight it fits into 64 bits. */
 #define PL_QUEUE_CLAIM_MAX (1ULL << 44)
 
@@ -74,7 +69,7 @@ struct pl_queue {
 	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; not the root's */
 	u64 divisor;	  /* load.weight when tasks were last given their parts of effective anew */
 	u64 refreshed_ns; /* when effective was computed */
-	u64 vruntime;	  /* as if all of the group here were one task that weighs `effective` */
+	u64 vruntime;	  /* as if the group's own tasks here were one that weighs `effective` */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
 };
@@ -455,25 +450,19 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 }
 
 /*
- * A task is never further behind its group's queue than so many turns of all that is runnable in it, nor further ahead than
- * as many slices of its own: a light task's vruntime leaps with each, and it waits for the others ever after.
+ * A task is no further behind its group's queue than as many turns of all that is runnable there, or than `credit` if that
+ * is more. Returns its vruntime.
  */
-PL_INLINE void pl_task_stay_near(struct pl_task PL_MEM *task, const struct pl_queue PL_MEM *queue, u64 slices,
-				 const struct pl_fair_config PL_MEM *config)
+PL_SUB u64 pl_task_keep_up(struct pl_task PL_MEM *task PL_ARENA, const struct pl_queue PL_MEM *queue PL_ARENA,
+			   u64 turns, u64 credit, const struct pl_fair_config PL_MEM *config PL_ARENA)
 {
-	u64 turns_ns = slices * config->slice_ns;
-	u64 most;
+	u64 behind = pl_fair_scale(turns * config->slice_ns * queue->nr_runnable,
+				   queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT));
+	u64 earliest = queue->vruntime - pl_max(behind, credit);
 
-	if (pl_fair_before(task->vruntime, queue->vruntime)) {
-		most = pl_fair_scale(turns_ns * queue->nr_runnable,
-				     queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT));
-		if (pl_fair_before(task->vruntime, queue->vruntime - most))
-			task->vruntime = queue->vruntime - most;
-	} else {
-		most = pl_fair_scale(turns_ns, task->effective);
-		if (pl_fair_before(queue->vruntime + most, task->vruntime))
-			task->vruntime = queue->vruntime + most;
-	}
+	if (pl_fair_before(task->vruntime, earliest))
+		task->vruntime = earliest;
+	return task->vruntime;
 }
 
 /*
@@ -489,7 +478,9 @@ PL_INLINE void pl_queue_ran(struct pl_queue PL_MEM *queue, struct pl_task PL_MEM
 	queue->vruntime += pl_fair_scale(delta_ns, weight);
 	/* With what was runnable beside it as it was weighed it would pay for those, too. */
 	task->vruntime += pl_fair_scale(delta_ns, alone ? weight : task->effective);
-	pl_task_stay_near(task, queue, PL_QUEUE_SLEEPER_NEAR_SLICES, config);
+	/* One that sleeps before its slice ends: further away, so that it still goes before those that wait. */
+	pl_task_keep_up(task, queue, 2 * PL_QUEUE_TURNS,
+			pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE), config);
 }
 
 /*
@@ -581,10 +572,14 @@ PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_f
 
 	task->came = 0;
 	if (grouped) {
-		queue->vruntime = pl_fair_place(cpu, queue->vruntime, task->effective, true, config);
+		u64 vruntime = pl_fair_place(cpu, queue->vruntime, task->effective, true, config);
+
+		/* Seldom: the engine may charge somebody of the group meanwhile. */
+		if (vruntime != queue->vruntime)
+			queue->vruntime = vruntime;
 		/* It had its turn, and waits for the next: it answers for what others of the group took. */
 		if (!woken && !came)
-			pl_task_stay_near(task, queue, PL_QUEUE_NEAR_SLICES, config);
+			pl_task_keep_up(task, queue, PL_QUEUE_TURNS, 0, config);
 	}
 	if (woken && config->pull_ns) {
 		s64 slice = (s64)pl_fair_scale(config->slice_ns, task->effective);
@@ -626,8 +621,8 @@ PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM 
 
 /*
  * Likewise, with what its queue weighs now. At ticks and as its slice ends. Returns whether the task weighs less than half
- * of what it did: so much more than it is due beside it, or elsewhere, that its turn is over, although its slice is not.
- * Source: the kernel's fair class, where a slice is in proportion to what a task weighs at the tick.
+ * of what it did as it was last weighed: so much came to be runnable beside it that its turn is over, although its slice is
+ * not. Source: the kernel's fair class, where a slice is in proportion to what a task weighs at the tick.
  */
 PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
 			   struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
