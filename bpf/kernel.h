@@ -154,7 +154,7 @@ struct scx_dump_ctx {
 
 #pragma clang attribute pop
 
-/* As the kernel shows it to user space on x86-64, so it need not be looked up: that takes 16 ms of loading. */
+/* As the kernel shows it to user space on x86-64, so it need not be looked up. */
 struct pt_regs {
 	unsigned long other[15];
 	unsigned long orig_ax;

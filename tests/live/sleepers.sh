@@ -1,8 +1,8 @@
 #!/bin/sh
 # Two groups of equal weight on CPU 0, each with a spinner; one has threads that sleep most of the time, too. What these
 # take their own group's spinner has less of: both groups get half. The kernel's own scheduler gives 500 of 1,000 each
-# time; with ours another build is another history: 511 to 535, 488 to 507, 449 to 499 (docs/live.md, Known faults) and 499
-# in five runs of three builds, and 708 to 729, 537 to 542, 522 to 714 and 539 to 570 before groups had a vruntime on each CPU.
+# time; with ours another run is another history: 511 to 535, 488 to 507, 449 to 499 (docs/live.md, Known faults) and 499
+# in six runs of three builds, and 708 to 729, 537 to 542, 522 to 714 and 539 to 570 before groups had a vruntime on each CPU.
 #   make static guest
 #   dist/plimsoll vm --timing --scheduler plimsoll --file target/guest/duty --file /usr/bin/nice \
 #     --file tests/live/sleepers.sh -- sleepers.sh
