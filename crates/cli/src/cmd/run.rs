@@ -67,7 +67,6 @@ pub fn run(args: &Args) -> Result {
     };
     look(&mut watch);
     let server = Server::open()?;
-    let loaded = begin.elapsed();
     if args.verifier_cost {
         for (name, insns) in scheduler.verifier_costs() {
             note(format_args!("verifier: {insns:>8} instructions  {name}"));
@@ -77,7 +76,7 @@ pub fn run(args: &Args) -> Result {
         "plimsoll: scheduling {} CPUs, {} groups (loaded in {:.2} s)",
         machine.nr_cpus,
         scheduler.groups().len(),
-        loaded.as_secs_f64()
+        begin.elapsed().as_secs_f64()
     ));
     if args.fallback_test {
         return fallback_test(&scheduler);
