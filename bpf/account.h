@@ -192,12 +192,9 @@ static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu,
 }
 
 /* A task that stays in its group's queues on its CPU is queued anew. `woken`: it was throttled. See pl_fair_place. */
-__noinline int place_again(u64 task_address, bool woken)
+static __always_inline void place_again(struct live_task PL_MEM *task, bool woken)
 {
-	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
-
 	pl_task_place(&task->t, &cpu_of(task->t.cpu)->fair, woken, &S->config.fair);
-	return 0;
 }
 
 /*
@@ -252,15 +249,17 @@ static __always_inline void weigh(struct live_task PL_MEM *task, struct live_cpu
 	cpu_unlock(c);
 }
 
-__noinline u32 reweigh(u64 task_address, u64 now_ns)
+/* See pl_task_reweigh. */
+__noinline bool reweigh(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
+	bool turn_over;
 
 	cpu_lock(c);
-	pl_task_reweigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
+	turn_over = pl_task_reweigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
 	cpu_unlock(c);
-	return 0;
+	return turn_over;
 }
 
 /* This CPU's timer: fires at at_ns or before. Only on the CPU itself. */

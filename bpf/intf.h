@@ -156,6 +156,11 @@ struct live_knobs {
 	s32 result;
 };
 
+/* Argument of the program `mend_timers`. */
+struct live_mend {
+	u32 fail;
+};
+
 struct live_exit {
 	s32 kind; /* 0: still running */
 	u32 reserved;

@@ -124,9 +124,6 @@ struct task_struct {
 	struct sched_entity se;
 	struct sched_ext_entity scx;
 };
-struct pt_regs {
-	unsigned long orig_ax;
-};
 struct scx_init_task_args {
 	bool fork;
 	struct cgroup *cgroup;
@@ -156,6 +153,12 @@ struct scx_dump_ctx {
 };
 
 #pragma clang attribute pop
+
+/* As the kernel shows it to user space on x86-64, so it need not be looked up. */
+struct pt_regs {
+	unsigned long other[15];
+	unsigned long orig_ax;
+};
 
 struct bpf_timer {
 	__u64 __opaque[2];

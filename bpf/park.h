@@ -187,7 +187,7 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
 			continue;
 		}
-		place_again((u64)task, true);
+		place_again(task, true);
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, task->t.vruntime);
 		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, cpu, 0))
 			continue;

@@ -101,7 +101,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	} else if (task->t.cpu != cpu) {
 		account_move(task, cpu, now_ns);
 	} else {
-		place_again((u64)task, false);
+		place_again(task, false);
 		count_again(task, c, cpu);
 	}
 	if (!task->waiting_since_ns)

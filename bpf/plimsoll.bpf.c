@@ -190,8 +190,7 @@ void BPF_OPS(plimsoll_tick, struct task_struct *p)
 	if (!task || !task->runnable)
 		return;
 	charge((u64)task, p->se.sum_exec_runtime, now_ns);
-	reweigh((u64)task, now_ns);
-	if (must_stop(task, task->t.cpu) && !pl_read(&task->border_asked))
+	if (reweigh((u64)task, now_ns) || (must_stop(task, task->t.cpu) && !pl_read(&task->border_asked)))
 		set_slice(p, 0);
 	if (pl_read(&S->timers_owed))
 		start_owed_timers(now_ns);
@@ -444,15 +443,19 @@ int find_symbols(void *unused)
  * Starts timers that are owed where no CPU ticks, and period timers that should have fired long ago: `plimsoll run`
  * calls this 20 times a second. Once, on 7.2, a group's timer was not fired 15 s after its time, though the policy
  * counted it as active, and all of the group stayed parked; whether the kernel had refused to start it was not looked
- * at then.
+ * at then. With `fail` it fails, as an internal error would: a program of its own would take as long to load as any.
  */
 SEC("syscall")
-int mend_timers(void *unused)
+int mend_timers(struct live_mend *args)
 {
 	USE_ARENA;
 	u64 now_ns = scx_bpf_now();
 	u32 slot;
 
+	if (args->fail) {
+		scx_error("failed on purpose: plimsoll run --fallback-test");
+		return 0;
+	}
 	start_owed_timers(now_ns);
 	for (slot = zero; slot < S->nr_slots && can_loop; slot++) {
 		struct live_group PL_MEM *group = S->groups[slot];
@@ -466,13 +469,6 @@ int mend_timers(void *unused)
 		S->timers_overdue++;
 		start_period_timer(slot, pool->next_ns, now_ns);
 	}
-	return 0;
-}
-
-SEC("syscall")
-int fail_on_purpose(void *unused)
-{
-	scx_error("failed on purpose: plimsoll run --fallback-test");
 	return 0;
 }
 

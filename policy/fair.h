@@ -102,8 +102,8 @@ PL_INLINE bool pl_fair_before(u64 a, u64 b)
  * on this CPU's timeline (pl_fair_move for a task that comes from another CPU), `weight` the task's effective one.
  * Returns its new vruntime.
  */
-PL_FN u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu, u64 vruntime, u64 weight, bool woken,
-			const struct pl_fair_config PL_MEM *config)
+PL_SUB u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu PL_ARENA, u64 vruntime, u64 weight, bool woken,
+			 const struct pl_fair_config PL_MEM *config PL_ARENA)
 {
 	u64 sum = pl_max(cpu->weight_sum, weight);
 	u64 owed = woken ? pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE)

@@ -10,9 +10,15 @@
  *            times, for each level above, share / runnable weight; a task has its part of that. Charging and
  *            throttling walk the limited levels only.
  *
+ *            Who runs uses up what is due to all of the group on that CPU: a queue has a vruntime, too, and none of
+ *            its tasks waits further behind it than a few slices. What tasks that sleep most of the time take
+ *            is so paid by those of their group that wait, not by other groups.
+ *
  * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
  *            effective = queue * weight / runnable weight of the queue
  *            share     = load.h
+ *            vruntime of a queue += delta / queue, for its own tasks; of those one that waits for its next turn is at
+ *            that - 2 slices * runnable there / queue at least
  *            a task may run on a CPU if no level of its group is throttled there
  *
  * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
@@ -20,6 +26,9 @@
  *            4, and its cost). So is what it is divided by, unless the queue's runnable weight has more than
  *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by who is
  *            picked next.
+ *
+ *            Only queues with tasks of their own have a vruntime, and what child groups run is not in it: of two
+ *            containers of one pod, what sleepers of one take is paid by all.
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
@@ -38,6 +47,11 @@
 #define PL_EFFECTIVE_SHIFT 20
 #define PL_EFFECTIVE_ONE ((u64)PL_WEIGHT_UNIT << PL_EFFECTIVE_SHIFT)
 
+/* How far a task that waits may be behind its group's queue, in turns: siblings that take turns are within one. */
+#define PL_QUEUE_TURNS 2
+/* Of a task that comes: 5 hours of nice 0. Times a task's weight it fits into 64 bits. */
+#define PL_QUEUE_CLAIM_MAX (1ULL << 44)
+
 #define PL_REFRESH_NS (1 * PL_MS) /* where nobody says otherwise */
 
 struct pl_config {
@@ -55,6 +69,7 @@ struct pl_queue {
 	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; not the root's */
 	u64 divisor;	  /* load.weight when tasks were last given their parts of effective anew */
 	u64 refreshed_ns; /* when effective was computed */
+	u64 vruntime;	  /* as if the group's own tasks here were one that weighs `effective` */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
 };
@@ -89,7 +104,7 @@ struct pl_task {
 	u32 cpu;       /* where it is or was last counted */
 	u32 counted;   /* it is in nr_queued and weight_sum of its CPU */
 	u32 idle;      /* gives way to any other: SCHED_IDLE, or below a cpu.idle group */
-	u32 reserved;
+	u32 came;      /* from another CPU, and has not been placed on this one */
 	struct pl_pelt load; /* of its weight, while it was runnable: what goes along when it moves */
 };
 
@@ -325,6 +340,7 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 	u32 flags = 0;
 
 	pl_task_load(task, false, now_ns);
+	task->came = task->cpu != cpu;
 	task->cpu = cpu;
 	for (; PL_LOOP; level = level->parent) {
 		queue = &level->queues[cpu];
@@ -434,6 +450,40 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 }
 
 /*
+ * A task is no further behind its group's queue than as many turns of all that is runnable there, or than `credit` if that
+ * is more. Returns its vruntime.
+ */
+PL_SUB u64 pl_task_keep_up(struct pl_task PL_MEM *task PL_ARENA, const struct pl_queue PL_MEM *queue PL_ARENA,
+			   u64 turns, u64 credit, const struct pl_fair_config PL_MEM *config PL_ARENA)
+{
+	u64 behind = pl_fair_scale(turns * config->slice_ns * queue->nr_runnable,
+				   queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT));
+	u64 earliest = queue->vruntime - pl_max(behind, credit);
+
+	if (pl_fair_before(task->vruntime, earliest))
+		task->vruntime = earliest;
+	return task->vruntime;
+}
+
+/*
+ * What a task of the group ran is the group's, whoever else of it waits. Source: the kernel's fair class, where the
+ * group's entity on the CPU has a vruntime of its own.
+ */
+PL_INLINE void pl_queue_ran(struct pl_queue PL_MEM *queue, struct pl_task PL_MEM *task, u64 delta_ns,
+			    const struct pl_fair_config PL_MEM *config)
+{
+	u64 weight = queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT);
+	bool alone = queue->load.weight == task->weight << PL_LOAD_SHIFT;
+
+	queue->vruntime += pl_fair_scale(delta_ns, weight);
+	/* With what was runnable beside it as it was weighed it would pay for those, too. */
+	task->vruntime += pl_fair_scale(delta_ns, alone ? weight : task->effective);
+	/* One that sleeps before its slice ends: further away, so that it still goes before those that wait. */
+	pl_task_keep_up(task, queue, 2 * PL_QUEUE_TURNS,
+			pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE), config);
+}
+
+/*
  * A task ran for delta_ns on its CPU: charges every limited level, and its vruntime. Returns PL_BW_* flags;
  * PL_BW_THROTTLED: some level is out of run time, the task must stop.
  */
@@ -451,7 +501,10 @@ PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, 
 		flags |= level_flags;
 		touch->pool_locks += level_flags / PL_LEVEL_ASKED;
 	}
-	task->vruntime += pl_fair_scale(delta_ns, task->effective);
+	if (group->parent)
+		pl_queue_ran(&group->queues[cpu], task, delta_ns, &config->fair);
+	else
+		task->vruntime += pl_fair_scale(delta_ns, task->effective);
 	return flags & ~PL_LEVEL_ASKED;
 }
 
@@ -491,24 +544,54 @@ PL_FN u32 pl_task_uncount(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM
 }
 
 /*
+ * A task comes from another CPU: what it is owed or owes its group there is owed or owes, so that nobody else answers for
+ * it.
+ */
+PL_INLINE void pl_queue_join(struct pl_queue PL_MEM *queue, const struct pl_task PL_MEM *task)
+{
+	bool owed = pl_fair_before(task->vruntime, queue->vruntime);
+	u64 size = owed ? queue->vruntime - task->vruntime : task->vruntime - queue->vruntime;
+	u64 part = pl_div(pl_min(size, PL_QUEUE_CLAIM_MAX) * task->weight, pl_load_now(&queue->load));
+
+	queue->vruntime += owed ? -part : part;
+}
+
+/*
  * See pl_fair_place. By the time a task wakes up its queue may serve tasks that came from CPUs far behind, and on
  * another CPU the common timeline tells how far that CPU is behind, not the task: it owes no more than as it went to
  * sleep, and no more than a slice of its own, because it may have run where it was far ahead. A task that went to sleep
- * behind what was served owes nothing; to put it as far behind again would forgive what it has run since.
+ * behind what was served owes nothing; to put it as far behind again would forgive what it has run since. Returns its
+ * new vruntime.
  */
-PL_FN void pl_task_place(struct pl_task PL_MEM *task, const struct pl_fair_cpu PL_MEM *cpu, bool woken,
-			 const struct pl_fair_config PL_MEM *config)
+PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_fair_cpu PL_MEM *cpu PL_ARENA,
+			 bool woken, const struct pl_fair_config PL_MEM *config PL_ARENA)
 {
-	u64 vruntime = task->vruntime;
+	struct pl_queue PL_MEM *queue = &task->group->queues[task->cpu];
+	bool grouped = task->group->parent;
+	bool came = task->came;
 
+	task->came = 0;
+	if (grouped) {
+		u64 vruntime = pl_fair_place(cpu, queue->vruntime, task->effective, true, config);
+
+		/* Seldom: the engine may charge somebody of the group meanwhile. */
+		if (vruntime != queue->vruntime)
+			queue->vruntime = vruntime;
+		/* It had its turn, and waits for the next: it answers for what others of the group took. */
+		if (!woken && !came)
+			pl_task_keep_up(task, queue, PL_QUEUE_TURNS, 0, config);
+	}
 	if (woken && config->pull_ns) {
 		s64 slice = (s64)pl_fair_scale(config->slice_ns, task->effective);
 		u64 latest = cpu->served + (u64)pl_smin(pl_smax(task->lead, 0), slice);
 
-		if (pl_fair_before(latest, vruntime))
-			vruntime = latest;
+		if (pl_fair_before(latest, task->vruntime))
+			task->vruntime = latest;
 	}
-	task->vruntime = pl_fair_place(cpu, vruntime, task->effective, woken, config);
+	task->vruntime = pl_fair_place(cpu, task->vruntime, task->effective, woken, config);
+	if (grouped && !woken && came)
+		pl_queue_join(queue, task);
+	return task->vruntime;
 }
 
 /*
@@ -536,11 +619,16 @@ PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM 
 	task->effective = effective;
 }
 
-/* Likewise, with what its queue weighs now. At ticks and as its slice ends. */
-PL_FN void pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
+/*
+ * Likewise, with what its queue weighs now. At ticks and as its slice ends. Returns whether the task weighs less than half
+ * of what it did as it was last weighed: so much came to be runnable beside it that its turn is over, although its slice is
+ * not. Source: the kernel's fair class, where a slice is in proportion to what a task weighs at the tick.
+ */
+PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
 			   struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
 	struct pl_group PL_MEM *level = task->group;
+	u64 before = task->effective;
 
 	if (now_ns - level->queues[task->cpu].refreshed_ns >= config->refresh_ns) {
 		for (; level->parent && PL_LOOP; level = level->parent)
@@ -549,6 +637,7 @@ PL_FN void pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 	}
 	pl_group_refresh(task->group, task->cpu, now_ns, false, touch, config);
 	pl_task_weigh(task, cpu);
+	return 2 * task->effective < before;
 }
 
 #endif

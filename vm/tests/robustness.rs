@@ -140,6 +140,10 @@ cases! {
     loaded_and_unloaded_50_times: Case { loaded: false, ..Case::of(&["reload.sh", "50"]) };
     nobody_waits_past_its_bound_whatever_the_limits: Case::of(&["waits", "40"]);
     a_group_does_not_weigh_less_for_what_has_ended_elsewhere: Case::of(&["left-load.sh"]);
+    what_sleepers_take_their_own_group_has_less_of: Case {
+        also: &["target/guest/duty", "/usr/bin/nice"],
+        ..Case::of(&["sleepers.sh"])
+    };
     a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
     grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
     headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };

@@ -202,22 +202,25 @@ impl<'obj> Scheduler<'obj> {
 
     /// Makes the scheduler fail, as an internal error would.
     pub fn fail_on_purpose(&self) -> Result<()> {
-        self.skel
-            .progs
-            .fail_on_purpose
-            .test_run(ProgramInput::default())
-            .map(drop)
+        self.mend(true)
             .map_err(|error| Error::Failed(format!("the scheduler cannot be made to fail: {error}")))
     }
 
     /// Starts timers that the kernel did not start when it was asked to, or that are overdue: how many ever were overdue.
     pub fn mend_timers(&self) -> Result<u32> {
-        self.skel
-            .progs
-            .mend_timers
-            .test_run(ProgramInput::default())
+        self.mend(false)
             .map_err(|error| Error::Failed(format!("the scheduler's timers cannot be looked at: {error}")))?;
         Ok(self.state().timers_overdue)
+    }
+
+    fn mend(&self, fail: bool) -> libbpf_rs::Result<()> {
+        // bpf/intf.h's live_mend
+        let mut args = u32::from(fail).to_ne_bytes();
+        let input = ProgramInput {
+            context_in: Some(&mut args),
+            ..ProgramInput::default()
+        };
+        self.skel.progs.mend_timers.test_run(input).map(drop)
     }
 
     /// Changes whenever a group comes or goes.

@@ -196,14 +196,15 @@ extern "C" {
     pub fn pl_group_budget(group: *const Group, cpu: u32, max_ns: u64) -> u64;
     pub fn pl_task_count(task: *mut Task, cpu: *mut FairCpu) -> u32;
     pub fn pl_task_uncount(task: *mut Task, cpu: *mut FairCpu) -> u32;
-    pub fn pl_task_place(task: *mut Task, cpu: *const FairCpu, woken: bool, config: *const FairConfig);
+    pub fn pl_task_place(task: *mut Task, cpu: *const FairCpu, woken: bool, config: *const FairConfig)
+        -> u64;
     pub fn pl_task_reweigh(
         task: *mut Task,
         cpu: *mut FairCpu,
         now_ns: u64,
         touch: *mut Touch,
         config: *const Config,
-    );
+    ) -> bool;
 
     // balance.h
     pub fn pl_newidle_init(newidle: *mut Newidle);

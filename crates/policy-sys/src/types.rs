@@ -188,6 +188,7 @@ pub struct Queue {
     pub effective: u64,
     pub divisor: u64,
     pub refreshed_ns: u64,
+    pub vruntime: u64,
     pub nr_runnable: u32,
     pub look_at: u32,
 }
@@ -225,7 +226,7 @@ pub struct Task {
     pub cpu: u32,
     pub counted: u32,
     pub idle: u32,
-    pub reserved: u32,
+    pub came: u32,
     pub load: Pelt,
 }
 
@@ -393,6 +394,7 @@ macro_rules! for_each_struct {
             effective,
             divisor,
             refreshed_ns,
+            vruntime,
             nr_runnable,
             look_at
         );
@@ -417,7 +419,7 @@ macro_rules! for_each_struct {
             under_idle,
             reserved
         );
-        $m!(pl_task, Task, group, weight, effective, vruntime, lead, cpu, counted, idle, reserved, load);
+        $m!(pl_task, Task, group, weight, effective, vruntime, lead, cpu, counted, idle, came, load);
         $m!(
             pl_touch,
             Touch,

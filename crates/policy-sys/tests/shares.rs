@@ -312,7 +312,9 @@ fn who_wakes_up_does_not_wait_for_what_tasks_of_other_cpus_are_owed() {
 fn a_task_owes_no_more_as_it_wakes_up_than_as_it_went_to_sleep() {
     let config = fair_config();
     let cpu = cpu_with_one_task();
+    let mut root: Group = zeroed();
     let mut task: Task = zeroed();
+    task.group = &mut root;
     task.effective = FAIR_WEIGHT_ONE;
     let mut wake = |lead: u64, served_meanwhile: u64| {
         let mut here = cpu;
@@ -333,7 +335,9 @@ fn a_task_owes_no_more_as_it_wakes_up_than_as_it_went_to_sleep() {
 fn a_task_that_slept_behind_is_not_forgiven_what_it_has_run_since() {
     let config = fair_config();
     let here = cpu_with_one_task();
+    let mut root: Group = zeroed();
     let mut task: Task = zeroed();
+    task.group = &mut root;
     task.effective = FAIR_WEIGHT_ONE;
     task.lead = -3 * MS as i64;
     task.vruntime = here.served - MS;

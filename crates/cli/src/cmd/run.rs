@@ -67,6 +67,7 @@ pub fn run(args: &Args) -> Result {
     };
     look(&mut watch);
     let server = Server::open()?;
+    let loaded = begin.elapsed();
     if args.verifier_cost {
         for (name, insns) in scheduler.verifier_costs() {
             note(format_args!("verifier: {insns:>8} instructions  {name}"));
@@ -76,7 +77,7 @@ pub fn run(args: &Args) -> Result {
         "plimsoll: scheduling {} CPUs, {} groups (loaded in {:.2} s)",
         machine.nr_cpus,
         scheduler.groups().len(),
-        begin.elapsed().as_secs_f64()
+        loaded.as_secs_f64()
     ));
     if args.fallback_test {
         return fallback_test(&scheduler);

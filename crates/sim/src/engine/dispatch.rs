@@ -432,21 +432,22 @@ impl Engine<'_> {
         let task = &mut self.tasks[running as usize];
         let group = task.group;
         // SAFETY: plain structs of the engine's, and the group's memory.
-        unsafe {
+        let turn_over = unsafe {
+            if self.policy.newidle {
+                for newidle in &mut state.newidle {
+                    pl::pl_newidle_decay(newidle, self.now_ns);
+                }
+            }
             pl::pl_task_reweigh(
                 &mut task.policy,
                 &mut state.fair,
                 self.now_ns,
                 &mut touch,
                 &self.policy.core,
-            );
-            if self.policy.newidle {
-                for newidle in &mut state.newidle {
-                    pl::pl_newidle_decay(newidle, self.now_ns);
-                }
-            }
-        }
-        let (slice_over, queued) = (self.now_ns >= state.slice_end_ns, state.fair.nr_queued);
+            )
+        };
+        let slice_over = turn_over || self.now_ns >= state.slice_end_ns;
+        let queued = state.fair.nr_queued;
         self.count_runnable(cpu, queued);
         let cost_ns = self.pay_load(group, cpu, &touch);
         self.overhead(cpu, cost_ns);
