@@ -379,6 +379,7 @@ void BPF_OPS(plimsoll_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, 
 	apply_limits((u64)group, scx_bpf_now());
 }
 
+/* The kernel dequeues a task to move it: plimsoll_quiescent has taken it out of its old group's counts. */
 void BPF_OPS(plimsoll_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
 {
 	USE_ARENA;
@@ -388,7 +389,6 @@ void BPF_OPS(plimsoll_cgroup_move, struct task_struct *p, struct cgroup *from, s
 
 	if (!task || !group)
 		return;
-	account_out((u64)task, scx_bpf_now());
 	old = task->group;
 	group_get(group);
 	task->group = group;

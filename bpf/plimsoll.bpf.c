@@ -276,9 +276,8 @@ void BPF_OPS(plimsoll_exit_task, struct task_struct *p, struct scx_exit_task_arg
 		return;
 	task = (struct live_task PL_MEM *)entry->task;
 	entry->task = 0;
+	/* Not account_out: who ends has been quiescent, unless all of this is being unloaded, counts and all. */
 	park_end(task);
-	if (task->runnable)
-		account_out((u64)task, scx_bpf_now());
 	group_put(task->group);
 	free_push(&S->free_tasks, (u64)task, TASK_NEXT);
 }
