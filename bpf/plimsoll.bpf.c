@@ -20,6 +20,11 @@
  * Limits     Time that other classes (real-time, deadline) take on a CPU counts as idle there if it went idle
  *            before. Interrupts are charged to whom they hit.
  */
+/*
+ * 7.2 loads a program in a time that goes with its length, walked or not; and of shorter code the verifier walks
+ * less: of plimsoll_dispatch on 6.19 7,286 instructions instead of 23,681.
+ */
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 #include "kernel.h"
 #include "intf.h"
 #include "state.h"
@@ -502,3 +507,5 @@ struct sched_ext_ops plimsoll_ops = {
     .exit_dump_len = sizeof(exit_dump),
     .name = "plimsoll",
 };
+
+#pragma clang attribute pop

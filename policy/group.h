@@ -10,15 +10,16 @@
  *            times, for each level above, share / runnable weight; a task has its part of that. Charging and
  *            throttling walk the limited levels only.
  *
- *            Who runs uses up what is due to all of the group on that CPU: a queue has a vruntime, too, and none of
- *            its tasks waits further behind it than a few slices. What tasks that sleep most of the time take
- *            is so paid by those of their group that wait, not by other groups.
+ *            Who runs uses up what is due to all of the group on that CPU, and of all groups above: a queue has a
+ *            vruntime, too, and none of its tasks and child queues is further behind it than a few slices. What
+ *            tasks that sleep most of the time take is so paid by those of their group that wait, in whatever
+ *            child group they are, not by other groups.
  *
  * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
  *            effective = queue * weight / runnable weight of the queue
  *            share     = load.h
- *            vruntime of a queue += delta / queue, for its own tasks; of those one that waits for its next turn is at
- *            that - 2 slices * runnable there / queue at least
+ *            vruntime of a queue += delta / queue, whoever of it ran; a task of it that waits for its next turn is at
+ *            that - 2 slices * runnable there / queue at least, a child queue at twice as much
  *            a task may run on a CPU if no level of its group is throttled there
  *
  * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
@@ -26,9 +27,6 @@
  *            4, and its cost). So is what it is divided by, unless the queue's runnable weight has more than
  *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by who is
  *            picked next.
- *
- *            Only queues with tasks of their own have a vruntime, and what child groups run is not in it: of two
- *            containers of one pod, what sleepers of one take is paid by all.
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
@@ -47,7 +45,7 @@
 #define PL_EFFECTIVE_SHIFT 20
 #define PL_EFFECTIVE_ONE ((u64)PL_WEIGHT_UNIT << PL_EFFECTIVE_SHIFT)
 
-/* How far a task that waits may be behind its group's queue, in turns: siblings that take turns are within one. */
+/* How far behind its group's queue a task that waits may be, in turns: siblings that take turns are within one. */
 #define PL_QUEUE_TURNS 2
 /* Of a task that comes: 5 hours of nice 0. Times a task's weight it fits into 64 bits. */
 #define PL_QUEUE_CLAIM_MAX (1ULL << 44)
@@ -69,7 +67,7 @@ struct pl_queue {
 	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; not the root's */
 	u64 divisor;	  /* load.weight when tasks were last given their parts of effective anew */
 	u64 refreshed_ns; /* when effective was computed */
-	u64 vruntime;	  /* as if the group's own tasks here were one that weighs `effective` */
+	u64 vruntime;	  /* as if all that is below it here were one task that weighs `effective` */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
 };
@@ -212,23 +210,15 @@ PL_SUB u64 pl_queue_part(const struct pl_queue PL_MEM *queue PL_ARENA, u64 effec
 	return pl_max(pl_div(effective * queue->share, pl_max(queue->load.weight, 1)), 1);
 }
 
-/*
- * Brings shares of this group and all above it up to date on one CPU, and what its queue there weighs. `force`: even if
- * refresh_ns has not passed.
- */
-PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, bool force,
-			    struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+/* Brings shares of this group and all above it up to date on one CPU, and what its queues there weigh. Returns 0. */
+PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64 now_ns,
+			     struct pl_touch PL_MEM *touch PL_ARENA,
+			     const struct pl_config PL_MEM *config PL_ARENA)
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 	struct pl_group PL_MEM *level;
 	u64 effective;
 
-	if (!force && config->refresh_ns && now_ns - bottom->refreshed_ns < config->refresh_ns)
-		return;
-	/* Of this queue only: the levels above have tasks of their own, and are computed when these ask. */
-	bottom->refreshed_ns = now_ns;
-	if (!group->parent)
-		return;
 	pl_level_refresh(group, cpu, now_ns, touch, config);
 	effective = bottom->share << (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT);
 	for (level = group->parent; level->parent && PL_LOOP; level = level->parent) {
@@ -236,10 +226,33 @@ PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 		effective = pl_queue_part(&level->queues[cpu], effective);
 	}
 	/* With nothing runnable there is no share: what it weighed stays. */
-	if (bottom->nr_runnable) {
-		bottom->effective = effective;
-		bottom->divisor = bottom->load.weight;
+	if (!bottom->nr_runnable)
+		return 0;
+	bottom->effective = effective;
+	bottom->divisor = bottom->load.weight;
+	/* The queues above, of which this one is a part. */
+	for (level = group; level->parent->parent && PL_LOOP; level = level->parent) {
+		struct pl_queue PL_MEM *above = &level->parent->queues[cpu];
+
+		effective = pl_div(effective * above->load.weight, pl_max(level->queues[cpu].share, 1));
+		above->effective = effective;
+		above->divisor = above->load.weight;
 	}
+	return 0;
+}
+
+/* Likewise, unless it was done less than refresh_ns ago. `force`: even then. */
+PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, bool force,
+			    struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+{
+	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
+
+	if (!force && config->refresh_ns && now_ns - bottom->refreshed_ns < config->refresh_ns)
+		return;
+	/* Of this queue only: the levels above may have tasks of their own, which are weighed when these ask. */
+	bottom->refreshed_ns = now_ns;
+	if (group->parent)
+		pl_shares_refresh(group, cpu, now_ns, touch, config);
 }
 
 /*
@@ -253,12 +266,15 @@ PL_FN void pl_task_class(struct pl_task PL_MEM *task, s32 nice, bool sched_idle)
 	task->idle = sched_idle || task->group->under_idle;
 }
 
-/* Follows what is runnable in the queue, if that is far from what its tasks were last weighed by. */
+/*
+ * Follows what is runnable in the queue, if that is far from what its tasks were last weighed by: as a task is left
+ * alone by one like itself, not as it is joined by one, which would preempt it later than where nothing is shared.
+ */
 PL_INLINE void pl_queue_follow(struct pl_queue PL_MEM *queue)
 {
 	u64 weight = queue->load.weight;
 
-	if (weight > 2 * queue->divisor || 2 * weight < queue->divisor)
+	if (weight > 2 * queue->divisor || 2 * weight <= queue->divisor)
 		queue->divisor = weight;
 }
 
@@ -450,37 +466,47 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 }
 
 /*
- * A task is no further behind its group's queue than as many turns of all that is runnable there, or than `credit` if that
- * is more. Returns its vruntime.
+ * What is served in a queue, a task or the queue of a child group, is no further behind it than as many turns of all
+ * that is runnable there, or than `credit` if that is more. Returns its vruntime.
  */
-PL_SUB u64 pl_task_keep_up(struct pl_task PL_MEM *task PL_ARENA, const struct pl_queue PL_MEM *queue PL_ARENA,
-			   u64 turns, u64 credit, const struct pl_fair_config PL_MEM *config PL_ARENA)
+PL_SUB u64 pl_queue_keep_up(const struct pl_queue PL_MEM *queue PL_ARENA, u64 vruntime, u64 turns, u64 credit,
+			    const struct pl_fair_config PL_MEM *config PL_ARENA)
 {
 	u64 behind = pl_fair_scale(turns * config->slice_ns * queue->nr_runnable,
 				   queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT));
 	u64 earliest = queue->vruntime - pl_max(behind, credit);
 
-	if (pl_fair_before(task->vruntime, earliest))
-		task->vruntime = earliest;
-	return task->vruntime;
+	return pl_fair_before(vruntime, earliest) ? earliest : vruntime;
 }
 
 /*
- * What a task of the group ran is the group's, whoever else of it waits. Source: the kernel's fair class, where the
- * group's entity on the CPU has a vruntime of its own.
+ * What a task of the group ran is the group's, whoever else of it waits, and that of all groups above. Source: the
+ * kernel's fair class, where a group's entity on the CPU has a vruntime of its own.
  */
-PL_INLINE void pl_queue_ran(struct pl_queue PL_MEM *queue, struct pl_task PL_MEM *task, u64 delta_ns,
-			    const struct pl_fair_config PL_MEM *config)
+PL_INLINE void pl_queues_ran(struct pl_task PL_MEM *task, u64 delta_ns,
+			     const struct pl_fair_config PL_MEM *config)
 {
+	struct pl_queue PL_MEM *queue = &task->group->queues[task->cpu];
 	u64 weight = queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT);
+	u64 credit = pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
 	bool alone = queue->load.weight == task->weight << PL_LOAD_SHIFT;
+	struct pl_group PL_MEM *level;
 
 	queue->vruntime += pl_fair_scale(delta_ns, weight);
+	for (level = task->group->parent; level->parent && PL_LOOP; level = level->parent) {
+		struct pl_queue PL_MEM *above = &level->queues[task->cpu];
+
+		above->vruntime +=
+		    pl_fair_scale(delta_ns, above->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT));
+		queue->vruntime =
+		    pl_queue_keep_up(above, queue->vruntime, 2 * PL_QUEUE_TURNS, credit, config);
+		queue = above;
+	}
 	/* With what was runnable beside it as it was weighed it would pay for those, too. */
 	task->vruntime += pl_fair_scale(delta_ns, alone ? weight : task->effective);
 	/* One that sleeps before its slice ends: further away, so that it still goes before those that wait. */
-	pl_task_keep_up(task, queue, 2 * PL_QUEUE_TURNS,
-			pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE), config);
+	task->vruntime = pl_queue_keep_up(&task->group->queues[task->cpu], task->vruntime, 2 * PL_QUEUE_TURNS,
+					  credit, config);
 }
 
 /*
@@ -502,7 +528,7 @@ PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, 
 		touch->pool_locks += level_flags / PL_LEVEL_ASKED;
 	}
 	if (group->parent)
-		pl_queue_ran(&group->queues[cpu], task, delta_ns, &config->fair);
+		pl_queues_ran(task, delta_ns, &config->fair);
 	else
 		task->vruntime += pl_fair_scale(delta_ns, task->effective);
 	return flags & ~PL_LEVEL_ASKED;
@@ -544,16 +570,24 @@ PL_FN u32 pl_task_uncount(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM
 }
 
 /*
- * A task comes from another CPU: what it is owed or owes its group there is owed or owes, so that nobody else answers for
- * it.
+ * A task comes from another CPU: what it is owed or owes its group there is owed or owes, and the groups above, so
+ * that nobody else answers for it.
  */
-PL_INLINE void pl_queue_join(struct pl_queue PL_MEM *queue, const struct pl_task PL_MEM *task)
+PL_INLINE void pl_queues_join(const struct pl_task PL_MEM *task)
 {
+	struct pl_group PL_MEM *level = task->group;
+	struct pl_queue PL_MEM *queue = &level->queues[task->cpu];
 	bool owed = pl_fair_before(task->vruntime, queue->vruntime);
 	u64 size = owed ? queue->vruntime - task->vruntime : task->vruntime - queue->vruntime;
-	u64 part = pl_div(pl_min(size, PL_QUEUE_CLAIM_MAX) * task->weight, pl_load_now(&queue->load));
+	u64 weight = task->weight << PL_LOAD_SHIFT;
 
-	queue->vruntime += owed ? -part : part;
+	for (; level->parent && PL_LOOP; level = level->parent) {
+		queue = &level->queues[task->cpu];
+		size = pl_div(pl_min(size, PL_QUEUE_CLAIM_MAX) * (weight >> PL_LOAD_SHIFT),
+			      pl_load_now(&queue->load));
+		queue->vruntime += owed ? -size : size;
+		weight = queue->share;
+	}
 }
 
 /*
@@ -566,20 +600,29 @@ PL_INLINE void pl_queue_join(struct pl_queue PL_MEM *queue, const struct pl_task
 PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_fair_cpu PL_MEM *cpu PL_ARENA,
 			 bool woken, const struct pl_fair_config PL_MEM *config PL_ARENA)
 {
-	struct pl_queue PL_MEM *queue = &task->group->queues[task->cpu];
-	bool grouped = task->group->parent;
+	struct pl_group PL_MEM *level = task->group;
+	bool grouped = level->parent;
 	bool came = task->came;
 
 	task->came = 0;
 	if (grouped) {
-		u64 vruntime = pl_fair_place(cpu, queue->vruntime, task->effective, true, config);
+		struct pl_queue PL_MEM *queue = &level->queues[task->cpu];
+		u64 earliest = cpu->served - pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
+		u64 latest =
+		    cpu->clock + pl_fair_scale(config->wait_max_ns, pl_max(cpu->weight_sum, task->effective));
 
-		/* Seldom: the engine may charge somebody of the group meanwhile. */
-		if (vruntime != queue->vruntime)
-			queue->vruntime = vruntime;
+		for (; level->parent && PL_LOOP; level = level->parent) {
+			struct pl_queue PL_MEM *above = &level->queues[task->cpu];
+
+			/* Seldom: the engine may charge somebody of the group meanwhile. */
+			if (pl_fair_before(above->vruntime, earliest))
+				above->vruntime = earliest;
+			else if (pl_fair_before(latest, above->vruntime))
+				above->vruntime = latest;
+		}
 		/* It had its turn, and waits for the next: it answers for what others of the group took. */
 		if (!woken && !came)
-			pl_task_keep_up(task, queue, PL_QUEUE_TURNS, 0, config);
+			task->vruntime = pl_queue_keep_up(queue, task->vruntime, PL_QUEUE_TURNS, 0, config);
 	}
 	if (woken && config->pull_ns) {
 		s64 slice = (s64)pl_fair_scale(config->slice_ns, task->effective);
@@ -590,7 +633,7 @@ PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_f
 	}
 	task->vruntime = pl_fair_place(cpu, task->vruntime, task->effective, woken, config);
 	if (grouped && !woken && came)
-		pl_queue_join(queue, task);
+		pl_queues_join(task);
 	return task->vruntime;
 }
 
