@@ -505,3 +505,77 @@ fn a_group_with_tasks_of_its_own_is_refreshed_beside_a_busy_child() {
     let kept = tree.queue(parent, 0).effective as f64 / EFFECTIVE_ONE as f64;
     assert!((kept / due - 1.0).abs() < 0.05, "{kept} for {due}");
 }
+
+/// Against the formula at the head of group.h, level by level in floating point.
+#[test]
+fn queues_above_weigh_what_all_below_do_and_count_what_any_of_it_runs() {
+    let mut rng = rand_pcg::Pcg64::seed_from_u64(23);
+    for _ in 0..200 {
+        let mut tree = Tree::new(1);
+        tree.config.fair.slice_ns = 1000 * MS;
+        for _ in 0..rng.random_range(1..12) {
+            let parent = rng.random_range(0..tree.groups.len());
+            tree.add(Some(parent), rng.random_range(1..=10_000));
+        }
+        let nr_groups = tree.groups.len();
+        let homes: Vec<usize> = (0..rng.random_range(1..10))
+            .map(|_| rng.random_range(1..nr_groups))
+            .collect();
+        let mut tasks: Vec<Task> = homes.iter().map(|&home| tree.task(home)).collect();
+        for task in &mut tasks {
+            tree.runnable(task, 0, 0);
+        }
+        // Each computes its own way up, from what the others' left there the time before.
+        for step in 1..=8 {
+            fractions(&mut tree, &mut tasks, step * 50 * MS);
+        }
+        let above = |tree: &Tree, group: usize| unsafe { (*(*tree.groups[group]).parent).id as usize };
+        let weighs = |tree: &Tree, group: usize| {
+            let mut level = group;
+            let mut weighs = tree.queue(group, 0).share as f64;
+            while above(tree, level) != 0 {
+                level = above(tree, level);
+                let queue = tree.queue(level, 0);
+                weighs *= queue.share as f64 / queue.load.weight as f64;
+            }
+            weighs / 1024.0
+        };
+        let ran: Vec<u64> = tasks.iter().map(|_| rng.random_range(1..20 * MS)).collect();
+        for (task, &delta_ns) in tasks.iter_mut().zip(&ran) {
+            unsafe { pl_task_charge(task, delta_ns, 400 * MS, &mut tree.touch, &tree.config) };
+        }
+        for group in 1..nr_groups {
+            let queue = tree.queue(group, 0);
+            if queue.nr_runnable == 0 {
+                continue;
+            }
+            let (got, due) = (
+                queue.effective as f64 / (1 << EFFECTIVE_SHIFT) as f64,
+                weighs(&tree, group),
+            );
+            assert!(
+                (got - due).abs() < 0.002 * due + 0.001,
+                "group {group} weighs {got}, not {due}"
+            );
+            let below = |home: usize| {
+                let mut level = home;
+                while level != 0 && level != group {
+                    level = above(&tree, level);
+                }
+                level == group
+            };
+            let run: u64 = homes
+                .iter()
+                .zip(&ran)
+                .filter(|(&home, _)| below(home))
+                .map(|(_, ns)| ns)
+                .sum();
+            let due = run as f64 * 1024.0 / got;
+            let got = queue.vruntime as f64;
+            assert!(
+                (got / due - 1.0).abs() < 0.01,
+                "group {group} is at {got}, not {due}"
+            );
+        }
+    }
+}
