@@ -215,7 +215,6 @@ __noinline u32 charge(u64 task_address, u64 exec_ns, u64 now_ns)
 	task->charged_at_ns = now_ns;
 	task->charged_exec_ns = exec_ns;
 	task->grant_ns -= pl_min(delta_ns, task->grant_ns);
-	group->queues[cpu].used_ns += delta_ns;
 	if (group->g.side)
 		c->side_used_ns += delta_ns;
 	flags = pl_task_charge(&task->t, delta_ns, now_ns, &c->touch, &S->config);
@@ -240,12 +239,12 @@ static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
 }
 
 /* See pl_task_weigh. */
-static __always_inline void weigh(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c)
+static __always_inline void weigh(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u64 now_ns)
 {
 	if (!task->group->g.parent)
 		return;
 	cpu_lock(c);
-	pl_task_weigh(&task->t, &c->fair);
+	pl_task_weigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
 	cpu_unlock(c);
 }
 
@@ -275,6 +274,15 @@ static __always_inline void arm_cpu_timer(struct live_cpu PL_MEM *c, u32 cpu, u6
 		return;
 	c->timer_at_ns = now_ns + delay_ns;
 	bpf_timer_start(&timer->timer, delay_ns, BPF_F_TIMER_CPU_PIN);
+}
+
+/* Who waits on this CPU may have to wait for what is not ours to end: looked at soon. Only on the CPU itself. */
+static __always_inline void check_soon(struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+{
+	if (c->check_at_ns)
+		return;
+	c->check_at_ns = now_ns + settings.sync_wait_ns;
+	arm_cpu_timer(c, cpu, c->check_at_ns, now_ns);
 }
 
 /* See pl_group_budget. */

@@ -136,6 +136,27 @@ __noinline int relink(u32 depth, u32 what)
 	return 0;
 }
 
+/*
+ * Links a group, and all below it, by its limit and its cpu.idle as they are now. Two of these at once (limits of a group
+ * and of one above it, or a group that is being made) may each link by what the other has not changed yet: who finds that
+ * another one was done meanwhile links again.
+ */
+__noinline int link_groups(u64 group_address)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	u32 seen;
+
+	do {
+		seen = pl_read(&S->nr_linked);
+		pl_group_link(&group->g);
+		/* For its barrier: this finds a child that is being made, or the child finds this link. */
+		pl_add32(&S->nr_links, 1);
+		if (group->nr_children)
+			relink(group->g.depth + 1, RELINK_GROUP);
+	} while (pl_add32(&S->nr_linked, 1) - 1 != seen && can_loop);
+	return 0;
+}
+
 /* Limits as cgroup and knobs have them now. An error names the group. */
 __noinline int apply_limits_once(u64 group_address, u64 now_ns)
 {
@@ -156,18 +177,12 @@ __noinline int apply_limits_once(u64 group_address, u64 now_ns)
 	}
 	if (!was_limited && limits.quota_ns == PL_UNLIMITED)
 		return 0;
-	group->nr_limit_changes++;
 	if (pl_bw_set(&group->g.pool, &limits, now_ns, now_ns, &S->config.bandwidth) &&
 	    pl_bw_take_arm_period(&group->g.pool))
 		start_period_timer(group->slot, group->g.pool.next_ns, now_ns);
 	release_all((u64)group, now_ns);
-	if (was_limited != pl_bw_limited(&group->g.pool)) {
-		pl_group_link(&group->g);
-		/* For its barrier: this finds a child that is being made, or the child finds this link. */
-		pl_add32(&S->nr_links, 1);
-		if (group->nr_children)
-			relink(group->g.depth + 1, RELINK_GROUP);
-	}
+	if (was_limited != pl_bw_limited(&group->g.pool))
+		link_groups(group_address);
 	/* Who became runnable before the links were there asked for a timer that nobody found. */
 	if (pl_bw_take_arm_period(&group->g.pool))
 		start_period_timer(group->slot, group->g.pool.next_ns, now_ns);
@@ -209,18 +224,6 @@ __noinline int make_side(void)
 	if (!S->side || S->side->slot)
 		return -ENOMEM;
 	S->side->g.is_side = 1;
-	return 0;
-}
-
-/*
- * A limit of a group above may have come since this one was linked, when nobody could find it. From here on that finds
- * this group, or this group finds the limit.
- */
-__noinline int link_again(u64 group_address)
-{
-	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
-
-	pl_group_link(&group->g);
 	return 0;
 }
 
@@ -305,10 +308,12 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	pl_xchg32(&group->alive, 1);
 	if (parent) {
 		pl_add32(&parent->nr_children, 1);
-		link_again((u64)group);
+		/*
+		 * A limit of a group above may have come since this one was linked, when nobody could find it. From
+		 * here on that finds this group, or this group finds the limit.
+		 */
+		link_groups((u64)group);
 		join_side((u64)group);
-	} else {
-		S->root = group;
 	}
 	pl_add32(&S->nr_groups, 1);
 	S->groups_changed++;
@@ -359,11 +364,15 @@ void BPF_OPS(plimsoll_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 {
 	USE_ARENA;
 	struct live_group PL_MEM *group = group_of(cgrp);
+	u32 cpu;
 
 	if (!group)
 		return;
 	group->g.idle = idle;
-	relink(group->g.depth, RELINK_GROUP);
+	link_groups((u64)group);
+	/* What its queues weigh is found out as a task of theirs is next picked. */
+	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++)
+		pl_write(&group->g.queues[cpu].refreshed_ns, 0);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
@@ -396,6 +405,29 @@ void BPF_OPS(plimsoll_cgroup_move, struct task_struct *p, struct cgroup *from, s
 	group_put(old);
 }
 
+/* How many groups of the side are runnable on a CPU. One call each: the turns of nested loops count together. */
+__noinline int count_side(u32 cpu)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	unsigned long flags;
+	u32 runnable = 0;
+	u32 slot;
+
+	bpf_local_irq_save(&flags);
+	cpu_lock(c);
+	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
+		struct live_group PL_MEM *group = S->groups[slot];
+
+		if (group && group->alive && group->g.side && !group->g.parent->side &&
+		    group->g.queues[cpu].nr_runnable)
+			runnable++;
+	}
+	S->side->g.queues[cpu].nr_runnable = runnable;
+	cpu_unlock(c);
+	bpf_local_irq_restore(&flags);
+	return 0;
+}
+
 /*
  * Who is main and who is side; then how much of the side is runnable where. A group that is made meanwhile is alive
  * before it looks at its parent's marks (join_side). It may see them half done: then it sees this walk counted or
@@ -403,8 +435,7 @@ void BPF_OPS(plimsoll_cgroup_move, struct task_struct *p, struct cgroup *from, s
  */
 __noinline int walk_side(void)
 {
-	struct live_group PL_MEM *group;
-	u32 cpu, slot;
+	u32 cpu;
 
 	S->marked.percent = 0;
 	S->marked.tolerance_ns = 0;
@@ -415,23 +446,8 @@ __noinline int walk_side(void)
 	pl_add32(&S->nr_relinks, 1);
 	relink(zero, RELINK_HEADROOM_LINK);
 	pl_add32(&S->nr_relinks, 1);
-	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++) {
-		struct live_cpu PL_MEM *c = cpu_of(cpu);
-		unsigned long flags;
-		u32 runnable = 0;
-
-		bpf_local_irq_save(&flags);
-		cpu_lock(c);
-		for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
-			group = S->groups[slot];
-			if (group && group->alive && group->g.side && !group->g.parent->side &&
-			    group->g.queues[cpu].nr_runnable)
-				runnable++;
-		}
-		S->side->g.queues[cpu].nr_runnable = runnable;
-		cpu_unlock(c);
-		bpf_local_irq_restore(&flags);
-	}
+	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++)
+		count_side(cpu);
 	return 0;
 }
 

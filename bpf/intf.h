@@ -12,9 +12,7 @@
 #include "steal.h"
 
 #define LIVE_CPUS_MAX 1024
-#define LIVE_NODES_MAX 64
 #define LIVE_NAME_MAX 64
-#define LIVE_CPU_NONE 0xffffffffu
 
 struct live_group;
 
@@ -42,7 +40,6 @@ struct live_task {
 struct live_queue {
 	u64 run_delay_ns; /* time that its tasks waited, runnable */
 	u64 nr_runs;
-	u64 used_ns;   /* run time */
 	u64 nr_grants; /* times that a task ran although throttled */
 	u64 nr_steals; /* tasks that this CPU took over from another one's queue: stolen or pulled */
 };
@@ -50,16 +47,16 @@ struct live_queue {
 struct live_group {
 	struct pl_group g; /* first */
 	struct live_queue PL_MEM *queues;
-	u32 slot;      /* also names its parking queue and its timers */
-	u32 refs;      /* tasks, children, and the cgroup itself */
-	u32 alive;     /* the cgroup is there */
-	u32 nr_parked; /* tasks in its parking queue, or on the way there */
-	u32 next_free; /* low half of an arena address */
-	u32 nr_limit_changes;
+	u32 slot;	 /* also names its parking queue and its timers */
+	u32 refs;	 /* tasks, children, and the cgroup itself */
+	u32 alive;	 /* the cgroup is there */
+	u32 nr_parked;	 /* tasks in its parking queue, or on the way there */
+	u32 next_free;	 /* low half of an arena address */
 	u32 nr_children; /* groups of living cgroups right below */
 	u32 owes_period; /* its period timer could not be started, and is to be */
 	u32 owes_slack;
 	u32 limits_written;
+	u32 reserved;
 	u64 cpu_burst_us; /* cpu.max.burst; the knob burst_us, where set, takes its place */
 	u64 burst_us;	  /* knob user.plimsoll.burst_us */
 	u32 burst_set;
@@ -78,7 +75,7 @@ struct live_cpu {
 	u64 idle_ns;	   /* up to the last idle stretch that ended */
 	u64 timer_at_ns;   /* this CPU's timer fires then; 0: it is not armed */
 	u64 stop_at_ns;	   /* the running task is out of run time then; 0: not known to be */
-	u64 check_at_ns;   /* somebody here waits for a waker to sleep; 0: nobody */
+	u64 check_at_ns;   /* somebody here waits for a waker, or another class, to sleep; 0: nobody */
 	u64 side_used_ns;
 	u64 nr_switches;
 	u64 nr_wakeups;
@@ -90,11 +87,13 @@ struct live_cpu {
 	u32 pull_from; /* CPU looked at last */
 	u32 online;
 	u32 next_online; /* the next CPU on line, round; itself where it is the only one */
-	u32 reserved;
+	u32 is_idle;	 /* it runs nothing, of no class */
 	u32 offer;	 /* who is stopped next is offered to an idle CPU */
 	s32 passes_to;	 /* whom its running task woke last saying that it is about to sleep */
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
 	u64 head_vruntime; /* of the queue last looked at */
+	u32 other_class;   /* a real-time or deadline task runs here, and counts as one more that is queued */
+	u32 reserved;
 };
 
 struct live_state {
@@ -106,8 +105,7 @@ struct live_state {
 	struct pl_fair_machine fair;
 	struct live_cpu PL_MEM *cpus;
 	struct live_group PL_MEM *PL_MEM *groups; /* by slot */
-	struct live_group PL_MEM *root;
-	struct live_group PL_MEM *side; /* slot 0 */
+	struct live_group PL_MEM *side;		  /* slot 0 */
 	struct pl_sparsemask_chunk PL_MEM *chunks;
 	struct pl_sparsemask PL_MEM *overloaded; /* one per LLC */
 	s64 free_tasks;				 /* tag << 32 | low half of an arena address */
@@ -132,6 +130,8 @@ struct live_state {
 	u32 relink_owed;    /* and is to do so again */
 	u32 nr_relinks;	    /* counts what a new group must not miss */
 	u32 nr_links;	    /* counts walks along the groups' links, for its barrier */
+	u32 nr_linked;	    /* counts changes of the links, so that two at once are seen */
+	u32 lock_lost;	    /* somebody went on without a CPU's lock */
 };
 
 /* Switches of the machine, as the loader passes them. */

@@ -62,10 +62,8 @@ enum bpf_map_type {
 #define SCX_DSQ_LOCAL 0x8000000000000002ULL
 #define SCX_DSQ_GLOBAL 0x8000000000000001ULL
 #define SCX_DSQ_LOCAL_ON 0xC000000000000000ULL
-#define SCX_ENQ_WAKEUP 1ULL
 #define SCX_ENQ_PREEMPT (1ULL << 32)
 #define SCX_ENQ_LAST (1ULL << 41)
-#define SCX_WAKE_FORK 4ULL
 #define SCX_WAKE_SYNC 16ULL
 #define SCX_KICK_IDLE 1ULL
 #define SCX_KICK_PREEMPT 2ULL
@@ -138,7 +136,6 @@ struct scx_cgroup_init_args {
 	u64 bw_burst_us;
 };
 enum scx_exit_kind {
-	SCX_EXIT_NONE = 0,
 	SCX_EXIT_ERROR = 1024,
 };
 struct scx_exit_info {
@@ -264,6 +261,9 @@ void scx_bpf_dump_bstr(char *fmt, unsigned long long *data, u32 data__sz) __ksym
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
 struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
+
+/* From 6.19 on; libbpf takes the last suffix off. */
+void scx_bpf_reenqueue_local___v2___compat(void) __ksym __weak;
 
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 bool bpf_cpumask_empty(const struct cpumask *cpumask) __ksym;

@@ -72,9 +72,20 @@ static __always_inline void parked_in(struct live_task PL_MEM *task, u32 slot)
 		pl_add32(&S->groups[before - 1]->nr_parked, -1);
 }
 
+/* See pl_group_parked. Under the CPU's lock. */
+__noinline int weigh_parked(u64 task_address, u64 level_address, u64 now_ns)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	u32 cpu = task->t.cpu;
+
+	pl_group_parked(task->t.group, (struct pl_group PL_MEM *)level_address, cpu, now_ns,
+			&cpu_of(cpu)->touch, &S->config);
+	return 0;
+}
+
 /* Takes the task out of its CPU's count and into the group's. False: the group is no longer throttled. */
 static __always_inline bool park_begin(struct live_task PL_MEM *task, struct live_group PL_MEM *group,
-				       u32 cpu)
+				       u32 cpu, u64 now_ns)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 
@@ -83,10 +94,12 @@ static __always_inline bool park_begin(struct live_task PL_MEM *task, struct liv
 		pl_add32(&group->nr_parked, -1);
 		return false;
 	}
+	/* Before it can be released: count_released counts whoever is not parked any more. */
+	parked_in(task, group->slot);
 	cpu_lock(c);
 	count_out(task, c, cpu);
+	weigh_parked((u64)task, (u64)group, now_ns);
 	cpu_unlock(c);
-	parked_in(task, group->slot);
 	c->nr_parks++;
 	return true;
 }
@@ -340,6 +353,7 @@ __noinline int stop_timers(u32 slot)
 __noinline int park_throttled(u32 cpu)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	u64 now_ns = scx_bpf_now();
 	struct task_struct *p;
 	u32 seen = zero;
 
@@ -356,7 +370,7 @@ __noinline int park_throttled(u32 cpu)
 		if (!task || !is_limited(task->group) || task->t.cpu != cpu || !may_park(p, task))
 			continue;
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
-		if (!level || !park_begin(task, level, cpu))
+		if (!level || !park_begin(task, level, cpu, now_ns))
 			continue;
 		if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))
 			park_end(task);

@@ -9,6 +9,9 @@
  *            Who preempts goes to the front of the CPU's local queue. So does who waits for nobody but its waker, which
  *            is expected to sleep: it runs next without a pass through dispatch.
  *
+ *            Nobody is put into the local queue of a CPU that a real-time or deadline task has: nobody could take it
+ *            from there. Who is there as such a task comes is queued anew.
+ *
  * Trade-offs A waker that said it would sleep and does not makes its task wait. After sync_wait_ns one of the two
  *            is offered to an idle CPU.
  */
@@ -113,7 +116,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		pl_write(&task->waits_exec_ns, p->se.sum_exec_runtime);
 	if (is_limited(task->group) && may_park(p, task)) {
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
-		if (level && park_begin(task, level, cpu)) {
+		if (level && park_begin(task, level, cpu, now_ns)) {
 			scx_bpf_dsq_insert(p, PARK_DSQ(level->slot), slice_ns, enq_flags);
 			return;
 		}
@@ -125,7 +128,10 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	 */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	others = c->fair.nr_queued - 1;
+	/* Before 6.19 who is preempted by another class waits for it. */
+	if (woken && !c->running && !c->is_idle && !c->other_class)
+		set_other_class(cpu, 1);
+	others = nr_running(c) - 1;
 	/* The kernel's own work for this CPU comes first. */
 	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
@@ -133,8 +139,13 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (!others) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
-		if (!woken && cpu != bpf_get_smp_processor_id())
+		if (woken)
+			return;
+		if (cpu != bpf_get_smp_processor_id())
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		else if (!c->running)
+			/* Nobody of ours takes the CPU from it as its slice ends: another class does. */
+			check_soon(c, cpu, now_ns);
 		return;
 	}
 	if (woken) {
@@ -144,8 +155,8 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		if (!running)
 			goto queue;
 		vruntime =
-		    running->t.vruntime +
-		    pl_fair_scale(now_ns - pl_min(running->charged_at_ns, now_ns), running->t.effective);
+		    pl_fair_by_now(running->t.vruntime, now_ns - pl_min(running->charged_at_ns, now_ns),
+				   running->t.effective);
 		if (pl_fair_preempts(task->t.vruntime, task->t.effective, task->t.idle, vruntime,
 				     running->t.idle, &S->config.fair)) {
 			c->nr_preempts++;
@@ -154,10 +165,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 		if (cpu == bpf_get_smp_processor_id() && others == 1 &&
 		    (c->passes_to == p->pid || p->nr_cpus_allowed == 1)) {
-			if (!c->check_at_ns) {
-				c->check_at_ns = now_ns + settings.sync_wait_ns;
-				arm_cpu_timer(c, cpu, c->check_at_ns, now_ns);
-			}
+			check_soon(c, cpu, now_ns);
 			/* Unless the waker is due much more. */
 			if (!pl_fair_preempts(vruntime, running->t.effective, false, task->t.vruntime, false,
 					      &S->config.fair)) {
@@ -168,7 +176,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 queue:
 	scx_bpf_dsq_insert_vtime(p, cpu, slice_ns, task->t.vruntime, enq_flags);
-	if (c->offer) {
+	if (c->offer || c->other_class) {
 		c->offer = 0;
 		offer_to_idle(cpu);
 	}
@@ -199,10 +207,20 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 		c->watch_at_ns = scx_bpf_dsq_nr_queued(cpu) ? now_ns + WATCH_NS : 0;
 		if (c->watch_at_ns && cpu_leaves(cpu))
 			evacuate(cpu, cpu);
+		/* Who had the CPU may have become a real-time task. */
+		else if (c->watch_at_ns && !c->running && !c->is_idle)
+			c->check_at_ns = now_ns;
 	}
 	if (c->check_at_ns) {
 		if (now_ns >= c->check_at_ns) {
 			c->check_at_ns = 0;
+			/* A task of another class has the CPU: who waits in the local queue is queued anew. */
+			if (!c->running && !c->is_idle) {
+				if (!c->other_class)
+					set_other_class(cpu, 1);
+				if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___compat))
+					scx_bpf_reenqueue_local___v2___compat();
+			}
 			if (scx_bpf_dsq_nr_queued(cpu)) {
 				offer_to_idle(cpu);
 			} else if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && any_idle()) {

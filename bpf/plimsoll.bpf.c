@@ -105,6 +105,9 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 void BPF_OPS(plimsoll_update_idle, s32 cpu, bool idle)
 {
 	USE_ARENA;
+	cpu_of(cpu)->is_idle = idle;
+	if (idle && cpu_of(cpu)->other_class)
+		set_other_class(cpu, 0);
 	if (idle && !cpu_of(cpu)->idle_since_ns && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
 		scx_bpf_kick_cpu(cpu, 0);
 }
@@ -142,7 +145,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	park_end(task);
 	count_again(task, c, cpu);
 	idle_ended(c, now_ns);
-	weigh(task, c);
+	weigh(task, c, now_ns);
 	queue = &task->group->queues[cpu];
 	queue->nr_runs++;
 	if (task->waiting_since_ns && now_ns > task->waiting_since_ns)
@@ -154,6 +157,9 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	/* Not for one that is being stopped in at_border: as its affinity to the CPU begins the kernel calls this, too. */
 	if (task->waits_exec_ns)
 		leave_border(task);
+	if (c->other_class)
+		set_other_class(cpu, 0);
+	pl_task_gives_way(&task->t, p->policy == SCHED_IDLE);
 	c->nr_switches++;
 	c->check_at_ns = 0;
 	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
@@ -181,6 +187,9 @@ void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
 		if (c->running == task) {
 			c->running = NULL;
 			c->stop_at_ns = 0;
+			/* Its slice is not over: a task of another class takes the CPU, most often for a moment. */
+			if (runnable && p->scx.slice)
+				check_soon(c, task->t.cpu, now_ns);
 		}
 	}
 }
@@ -205,6 +214,7 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	USE_ARENA;
 	struct live_task PL_MEM *task = task_of(p);
+	u64 now_ns = scx_bpf_now();
 
 	if (!task)
 		return;
@@ -218,7 +228,14 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 		leave_border(task);
 	}
 	if (task->runnable)
-		account_out((u64)task, scx_bpf_now());
+		account_out((u64)task, now_ns);
+	/* It may go on as a real-time task, and whoever waits here for it. */
+	if (!(deq_flags & SCX_DEQ_SLEEP) && task->t.cpu == bpf_get_smp_processor_id()) {
+		struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
+
+		if (!c->running && c->fair.nr_queued)
+			check_soon(c, task->t.cpu, now_ns);
+	}
 }
 
 /* The group of a task's cgroup as it is born: most often its parent's, else found by the cgroup's number. */
@@ -367,7 +384,6 @@ __noinline int init_cpu(u32 cpu)
 		scx_error("cannot create the queue of CPU %u: %d", cpu, error);
 		return error;
 	}
-	c->fair.cpu = cpu;
 	c->steal.avg_idle_ns = PL_AVG_IDLE_MAX_NS;
 	online = scx_bpf_get_online_cpumask();
 	c->online = bpf_cpumask_test_cpu(cpu, online);
@@ -458,6 +474,10 @@ int mend_timers(struct live_mend *args)
 
 	if (args->fail) {
 		scx_error("failed on purpose: plimsoll run --fallback-test");
+		return 0;
+	}
+	if (pl_read(&S->lock_lost)) {
+		scx_error("a CPU's lock was not given back in time");
 		return 0;
 	}
 	start_owed_timers(now_ns);

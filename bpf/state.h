@@ -113,11 +113,18 @@ static __always_inline bool cpu_leaves(u32 cpu)
 	return !(word >> (cpu % 64) & 1);
 }
 
-/* Interrupts must be off: callbacks under a run queue's lock have them off, timers turn them off. */
+/*
+ * Interrupts must be off: callbacks under a run queue's lock have them off, timers turn them off. Where who holds the lock
+ * does not go on for too long, as its virtual CPU stands still, counts are wrong from there on: mend_timers gives up.
+ */
 static __always_inline void cpu_lock(struct live_cpu PL_MEM *c)
 {
-	while (pl_xchg32(&c->lock, 1) && can_loop)
-		;
+	while (pl_xchg32(&c->lock, 1)) {
+		if (can_loop)
+			continue;
+		pl_write(&S->lock_lost, 1);
+		break;
+	}
 }
 
 static __always_inline void cpu_unlock(struct live_cpu PL_MEM *c)
@@ -125,11 +132,31 @@ static __always_inline void cpu_unlock(struct live_cpu PL_MEM *c)
 	pl_xchg32(&c->lock, 0);
 }
 
-/* Keeps the count of queued tasks, and with it the CPU's bit among the overloaded ones. Under its lock. */
+/* Keeps the CPU's bit among the overloaded ones as what runs or is queued there changes. Under its lock. */
 static __always_inline void overloaded_changed(u32 cpu, u32 before, u32 after)
 {
 	pl_steal_count_changed(&S->overloaded[cpu_llc[CPU_INDEX(cpu)]], cpu_element[CPU_INDEX(cpu)], before,
 			       after);
+}
+
+/* All that wants to run on this CPU, of this class or another. */
+static __always_inline u32 nr_running(struct live_cpu PL_MEM *c)
+{
+	return c->fair.nr_queued + c->other_class;
+}
+
+/* A task of another class begins to run on this CPU, or has ended. */
+__noinline int set_other_class(u32 cpu, u32 runs)
+{
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+	u32 before;
+
+	cpu_lock(c);
+	before = nr_running(c);
+	c->other_class = runs;
+	overloaded_changed(cpu, before, nr_running(c));
+	cpu_unlock(c);
+	return 0;
 }
 
 static __always_inline void count_in(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu)
@@ -138,7 +165,7 @@ static __always_inline void count_in(struct live_task PL_MEM *task, struct live_
 
 	if (task->t.counted)
 		return;
-	before = pl_task_count(&task->t, &c->fair);
+	before = pl_task_count(&task->t, &c->fair) + c->other_class;
 	overloaded_changed(cpu, before, before + 1);
 }
 
@@ -148,7 +175,7 @@ static __always_inline void count_out(struct live_task PL_MEM *task, struct live
 
 	if (!task->t.counted)
 		return;
-	before = pl_task_uncount(&task->t, &c->fair);
+	before = pl_task_uncount(&task->t, &c->fair) + c->other_class;
 	overloaded_changed(cpu, before, before - 1);
 }
 

@@ -128,8 +128,7 @@ __noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
 		other = c->next_online;
 	c->pull_from = other;
 	/* A lone task there is about to run there. */
-	if (other == cpu || cpu_of(other)->fair.nr_queued < PL_STEAL_OVERLOADED ||
-	    !scx_bpf_dsq_nr_queued(other))
+	if (other == cpu || nr_running(cpu_of(other)) < PL_STEAL_OVERLOADED || !scx_bpf_dsq_nr_queued(other))
 		return false;
 	if (!look_at_head(other, cpu) ||
 	    !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair, c->head_vruntime,

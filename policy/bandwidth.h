@@ -45,7 +45,6 @@
 #define PL_BW_QUOTA_MIN_NS (1 * PL_MS)
 #define PL_BW_PERIOD_MIN_NS (1 * PL_MS)
 #define PL_BW_PERIOD_MAX_NS (1 * PL_SEC)
-#define PL_BW_SLICE_MIN_NS (1 * PL_US)
 #define PL_BW_SLICE_NS (5 * PL_MS)	 /* default slice */
 #define PL_BW_KEPT_NS (1 * PL_MS)	 /* kept by a balance when its last task leaves */
 #define PL_BW_SLACK_DELAY_NS (5 * PL_MS) /* from a return to its hand-out */
@@ -60,7 +59,6 @@ enum pl_bw_error {
 	PL_BW_ERR_PERIOD = 3, /* outside 1 ms .. 1 s */
 	PL_BW_ERR_BURST = 4,  /* above max; mainline: above a quota, or with it above max */
 	PL_BW_ERR_ONSET = 5,  /* above 100 % */
-	PL_BW_ERR_SLICE = 6,  /* below 1 us: a switch of the machine, which its engine checks */
 };
 
 /* Flags returned by what may change a pool's state. */
@@ -71,7 +69,7 @@ enum pl_bw_flags {
 };
 
 struct pl_bw_config {
-	u64 slice_ns;  /* >= PL_BW_SLICE_MIN_NS */
+	u64 slice_ns;  /* at least 1 us: the engine sees to it */
 	u32 expire;    /* 1: slices expire with the period (before system 1) */
 	u32 burst_off; /* 1: no group may use carried time, whatever its burst (system 2's global switch) */
 	u32 mainline;  /* 1: what mainline Linux took of system 2 */
@@ -103,7 +101,6 @@ struct pl_pool {
 	u64 burst_ns;
 	u64 buffer_ns;	 /* most that the pool holds after a refill */
 	u64 next_ns;	 /* end of the current period */
-	u64 phase_ns;	 /* period boundaries are at phase + k * period */
 	s64 snapshot_ns; /* run time after the last refill: what is missing at the next has been used */
 	u64 generation;	 /* refills so far */
 
@@ -573,7 +570,6 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
 	pool->quota_ns = limits->quota_ns;
 	pool->period_ns = limits->period_ns;
 	pool->burst_ns = limits->burst_ns;
-	pool->phase_ns = phase_ns;
 	pool->next_ns = pl_bw_boundary_after(phase_ns, limits->period_ns, now_ns);
 	if (limits->quota_ns == PL_UNLIMITED) {
 		pool->buffer_ns = PL_BW_MAX_NS;

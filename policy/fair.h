@@ -72,7 +72,7 @@ struct pl_fair_cpu {
 	u64 offset; /* common timeline = own + offset */
 	u64 weight_sum; /* effective weights of what is queued or running here */
 	u32 nr_queued;	/* tasks runnable here, the running one included; parked ones are not */
-	u32 cpu;
+	u32 reserved;
 };
 
 /* Shared by all CPUs, written at a bounded rate: how far the common timeline has come. */
@@ -88,10 +88,37 @@ PL_INLINE u64 pl_fair_scale(u64 delta_ns, u64 weight)
 		      pl_max(weight, PL_FAIR_WEIGHT_MIN));
 }
 
+/* What a running task's vruntime is by now, if it was last charged delta_ns ago. */
+PL_INLINE u64 pl_fair_by_now(u64 vruntime, u64 delta_ns, u64 weight)
+{
+	return vruntime + pl_fair_scale(delta_ns, weight);
+}
+
 /* a is before b, for clocks that may wrap. */
 PL_INLINE bool pl_fair_before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;
+}
+
+/* On a CPU's timeline, how far before what is served who wakes up may come in. */
+PL_INLINE u64 pl_fair_credit(const struct pl_fair_config PL_MEM *config)
+{
+	return pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
+}
+
+/* The bound on waiting, as a vruntime: who enters a queue with `weight` goes no further back. */
+PL_INLINE u64 pl_fair_latest(const struct pl_fair_cpu PL_MEM *cpu, u64 weight,
+			     const struct pl_fair_config PL_MEM *config)
+{
+	return cpu->clock + pl_fair_scale(config->wait_max_ns, pl_max(cpu->weight_sum, weight));
+}
+
+/* The vruntime, or the end of earliest..latest that it lies beyond. */
+PL_INLINE u64 pl_fair_clamp(u64 vruntime, u64 earliest, u64 latest)
+{
+	if (pl_fair_before(vruntime, earliest))
+		return earliest;
+	return pl_fair_before(latest, vruntime) ? latest : vruntime;
 }
 
 /*
@@ -105,15 +132,11 @@ PL_INLINE bool pl_fair_before(u64 a, u64 b)
 PL_SUB u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu PL_ARENA, u64 vruntime, u64 weight, bool woken,
 			 const struct pl_fair_config PL_MEM *config PL_ARENA)
 {
-	u64 sum = pl_max(cpu->weight_sum, weight);
-	u64 owed = woken ? pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE)
-			 : pl_fair_scale(config->lag_max_ns, pl_max(sum, PL_FAIR_WEIGHT_ONE));
-	u64 earliest = (woken ? cpu->served : cpu->clock) - owed;
-	u64 latest = cpu->clock + pl_fair_scale(config->wait_max_ns, sum);
+	u64 sum = pl_max(pl_max(cpu->weight_sum, weight), PL_FAIR_WEIGHT_ONE);
+	u64 earliest = woken ? cpu->served - pl_fair_credit(config)
+			     : cpu->clock - pl_fair_scale(config->lag_max_ns, sum);
 
-	if (pl_fair_before(vruntime, earliest))
-		return earliest;
-	return pl_fair_before(latest, vruntime) ? latest : vruntime;
+	return pl_fair_clamp(vruntime, earliest, pl_fair_latest(cpu, weight, config));
 }
 
 /*
@@ -140,7 +163,7 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 	cpu->served = cpu->clock;
 	if (!config->pull_ns)
 		return;
-	vruntime += pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
+	vruntime += pl_fair_credit(config);
 	if (pl_fair_before(vruntime, cpu->clock))
 		cpu->served = vruntime;
 	common = cpu->clock + cpu->offset;

@@ -17,7 +17,7 @@
  *
  * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
  *            effective = queue * weight / runnable weight of the queue
- *            share     = load.h
+ *            share     = load.h; 0 where the level is throttled, or all of its children are
  *            vruntime of a queue += delta / queue, whoever of it ran; a task of it that waits for its next turn is at
  *            that - 2 slices * runnable there / queue at least, a child queue at twice as much
  *            a task may run on a CPU if no level of its group is throttled there
@@ -177,6 +177,20 @@ PL_INLINE u64 pl_group_weight(const struct pl_group PL_MEM *group)
 	return group->idle ? PL_WEIGHT_IDLE : group->weight;
 }
 
+/*
+ * What a level with something runnable on this CPU adds to its parent's queue there. 0 while none of it may run: it is
+ * throttled, or all of its children are. Source: the kernel, where a throttled queue leaves its parent's.
+ */
+PL_INLINE u64 pl_level_share(const struct pl_group PL_MEM *level, u32 cpu)
+{
+	const struct pl_queue PL_MEM *queue = &level->queues[cpu];
+
+	if (!queue->load.weight || pl_read(&level->pool.balances[cpu].throttled) ||
+	    (level->side && pl_read(&level->side->pool.balances[cpu].throttled)))
+		return 0;
+	return pl_load_share(&level->load, &queue->load, pl_group_weight(level));
+}
+
 /* Brings one level's load and share up to date on one CPU. Returns the share. */
 PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 now_ns,
 			    struct pl_touch PL_MEM *touch PL_ARENA,
@@ -191,8 +205,8 @@ PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64
 		touch->load_writes++;
 	if (!queue->nr_runnable)
 		return 0;
-	share = pl_load_share(&level->load, &queue->load, pl_group_weight(level));
-	touch->load_reads++;
+	share = pl_level_share(level, cpu);
+	touch->load_reads += share > 0;
 	if (share != queue->share) {
 		pl_load_update(above, now_ns);
 		above->weight += share - queue->share;
@@ -217,16 +231,18 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 	struct pl_group PL_MEM *level;
-	u64 effective;
+	u64 least = pl_level_refresh(group, cpu, now_ns, touch, config);
+	u64 effective = bottom->share << (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT);
 
-	pl_level_refresh(group, cpu, now_ns, touch, config);
-	effective = bottom->share << (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT);
 	for (level = group->parent; level->parent && PL_LOOP; level = level->parent) {
-		pl_level_refresh(level, cpu, now_ns, touch, config);
+		least = pl_min(least, pl_level_refresh(level, cpu, now_ns, touch, config));
 		effective = pl_queue_part(&level->queues[cpu], effective);
 	}
-	/* With nothing runnable there is no share: what it weighed stays. */
-	if (!bottom->nr_runnable)
+	/*
+	 * With nothing that may run there is no share: what it weighed stays, for who comes, and who runs although throttled
+	 * until it is back in user space.
+	 */
+	if (!least)
 		return 0;
 	bottom->effective = effective;
 	bottom->divisor = bottom->load.weight;
@@ -241,18 +257,39 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 	return 0;
 }
 
-/* Likewise, unless it was done less than refresh_ns ago. `force`: even then. */
-PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, bool force,
-			    struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+/* Likewise, unless it was done less than refresh_ns ago, and it was not out of its parent's queue. */
+PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
+			    const struct pl_config PL_MEM *config)
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 
-	if (!force && config->refresh_ns && now_ns - bottom->refreshed_ns < config->refresh_ns)
+	if (config->refresh_ns && bottom->share && now_ns - bottom->refreshed_ns < config->refresh_ns)
 		return;
 	/* Of this queue only: the levels above may have tasks of their own, which are weighed when these ask. */
 	bottom->refreshed_ns = now_ns;
 	if (group->parent)
 		pl_shares_refresh(group, cpu, now_ns, touch, config);
+}
+
+/*
+ * A task of the group is parked on this CPU because `level` is throttled there: what all levels weigh in their parents'
+ * queues follows at once, so that nobody else's part goes to nobody. Its return is seen as the first of it is picked. With
+ * locks: the CPU's.
+ */
+PL_FN void pl_group_parked(struct pl_group PL_MEM *group, const struct pl_group PL_MEM *level, u32 cpu,
+			   u64 now_ns, struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+{
+	/* The side is in no queue: its groups are. */
+	if (level->is_side)
+		level = group;
+	if (level->queues[cpu].share)
+		pl_shares_refresh(group, cpu, now_ns, touch, config);
+}
+
+/* Whether a task gives way to any other, from its policy and its groups' cpu.idle. At any time. */
+PL_INLINE void pl_task_gives_way(struct pl_task PL_MEM *task, bool sched_idle)
+{
+	task->idle = sched_idle || task->group->under_idle;
 }
 
 /*
@@ -263,7 +300,7 @@ PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 PL_FN void pl_task_class(struct pl_task PL_MEM *task, s32 nice, bool sched_idle)
 {
 	task->weight = sched_idle ? PL_WEIGHT_IDLE : pl_weight_of_nice(nice);
-	task->idle = sched_idle || task->group->under_idle;
+	pl_task_gives_way(task, sched_idle);
 }
 
 /*
@@ -368,13 +405,13 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 		if (!level->parent)
 			break;
 		/* The group joins its parent's queue with a share computed from what it is known to weigh. */
-		queue->share = pl_load_share(&level->load, &queue->load, pl_group_weight(level));
-		touch->load_reads++;
+		queue->share = pl_level_share(level, cpu);
+		touch->load_reads += queue->share > 0;
 		added = queue->share;
 		if (level->side && !level->parent->side && !level->side->queues[cpu].nr_runnable++)
 			flags |= pl_level_enter(level->side, cpu, now_ns, touch, config);
 	}
-	pl_group_refresh(task->group, cpu, now_ns, !config->refresh_ns, touch, config);
+	pl_group_refresh(task->group, cpu, now_ns, touch, config);
 	pl_queue_follow(&task->group->queues[cpu]);
 	task->effective = pl_task_effective(task, cpu);
 	return flags;
@@ -428,7 +465,7 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 
 	pl_task_load(task, true, now_ns);
 	if (!config->refresh_ns)
-		pl_group_refresh(level, cpu, now_ns, true, touch, config);
+		pl_group_refresh(level, cpu, now_ns, touch, config);
 	for (; PL_LOOP; level = level->parent) {
 		struct pl_queue PL_MEM *queue = &level->queues[cpu];
 
@@ -465,6 +502,12 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 	       (asked ? PL_LEVEL_ASKED : 0);
 }
 
+/* What a queue weighs on its CPU, as weight_sum counts it. */
+PL_INLINE u64 pl_queue_weight(const struct pl_queue PL_MEM *queue)
+{
+	return queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT);
+}
+
 /*
  * What is served in a queue, a task or the queue of a child group, is no further behind it than as many turns of all
  * that is runnable there, or than `credit` if that is more. Returns its vruntime.
@@ -472,8 +515,7 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 PL_SUB u64 pl_queue_keep_up(const struct pl_queue PL_MEM *queue PL_ARENA, u64 vruntime, u64 turns, u64 credit,
 			    const struct pl_fair_config PL_MEM *config PL_ARENA)
 {
-	u64 behind = pl_fair_scale(turns * config->slice_ns * queue->nr_runnable,
-				   queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT));
+	u64 behind = pl_fair_scale(turns * config->slice_ns * queue->nr_runnable, pl_queue_weight(queue));
 	u64 earliest = queue->vruntime - pl_max(behind, credit);
 
 	return pl_fair_before(vruntime, earliest) ? earliest : vruntime;
@@ -487,8 +529,8 @@ PL_INLINE void pl_queues_ran(struct pl_task PL_MEM *task, u64 delta_ns,
 			     const struct pl_fair_config PL_MEM *config)
 {
 	struct pl_queue PL_MEM *queue = &task->group->queues[task->cpu];
-	u64 weight = queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT);
-	u64 credit = pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
+	u64 weight = pl_queue_weight(queue);
+	u64 credit = pl_fair_credit(config);
 	bool alone = queue->load.weight == task->weight << PL_LOAD_SHIFT;
 	struct pl_group PL_MEM *level;
 
@@ -496,8 +538,7 @@ PL_INLINE void pl_queues_ran(struct pl_task PL_MEM *task, u64 delta_ns,
 	for (level = task->group->parent; level->parent && PL_LOOP; level = level->parent) {
 		struct pl_queue PL_MEM *above = &level->queues[task->cpu];
 
-		above->vruntime +=
-		    pl_fair_scale(delta_ns, above->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT));
+		above->vruntime += pl_fair_scale(delta_ns, pl_queue_weight(above));
 		queue->vruntime =
 		    pl_queue_keep_up(above, queue->vruntime, 2 * PL_QUEUE_TURNS, credit, config);
 		queue = above;
@@ -607,18 +648,16 @@ PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_f
 	task->came = 0;
 	if (grouped) {
 		struct pl_queue PL_MEM *queue = &level->queues[task->cpu];
-		u64 earliest = cpu->served - pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
-		u64 latest =
-		    cpu->clock + pl_fair_scale(config->wait_max_ns, pl_max(cpu->weight_sum, task->effective));
+		u64 earliest = cpu->served - pl_fair_credit(config);
+		u64 latest = pl_fair_latest(cpu, task->effective, config);
 
 		for (; level->parent && PL_LOOP; level = level->parent) {
 			struct pl_queue PL_MEM *above = &level->queues[task->cpu];
+			/* Written seldom: the engine may charge somebody of the group meanwhile. */
+			u64 within = pl_fair_clamp(above->vruntime, earliest, latest);
 
-			/* Seldom: the engine may charge somebody of the group meanwhile. */
-			if (pl_fair_before(above->vruntime, earliest))
-				above->vruntime = earliest;
-			else if (pl_fair_before(latest, above->vruntime))
-				above->vruntime = latest;
+			if (within != above->vruntime)
+				above->vruntime = within;
 		}
 		/* It had its turn, and waits for the next: it answers for what others of the group took. */
 		if (!woken && !came)
@@ -648,18 +687,22 @@ PL_FN bool pl_level_forget(struct pl_group PL_MEM *level, struct pl_queue PL_MEM
 }
 
 /*
- * Weighs a task anew, while it is counted in `cpu`, from what its queue was last found to weigh. As it is picked: with the
- * weight that it had as it was queued, beside others that sleep by now, it would be charged for them as well.
+ * Weighs a task anew, while it is counted in `cpu`, from what its queue was last found to weigh: as it is picked. With the
+ * weight that it had as it was queued, beside others that sleep by now, it would be charged for them as well. What its queue
+ * weighs is found out only if it was in no parent's queue, or its group's weight has changed.
  */
-PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu)
+PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
+			 struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
-	u64 effective;
+	struct pl_queue PL_MEM *queue = &task->group->queues[task->cpu];
+	u64 before = task->effective;
 
-	pl_queue_follow(&task->group->queues[task->cpu]);
-	effective = pl_task_effective(task, task->cpu);
+	if (!queue->share || !queue->refreshed_ns)
+		pl_group_refresh(task->group, task->cpu, now_ns, touch, config);
+	pl_queue_follow(queue);
+	task->effective = pl_task_effective(task, task->cpu);
 	if (task->counted)
-		cpu->weight_sum += effective - pl_min(task->effective, cpu->weight_sum);
-	task->effective = effective;
+		cpu->weight_sum += task->effective - pl_min(before, cpu->weight_sum);
 }
 
 /*
@@ -678,8 +721,8 @@ PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 			if (pl_level_forget(level, &level->queues[task->cpu], now_ns))
 				touch->load_writes++;
 	}
-	pl_group_refresh(task->group, task->cpu, now_ns, false, touch, config);
-	pl_task_weigh(task, cpu);
+	pl_group_refresh(task->group, task->cpu, now_ns, touch, config);
+	pl_task_weigh(task, cpu, now_ns, touch, config);
 	return 2 * task->effective < before;
 }
 

@@ -5,7 +5,7 @@
  * Each line of the file of cases is a run of its own, in a group of its own:
  *   label quota period burst nth work interval spin slow pin dur_ms aligned
  * (times in us; quota -1 is none). The limits are set while the group is empty, a child joins it 20 ms or more before
- * the first release, and the threads are those of ../shared/truth/README.md: spinners, duty threads, slow threads.
+ * the first release, and the threads are those of bench/results/kernel-bandwidth-truth.md: spinners, duty threads, slow threads.
  * Where the group's periods begin is measured before the run: a spinner under the same period is stopped and resumed,
  * and it is resumed at boundaries. An aligned run releases 5 ms after one; one that is not begins at any time, and its
  * row leaves phase_us empty. Prints CSV rows, without a header.

@@ -144,6 +144,14 @@ cases! {
         also: &["target/guest/duty", "/usr/bin/nice"],
         ..Case::of(&["sleepers.sh"])
     };
+    what_may_not_run_weighs_nothing_in_its_group: Case {
+        also: &["target/guest/duty"],
+        ..Case::of(&["held-weight.sh"])
+    };
+    who_is_preempted_by_real_time_threads_goes_on_elsewhere: Case {
+        also: &["/usr/bin/chrt", "/usr/bin/taskset"],
+        ..Case::of(&["realtime.sh"])
+    };
     a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
     grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
     headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };

@@ -1,5 +1,5 @@
 //! How `plimsoll status`, `top` and `set` talk to the scheduler that runs: a socket, one line of JSON each way.
-use crate::{Error, Result, Scheduler, Status, Watch};
+use crate::{shown, Error, Result, Scheduler, Status, Watch};
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -24,6 +24,16 @@ pub enum Request {
     Reload {
         cgroup: PathBuf,
     },
+}
+
+impl Request {
+    /// What it is about, as text.
+    fn place(&self) -> String {
+        match self {
+            Self::Status { cgroup: Some(cgroup) } | Self::Reload { cgroup } => shown(cgroup),
+            Self::Status { cgroup: None } => "status".into(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,8 +62,12 @@ fn ask_at(socket: &Path, request: &Request) -> Result<Option<Status>> {
     })?;
     stream.set_read_timeout(Some(LONGEST_ANSWER)).map_err(silent)?;
     // JSON has no words for a path that is no UTF-8.
-    let mut line =
-        serde_json::to_string(request).map_err(|error| Error::Input(format!("{request:?}: {error}")))?;
+    let mut line = serde_json::to_string(request).map_err(|_| {
+        Error::Input(format!(
+            "{}: not UTF-8: allowed are cgroups of which the whole path is",
+            request.place()
+        ))
+    })?;
     line.push('\n');
     stream.write_all(line.as_bytes()).map_err(silent)?;
     let mut answer = String::new();

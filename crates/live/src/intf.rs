@@ -1,5 +1,7 @@
 //! bpf/intf.h in Rust. The sizes are compared with the BPF program's own as it is loaded.
 use plimsoll_policy_sys as pl;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 #[repr(C)]
 pub struct Task {
@@ -26,7 +28,6 @@ pub struct Task {
 pub struct Queue {
     pub run_delay_ns: u64,
     pub nr_runs: u64,
-    pub used_ns: u64,
     pub nr_grants: u64,
     pub nr_steals: u64,
 }
@@ -40,11 +41,11 @@ pub struct Group {
     pub alive: u32,
     pub nr_parked: u32,
     pub next_free: u32,
-    pub nr_limit_changes: u32,
     pub nr_children: u32,
     pub owes_period: u32,
     pub owes_slack: u32,
     pub limits_written: u32,
+    pub reserved: u32,
     pub cpu_burst_us: u64,
     pub burst_us: u64,
     pub burst_set: u32,
@@ -64,10 +65,9 @@ impl Group {
             && self.g.headroom_tolerance_ns == knobs.tolerance_us * 1000
     }
 
-    /// The name of the cgroup's directory, cut off at what fits.
-    pub fn name(&self) -> String {
-        let bytes: Vec<u8> = self.name.iter().copied().take_while(|&byte| byte != 0).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+    /// The name of the cgroup's directory, which is any bytes, cut off at what fits.
+    pub fn name(&self) -> OsString {
+        OsString::from_vec(self.name.iter().copied().take_while(|&byte| byte != 0).collect())
     }
 }
 
@@ -93,11 +93,13 @@ pub struct Cpu {
     pub pull_from: u32,
     pub online: u32,
     pub next_online: u32,
-    pub reserved: u32,
+    pub is_idle: u32,
     pub offer: u32,
     pub passes_to: i32,
     pub watch_at_ns: u64,
     pub head_vruntime: u64,
+    pub other_class: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -110,7 +112,6 @@ pub struct State {
     pub fair: pl::FairMachine,
     pub cpus: *const Cpu,
     pub groups: *const *const Group,
-    pub root: *const Group,
     pub side: *const Group,
     pub chunks: *const u8,
     pub overloaded: *const u8,
@@ -136,6 +137,8 @@ pub struct State {
     pub relink_owed: u32,
     pub nr_relinks: u32,
     pub nr_links: u32,
+    pub nr_linked: u32,
+    pub lock_lost: u32,
 }
 
 /// In the order of `sizeof_state`.

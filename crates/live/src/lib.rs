@@ -21,7 +21,7 @@ pub use libbpf_rs::OpenObject;
 pub use machine::Machine;
 pub use probe::probe;
 pub use scheduler::{Ended, Scheduler};
-pub use status::{CpuStatus, GroupStatus, Status};
+pub use status::{shown, CpuStatus, GroupStatus, Status};
 pub use watch::Watch;
 
 /// Where cgroup v2 is mounted.

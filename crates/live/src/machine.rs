@@ -54,8 +54,8 @@ impl Machine {
                     .unwrap_or(cpu),
             );
         }
-        let nr_nodes =
-            list(&sysfs.join("devices/system/node/possible")).map_or(1, |nodes| nodes.len().max(1));
+        // Of those that may be, some are for memory alone, or for memory that is not there yet.
+        let nr_nodes = list(&sysfs.join("devices/system/node/has_cpu")).map_or(1, |nodes| nodes.len().max(1));
         Ok(Self {
             nr_cpus,
             nr_nodes,
@@ -148,8 +148,11 @@ mod tests {
                 );
             }
         }
+        write(&root.join("devices/system/node/possible"), "0-15\n");
+        write(&root.join("devices/system/node/has_cpu"), "0-1\n");
         let machine = Machine::read(&root).unwrap();
         fs::remove_dir_all(&root).unwrap();
+        assert_eq!(machine.nr_nodes, 2);
         assert_eq!(machine.cpus_of_llcs(), [[0, 2], [1, 3]]);
         assert_eq!(machine.sibling, [2, 3, 0, 1]);
     }

@@ -7,6 +7,20 @@ use std::path::Path;
 /// The first kernel whose schedulers are told of cpu.max.
 const OLDEST: (u32, u32) = (6, 17);
 
+/// The first kernel whose schedulers are told of cpu.idle.
+const TELLS_OF_IDLE: (u32, u32) = (6, 19);
+
+/// Whether the running kernel has the callback for changes of cpu.idle. By its version: reading its type information would
+/// take a tenth of a second of loading.
+pub(crate) fn tells_of_idle() -> bool {
+    version(&running()).is_none_or(|found| found >= TELLS_OF_IDLE)
+}
+
+fn running() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_string()
+}
+
 /// Looks at the running machine, in the order in which a user would have to mend things.
 pub fn probe() -> Result<()> {
     let missing = |message: String| Err(Error::Machine(message));
@@ -17,8 +31,7 @@ pub fn probe() -> Result<()> {
                 .into(),
         );
     }
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let release = release.trim();
+    let release = &running();
     match version(release) {
         Some(found) if found < OLDEST => {
             return missing(format!(

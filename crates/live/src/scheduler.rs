@@ -2,7 +2,7 @@
 use crate::config::Config;
 use crate::intf::{self, Group, Knobs, Settings, State};
 use crate::machine::CPUS_MAX;
-use crate::{Error, Machine, Result};
+use crate::{probe, Error, Machine, Result};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramInput};
 use std::mem::MaybeUninit;
@@ -39,9 +39,16 @@ pub struct Scheduler<'obj> {
     state: *const State,
     _link: Link,
     config: Config,
+    hears_of_idle: bool,
 }
 
 impl<'obj> Scheduler<'obj> {
+    /// Whether this kernel tells of changes of cpu.idle. What a group's was as the scheduler was loaded counts until the end
+    /// where it does not.
+    pub fn hears_of_idle(&self) -> bool {
+        self.hears_of_idle
+    }
+
     /// Loads and attaches. `object` is where libbpf keeps its own; it must outlive the scheduler.
     pub fn start(
         machine: &Machine,
@@ -96,6 +103,12 @@ impl<'obj> Scheduler<'obj> {
             rodata.cpu_sibling[cpu] = sibling as u16;
         }
 
+        // Linux 6.17 and 6.18 do not have it, and would refuse.
+        let hears_of_idle = probe::tells_of_idle();
+        if !hears_of_idle {
+            open.struct_ops.plimsoll_ops_mut().cgroup_set_idle = std::ptr::null_mut();
+        }
+
         let mut skel = open
             .load()
             .map_err(|error| refused("the kernel does not accept the scheduler's BPF program", error))?;
@@ -130,6 +143,7 @@ impl<'obj> Scheduler<'obj> {
             state,
             _link: link,
             config: config.clone(),
+            hears_of_idle,
         })
     }
 

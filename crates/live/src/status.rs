@@ -3,6 +3,7 @@ use crate::intf::Group;
 use crate::{Scheduler, Watch};
 use plimsoll_policy_sys as pl;
 use serde::{Deserialize, Serialize};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -131,6 +132,22 @@ impl GroupStatus {
     }
 }
 
+/// A cgroup's path as text. Whoever may make cgroups names them, and with any bytes: what is no text, or would move a
+/// terminal's cursor, is shown as `\xff`, so that two names stay two.
+pub fn shown(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() {
+                true => text.extend(c.to_string().bytes().map(|byte| format!("\\x{byte:02x}"))),
+                false => text.push(c),
+            }
+        }
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
+}
+
 fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -> GroupStatus {
     let pool = &group.g.pool;
     let limited = pool.quota_ns != pl::UNLIMITED;
@@ -153,7 +170,7 @@ fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -
         _ => "main",
     };
     GroupStatus {
-        cgroup: path.display().to_string(),
+        cgroup: shown(path),
         usage_usec: usage_usec(path),
         nr_periods: pool.nr_periods,
         nr_throttled: pool.nr_throttled,
@@ -191,4 +208,20 @@ fn usage_usec(cgroup: &Path) -> u64 {
     text.lines()
         .find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn names_that_are_no_text_stay_apart_and_move_no_cursor() {
+        let of = |bytes: &[u8]| shown(Path::new(OsStr::from_bytes(bytes)));
+        assert_eq!(of(b"/cg/web-\xc3\xa4"), "/cg/web-\u{e4}");
+        assert_eq!(of(b"/cg/n\xff"), "/cg/n\\xff");
+        assert_eq!(of(b"/cg/n\xfe"), "/cg/n\\xfe");
+        assert_eq!(of(b"/cg/e\x1b[31mr\n"), "/cg/e\\x1b[31mr\\x0a");
+        assert_eq!(of(b"/cg/\xc2\x9b"), "/cg/\\xc2\\x9b");
+    }
 }

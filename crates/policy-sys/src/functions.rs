@@ -150,7 +150,14 @@ extern "C" {
         group: *mut Group,
         cpu: u32,
         now_ns: u64,
-        force: bool,
+        touch: *mut Touch,
+        config: *const Config,
+    );
+    pub fn pl_group_parked(
+        group: *mut Group,
+        level: *const Group,
+        cpu: u32,
+        now_ns: u64,
         touch: *mut Touch,
         config: *const Config,
     );

@@ -23,7 +23,6 @@ pub const BW_ERR_QUOTA: u32 = 2;
 pub const BW_ERR_PERIOD: u32 = 3;
 pub const BW_ERR_BURST: u32 = 4;
 pub const BW_ERR_ONSET: u32 = 5;
-pub const BW_ERR_SLICE: u32 = 6;
 
 pub const SPARSEMASK_NONE: u32 = u32::MAX;
 /// From a return of run time to its hand-out.
@@ -48,6 +47,8 @@ pub const FAIR_WAIT_MAX_NS: u64 = 1_000_000_000;
 pub const FAIR_PULL_NS: u64 = 10_000_000;
 pub const FAIR_LAG_MAX_NS: u64 = 100_000_000;
 pub const REFRESH_NS: u64 = 1_000_000;
+/// Queued tasks, the running one included, with which a CPU counts as overloaded.
+pub const STEAL_OVERLOADED: u32 = 2;
 pub const STEAL_NODE_LIMIT: u32 = 2;
 pub const STEAL_COST_NS: u64 = 10_000;
 pub const HEADROOM_WINDOW_NS: u64 = 100_000_000;

@@ -42,7 +42,6 @@ pub struct Pool {
     pub burst_ns: u64,
     pub buffer_ns: u64,
     pub next_ns: u64,
-    pub phase_ns: u64,
     pub snapshot_ns: i64,
     pub generation: u64,
     pub nr_periods: u64,
@@ -123,7 +122,7 @@ pub struct FairCpu {
     pub offset: u64,
     pub weight_sum: u64,
     pub nr_queued: u32,
-    pub cpu: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -325,7 +324,6 @@ macro_rules! for_each_struct {
             burst_ns,
             buffer_ns,
             next_ns,
-            phase_ns,
             snapshot_ns,
             generation,
             nr_periods,
@@ -371,7 +369,7 @@ macro_rules! for_each_struct {
             offset,
             weight_sum,
             nr_queued,
-            cpu
+            reserved
         );
         $m!(pl_fair_machine, FairMachine, clock);
         $m!(pl_sparsemask_chunk, SparsemaskChunk, set, unused);

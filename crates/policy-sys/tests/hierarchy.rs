@@ -108,10 +108,14 @@ impl Tree {
 
 /// What share of the CPU each task is due, from the effective weights.
 fn fractions(tree: &mut Tree, tasks: &mut [Task], now_ns: u64) -> Vec<f64> {
+    let always = Config {
+        refresh_ns: 0,
+        ..tree.config
+    };
     let effective: Vec<f64> = tasks
         .iter_mut()
         .map(|task| unsafe {
-            pl_group_refresh(task.group, task.cpu, now_ns, true, &mut tree.touch, &tree.config);
+            pl_group_refresh(task.group, task.cpu, now_ns, &mut tree.touch, &always);
             pl_task_effective(task, task.cpu) as f64
         })
         .collect();
@@ -420,14 +424,7 @@ fn a_group_does_not_weigh_less_for_cpus_where_nothing_of_it_has_run_for_long() {
         let group = tree.add(Some(0), 100);
         let mut tasks: Vec<Task> = (0..cpus).map(|_| tree.task(group)).collect();
         let refresh = |tree: &mut Tree, cpu: u32, now_ns: u64| unsafe {
-            pl_group_refresh(
-                tree.groups[group],
-                cpu,
-                now_ns,
-                false,
-                &mut tree.touch,
-                &tree.config,
-            )
+            pl_group_refresh(tree.groups[group], cpu, now_ns, &mut tree.touch, &tree.config)
         };
         let mut fair: FairCpu = zeroed();
         let mut reweigh = |tree: &mut Tree, task: &mut Task, now_ns: u64| unsafe {
@@ -476,29 +473,11 @@ fn a_group_with_tasks_of_its_own_is_refreshed_beside_a_busy_child() {
         }
         for (group, at_ns) in [(child, 0), (parent, MS / 2)] {
             let now_ns = step * MS + at_ns;
-            unsafe {
-                pl_group_refresh(
-                    tree.groups[group],
-                    0,
-                    now_ns,
-                    false,
-                    &mut tree.touch,
-                    &tree.config,
-                )
-            };
+            unsafe { pl_group_refresh(tree.groups[group], 0, now_ns, &mut tree.touch, &tree.config) };
         }
         if step >= 500 {
             let now_ns = step * MS;
-            unsafe {
-                pl_group_refresh(
-                    tree.groups[parent],
-                    1,
-                    now_ns,
-                    false,
-                    &mut tree.touch,
-                    &tree.config,
-                )
-            };
+            unsafe { pl_group_refresh(tree.groups[parent], 1, now_ns, &mut tree.touch, &tree.config) };
         }
     }
     let due = share_of(&tree, parent, 0) / 1024.0;

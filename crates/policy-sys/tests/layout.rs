@@ -25,15 +25,22 @@ fn every_struct_has_the_size_and_offsets_that_c_gives_it() {
     assert!(structs > 10);
 }
 
-/// A number of a header, such as `(5 * PL_MS)`.
-fn defined(name: &str) -> u64 {
+/// All of policy/, one after the other.
+fn headers() -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policy");
     let headers = std::fs::read_dir(folder).unwrap();
-    let texts = headers.map(|header| std::fs::read_to_string(header.unwrap().path()).unwrap());
+    headers
+        .map(|header| std::fs::read_to_string(header.unwrap().path()).unwrap())
+        .collect()
+}
+
+/// A number of a header, such as `(5 * PL_MS)`.
+fn defined(name: &str) -> u64 {
     let prefix = format!("#define {name} ");
-    let value = texts
-        .flat_map(|text| text.lines().map(str::to_string).collect::<Vec<_>>())
-        .find_map(|line| line.strip_prefix(&prefix).map(str::to_string))
+    let headers = headers();
+    let value = headers
+        .lines()
+        .find_map(|line| line.strip_prefix(&prefix))
         .unwrap_or_else(|| panic!("no header defines {name}"));
     let value = value.split("/*").next().unwrap().trim();
     let value = value.trim_start_matches('(').trim_end_matches(')');
@@ -62,6 +69,7 @@ fn every_constant_is_the_headers() {
         ("PL_FAIR_PULL_NS", FAIR_PULL_NS),
         ("PL_FAIR_LAG_MAX_NS", FAIR_LAG_MAX_NS),
         ("PL_REFRESH_NS", REFRESH_NS),
+        ("PL_STEAL_OVERLOADED", STEAL_OVERLOADED.into()),
         ("PL_STEAL_NODE_LIMIT", STEAL_NODE_LIMIT.into()),
         ("PL_STEAL_COST_NS", STEAL_COST_NS),
         ("PL_HEADROOM_WINDOW_NS", HEADROOM_WINDOW_NS),
@@ -71,5 +79,20 @@ fn every_constant_is_the_headers() {
     ];
     for (name, value) in constants {
         assert_eq!(defined(name), value, "{name}");
+    }
+    let enumerated = [
+        ("PL_BW_OK", BW_OK),
+        ("PL_BW_ERR_ROOT", BW_ERR_ROOT),
+        ("PL_BW_ERR_QUOTA", BW_ERR_QUOTA),
+        ("PL_BW_ERR_PERIOD", BW_ERR_PERIOD),
+        ("PL_BW_ERR_BURST", BW_ERR_BURST),
+        ("PL_BW_ERR_ONSET", BW_ERR_ONSET),
+        ("PL_BW_THROTTLED", BW_THROTTLED),
+        ("PL_BW_ARM_PERIOD", BW_ARM_PERIOD),
+        ("PL_BW_ARM_SLACK", BW_ARM_SLACK),
+    ];
+    for (name, value) in enumerated {
+        let line = format!("\t{name} = {value},");
+        assert!(headers().lines().any(|l| l.starts_with(&line)), "{name}");
     }
 }

@@ -1,8 +1,8 @@
 //! Stealing on a simulated machine, and the baseline without it.
 use plimsoll_sim::observer::Move;
 use plimsoll_sim::{
-    Config, GroupId, GroupSpec, Limits, Machine, Observer, Results, Simulation, Step, TaskId, TaskSpec,
-    Topology,
+    Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Numbering, Observer, Results, Simulation, Step,
+    TaskId, TaskSpec, Topology,
 };
 use std::collections::BTreeSet;
 
@@ -97,4 +97,29 @@ fn no_cpu_takes_a_task_that_it_could_only_park() {
             seen.to_throttled[0]
         );
     }
+}
+
+/// Stealing ends at the cache, and nothing balances: as the live scheduler does, a CPU that runs dry pulls from afar.
+#[test]
+fn a_cpu_that_runs_dry_pulls_from_another_cache() {
+    let topology = Topology::regular(2, 1, 1, 1, 1, Numbering::SiblingsLast);
+    let mut config = Config::new(Machine::new(topology), 1000 * MS);
+    config.policy.newidle = false;
+    config.policy.periodic = false;
+    config.check = true;
+    let workload = config.add_workload("all");
+    let spin = |_: &mut plimsoll_sim::Context| Step::Compute { ns: u64::MAX };
+    let mut ends = vec![Step::Exit, Step::Compute { ns: 100 * MS }];
+    let short = move |_: &mut plimsoll_sim::Context| ends.pop().expect("it has exited");
+    let mut short = TaskSpec::new(GroupId::ROOT, workload, "short".to_string(), short);
+    short.affinity = Some(CpuSet::from_iter([1]));
+    config.add_task(short);
+    for name in ["one", "two"] {
+        config.add_task(TaskSpec::new(GroupId::ROOT, workload, name.to_string(), spin));
+    }
+    let results = Simulation::new(config).unwrap().run(None);
+    let busy_ns: u64 = results.cpus.iter().map(|cpu| cpu.task_ns).sum();
+    assert!(busy_ns > 1990 * MS, "{busy_ns}");
+    let pulls: u64 = results.cpus.iter().map(|cpu| cpu.lag_pulls).sum();
+    assert!(pulls > 0);
 }

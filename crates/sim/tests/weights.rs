@@ -1,5 +1,7 @@
 //! Groups get what their weights say, however their tasks sleep.
-use plimsoll_sim::{Config, Context, GroupId, GroupSpec, Machine, Simulation, Step, TaskSpec, Topology};
+use plimsoll_sim::{
+    Config, Context, CpuSet, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology,
+};
 
 const DURATION_NS: u64 = 10_000_000_000;
 
@@ -75,5 +77,46 @@ fn what_sleepers_take_their_own_group_has_less_of() {
             let share = share(beside);
             assert!((share - 0.5).abs() < 0.02, "{share} beside {beside:?}");
         }
+    }
+}
+
+/// A pod with two groups, each with a spinner, one limited to a tenth of a CPU, against a spinner in a group of the pod's
+/// weight. What the limited one may not use of the pod's share is the other one's: as in the kernel, the group that is
+/// throttled is not in its parent's queue meanwhile. `apart`: it is on a CPU of its own, and thins nobody elsewhere.
+fn pods_share(limited_weight: u32, apart: bool) -> f64 {
+    let cpus = 1 + u32::from(apart);
+    let mut config = Config::new(Machine::new(Topology::flat(cpus)), DURATION_NS);
+    let [pod, other] = ["/pod", "/other"].map(|path| config.add_group(GroupSpec::new(path, GroupId::ROOT)));
+    let mut limited = GroupSpec::new("/pod/limited", pod);
+    limited.cpu_weight = limited_weight;
+    limited.limits = Limits::quota(10_000_000, 100_000_000);
+    let limited = config.add_group(limited);
+    let free = config.add_group(GroupSpec::new("/pod/free", pod));
+    let workload = config.add_workload("all");
+    for (group, cpu) in [(limited, 0), (free, cpus - 1), (other, cpus - 1)] {
+        let spin = |_: &mut Context| Step::Compute { ns: u64::MAX };
+        let mut spinner = TaskSpec::new(group, workload, "spinner".to_string(), spin);
+        spinner.affinity = Some(CpuSet::from_iter([cpu]));
+        config.add_task(spinner);
+    }
+    let results = Simulation::new(config).unwrap().run(None);
+    let used = |group: GroupId| results.groups[group.0 as usize].usage_ns as f64;
+    used(pod) / (used(pod) + used(other))
+}
+
+#[test]
+fn what_is_throttled_weighs_nothing_in_its_parent() {
+    // The second: a turn of the free one at an eleventh of the pod's share leaps ahead, and the other runs until it has
+    // caught up (docs/live.md, Known faults); it was 0.17. The third: half of all is due; it was 0.36.
+    for (weight, apart, least, most) in [
+        (100, false, 0.49, 0.51),
+        (1000, false, 0.39, 0.51),
+        (100, true, 0.49, 0.55),
+    ] {
+        let share = pods_share(weight, apart);
+        assert!(
+            (least..=most).contains(&share),
+            "weight {weight}, apart {apart}: {share}"
+        );
     }
 }

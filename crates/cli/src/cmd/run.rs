@@ -79,6 +79,9 @@ pub fn run(args: &Args) -> Result {
         scheduler.groups().len(),
         loaded.as_secs_f64()
     ));
+    if !scheduler.hears_of_idle() {
+        errln!("warning: this kernel does not tell of changes of cpu.idle (from Linux 6.19 on): they take no effect");
+    }
     if args.fallback_test {
         return fallback_test(&scheduler);
     }

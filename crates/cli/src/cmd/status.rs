@@ -1,7 +1,7 @@
 //! `plimsoll status`: what the running scheduler has counted.
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
-use plimsoll_live::{ask, GroupStatus, Request, Status};
+use plimsoll_live::{ask, cgroup_id, shown, GroupStatus, Request, Status};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +38,9 @@ pub fn run(args: &Args) -> Result {
         ),
         None => None,
     };
+    if let Some(path) = &cgroup {
+        cgroup_id(path)?;
+    }
     loop {
         let status = ask(&Request::Status {
             cgroup: cgroup.clone(),
@@ -70,7 +73,7 @@ pub fn run(args: &Args) -> Result {
 
 /// The group at `path`: without it there is nothing to show, and nothing shown would read as nothing used.
 fn group_of<'a>(status: &'a Status, path: &Path) -> std::result::Result<&'a GroupStatus, Failure> {
-    let name = path.display().to_string();
+    let name = shown(path);
     let found = status.groups.iter().find(|group| group.cgroup == name);
     found.ok_or_else(|| {
         Failure::Input(format!(

@@ -23,6 +23,10 @@ impl Engine<'_> {
         }
         if !found {
             spent_ns += self.steal(cpu);
+            found = !self.cpus[cpu as usize].queue.is_empty();
+        }
+        if !found && self.pull(cpu) {
+            spent_ns += self.costs.move_task_ns;
         }
         if spent_ns > 0 {
             let stats = &mut self.cpus[cpu as usize].stats;
@@ -182,20 +186,33 @@ impl Engine<'_> {
 
     /// A CPU that ends its slice looks at the head of one other queue.
     pub(super) fn pull_on_lag(&mut self, cpu: u32) {
+        self.charge(cpu, false);
+        if self.pull(cpu) {
+            self.overhead(cpu, self.costs.move_task_ns);
+        }
+    }
+
+    /// Looks at the head of one other queue, the next in turn, and takes it over if that is further behind than what this
+    /// CPU has, or this CPU has nothing. Returns whether it did.
+    fn pull(&mut self, cpu: u32) -> bool {
         if self.policy.core.fair.pull_ns == 0 || self.nr_overloaded == 0 {
-            return;
+            return false;
         }
         let n = self.cpus.len() as u32;
-        let other = (self.cpus[cpu as usize].look_at + 1) % n;
-        self.cpus[cpu as usize].look_at = other;
-        if other == cpu {
-            return;
-        }
-        let Some(task) = self.cpus[other as usize].queue.head() else {
-            return;
+        let from = self.cpus[cpu as usize].look_at;
+        let mut others = (1..=n).map(|step| (from + step) % n);
+        let other = others.find(|&other| other != cpu && self.cpus[other as usize].online);
+        let Some(other) = other else {
+            return false;
         };
-        self.charge(cpu, false);
-        let entry = &self.tasks[task as usize];
+        self.cpus[cpu as usize].look_at = other;
+        // A lone task there is about to run there.
+        if self.cpus[other as usize].fair.nr_queued < pl::STEAL_OVERLOADED {
+            return false;
+        }
+        let Some(head_vruntime) = self.cpus[other as usize].queue.head_vruntime() else {
+            return false;
+        };
         let state = &self.cpus[cpu as usize];
         let mut own = self.running(cpu).map(|t| self.tasks[t as usize].policy.vruntime);
         if let Some(head) = state.queue.head_vruntime() {
@@ -214,19 +231,16 @@ impl Engine<'_> {
                 own.is_some(),
                 own.unwrap_or(0),
                 &self.cpus[other as usize].fair,
-                entry.policy.vruntime,
+                head_vruntime,
                 &self.policy.core.fair,
-            ) && pl::pl_steal_may_take(
-                false,
-                self.allowed(task, cpu),
-                self.throttled_by(entry.group, other).is_some(),
             )
         };
-        if pull && self.throttled_by(entry.group, cpu).is_none() {
-            self.overhead(cpu, self.costs.move_task_ns);
-            self.cpus[cpu as usize].stats.lag_pulls += 1;
-            self.move_task(task, cpu, Move::Pull);
-        }
+        let Some(task) = pull.then(|| self.movable(other, cpu, false)).flatten() else {
+            return false;
+        };
+        self.cpus[cpu as usize].stats.lag_pulls += 1;
+        self.move_task(task, cpu, Move::Pull);
+        true
     }
 
     /// Periodic balance, and work for idle CPUs, which have no ticks of their own.

@@ -194,6 +194,25 @@ impl Engine<'_> {
         entry.parked_next = first.unwrap_or(NONE);
         entry.parked_previous = NONE;
         self.memory.set_parked(group, cpu, Some(task));
+        self.weigh_parked(task, cpu, group);
+    }
+
+    fn weigh_parked(&mut self, task: u32, cpu: u32, level: u32) {
+        let group = self.tasks[task as usize].group;
+        let mut touch: pl::Touch = pl::zeroed();
+        // SAFETY: groups are alive and not borrowed.
+        unsafe {
+            pl::pl_group_parked(
+                self.memory.group(group),
+                self.memory.group(level),
+                cpu,
+                self.now_ns,
+                &mut touch,
+                &self.policy.core,
+            );
+        }
+        let cost_ns = self.pay_load(group, cpu, &touch);
+        self.overhead(cpu, cost_ns);
     }
 
     pub(super) fn unpark(&mut self, task: u32) {

@@ -63,11 +63,6 @@ impl RunQueue {
     }
 
     #[inline]
-    pub fn head(&self) -> Option<u32> {
-        self.waiting.last().map(|w| w.task)
-    }
-
-    #[inline]
     pub fn head_vruntime(&self) -> Option<u64> {
         self.waiting.last().map(|w| w.vruntime)
     }

@@ -66,8 +66,7 @@ pub(super) struct Cpu {
 
 impl Cpu {
     pub fn new(cpu: u32) -> Self {
-        let mut fair: pl::FairCpu = pl::zeroed();
-        fair.cpu = cpu;
+        let fair: pl::FairCpu = pl::zeroed();
         let mut steal: pl::Steal = pl::zeroed();
         let mut newidle = pl::zeroed();
         // SAFETY: a plain struct.
