@@ -33,9 +33,18 @@ fn topology(sys: &Path, cpu: u32) -> Cpu {
             .first()
             .copied()
     };
+    let level = |i: &u32| {
+        fs::read_to_string(dir.join(format!("cache/index{i}/level")))
+            .ok()?
+            .trim()
+            .parse::<u32>()
+            .ok()
+    };
+    // Its caches in the order of levels: the highest is the last-level cache, whatever its index.
     let llc = (0..8)
-        .rev()
-        .find_map(|i| lowest(&format!("cache/index{i}/shared_cpu_list")));
+        .filter(|i| level(i).is_some())
+        .max_by_key(level)
+        .and_then(|i| lowest(&format!("cache/index{i}/shared_cpu_list")));
     let node = fs::read_dir(&dir)
         .into_iter()
         .flatten()

@@ -297,16 +297,35 @@ impl TimelineBuilder {
     /// The waker, if its own life is recorded. It is running on `cpu` at `ts`, whether or not that was seen.
     fn find_waker(&mut self, waker: Tid, cpu: u32, ts: i64) -> Option<usize> {
         let ix = self.find(waker, ts)?;
-        if self.threads[ix].status == Status::Unseen {
-            // Running since before the first event that we have of it.
-            let since_ns = self.evict(waker, "is there", cpu, ts);
-            self.threads[ix].first_run(cpu, since_ns);
-            *self.cpu(cpu) = CpuNow {
-                running: Some(ix as ThreadIx),
-                seen_ns: ts,
-            };
+        match self.threads[ix].status {
+            Status::Unseen => {
+                // Running since before the first event that we have of it.
+                let since_ns = self.evict(waker, "is there", cpu, ts);
+                self.threads[ix].first_run(cpu, since_ns);
+                *self.cpu(cpu) = CpuNow {
+                    running: Some(ix as ThreadIx),
+                    seen_ns: ts,
+                };
+            }
+            // The switch to it follows, late: a recorder adds one that the kernel did not raise as it next hears of
+            // that CPU, and of a fork it hears in another way.
+            Status::Blocked { since_ns } => self.unblock(ix, since_ns, cpu, ts),
+            Status::Running { .. } | Status::Waiting | Status::Dead => {}
         }
         Some(ix)
+    }
+
+    /// A thread that is blocked is seen on `cpu`: somebody woke it up, before it slept or unseen.
+    fn unblock(&mut self, ix: usize, since_ns: i64, cpu: u32, ts: i64) {
+        let thread = &mut self.threads[ix];
+        thread.status = Status::Waiting;
+        if let Some(cause) = thread.early_wake.take() {
+            return thread.open_burst(cause, since_ns);
+        }
+        thread.open_burst(Cause::Unseen, ts);
+        let tid = thread.out.tid;
+        self.quality
+            .note(Doubt::MissedWakeup, ts, || format!("thread {tid} on CPU {cpu}"));
     }
 
     fn wake(&mut self, tid: Tid, cause: Cause, ts: i64) {
@@ -432,14 +451,7 @@ impl TimelineBuilder {
         match thread.status {
             Status::Waiting => {}
             Status::Unseen => thread.open_burst(Cause::Start, thread.from_ns),
-            Status::Blocked { since_ns } => match thread.early_wake.take() {
-                Some(cause) => thread.open_burst(cause, since_ns),
-                None => {
-                    thread.open_burst(Cause::Unseen, ts);
-                    self.quality
-                        .note(Doubt::MissedWakeup, ts, || format!("thread {tid} on CPU {cpu}"));
-                }
-            },
+            Status::Blocked { since_ns } => self.unblock(ix, since_ns, cpu, ts),
             Status::Running { cpu: on, .. } => {
                 let seen_ns = match self.cpus.get_mut(on as usize) {
                     Some(other) if other.running == Some(ix as ThreadIx) => {
@@ -456,6 +468,7 @@ impl TimelineBuilder {
             }
             Status::Dead => unreachable!("find makes a new thread for a thread id that had exited"),
         }
+        let thread = &mut self.threads[ix];
         thread.early_wake = None;
         thread.start_running(ts, cpu);
         *self.cpu(cpu) = CpuNow {
@@ -622,13 +635,15 @@ impl Open {
         }
     }
 
-    /// The current burst and its CPU time at `ts`; `None` if it is not running as far as we know.
+    /// The current burst and its CPU time at `ts`, as far as it was seen to run; `None`: it has none under way.
     fn work_so_far(&self, ts: i64) -> Option<(u32, i64)> {
-        let Status::Running { since_ns, .. } = self.status else {
-            return None;
+        let running_ns = match self.status {
+            Status::Running { since_ns, .. } => ts - since_ns,
+            Status::Waiting => 0,
+            Status::Unseen | Status::Blocked { .. } | Status::Dead => return None,
         };
         let burst = self.out.bursts.last()?;
-        Some((self.out.bursts.len() as u32 - 1, burst.work_ns + ts - since_ns))
+        Some((self.out.bursts.len() as u32 - 1, burst.work_ns + running_ns))
     }
 }
 

@@ -252,10 +252,11 @@ fn contradictions_are_counted_and_named() {
               .1 250..250 unseen; work 0 wait 0; blocks; runs [250..250@0]
             #2 9 
               .0 250..300 start; work 50 wait 0; blocks; runs [250..300@0]
+              .1 320..1000 unseen; work 0 wait 680; cut; runs []; wakes #3.0 at 0
             #3 7 a
-              .0 320..1000 woken by outside 9; work 0 wait 680; cut; runs []
+              .0 320..1000 woken by #2.1; work 0 wait 680; cut; runs []
             ! threads that appear from nowhere: 1 (first at 300 ns: thread 9)
-            ! blocked threads that run without a wake-up: 1 (first at 250 ns: thread 8 on CPU 0)
+            ! blocked threads that run without a wake-up: 2 (first at 250 ns: thread 8 on CPU 0)
             ! switches that contradict the ones before: 2 (first at 150 ns: thread 7 starts on CPU 1 while it runs elsewhere)
             ! events of threads that had exited: 1 (first at 320 ns: thread 7)
         "#]],
@@ -446,4 +447,40 @@ fn long_silence_is_reported_as_a_gap_or_jump() {
     header.clock.end_ns = 20_000_000_000;
     let timeline = Timeline::build(&header, &events("100 0 switch 0 R 7\n9000000000 0 switch 7 S 0"));
     assert_eq!(timeline.quality.count(Doubt::ClockGap), 1);
+}
+
+/// As a recording shows it where the kernel raises no event for the switch to the parent: the switch is added as the next
+/// event comes from that CPU, but forks come in another way.
+#[test]
+fn a_fork_before_the_switch_to_its_parent_is_seen_is_still_the_parents() {
+    check(
+        "7:shell 8:child 9:child 6:kernel",
+        "
+        100 0 switch 0 R 7
+        200 0 switch 7 S 6
+        300 1 waking 7 0 timer
+        # 6 leaves unseen
+        320 0 fork 7 8
+        350 0 switch 6 S 7
+        400 0 switch 7 S 6
+        # woken unseen, too
+        500 0 fork 7 9
+        550 0 switch 6 S 7
+        600 0 switch 7 S 8
+        ",
+        expect![[r#"
+            #0 7 shell
+              .0 0..200 start; work 100 wait 100; blocks; runs [100..200@0]
+              .1 300..400 timer; work 50 wait 50; blocks; runs [350..400@0]; wakes #2.0 at 0
+              .2 500..600 unseen; work 50 wait 50; blocks; runs [550..600@0]; wakes #3.0 at 0
+            #1 6 kernel
+              .0 0..350 start; work 150 wait 200; blocks; runs [200..350@0]
+              .1 400..550 unseen; work 150 wait 0; blocks; runs [400..550@0]
+            #2 8 child
+              .0 320..1000 forked by #0.1; work 400 wait 280; cut; runs [600..1000@0]
+            #3 9 child
+              .0 500..1000 forked by #0.2; work 0 wait 500; cut; runs []
+            ! blocked threads that run without a wake-up: 2 (first at 400 ns: thread 6 on CPU 0)
+        "#]],
+    );
 }
