@@ -52,6 +52,47 @@ fn headroom_has_main_at_40_percent_the_side_at_30_and_30_idle() {
     near("idle", idle_ns as f64 / results.measured_ns as f64, 12.0, 3.0);
 }
 
+/// Messages, transactions and the like of the first workload, per second.
+fn rate(results: &Results) -> f64 {
+    results.workloads[0].counters[0].value as f64 / results.measured_ns as f64 * 1e9
+}
+
+/// Idle CPUs find what waits beside them: more messages.
+#[test]
+fn stealing_gets_more_messages_out_of_the_same_machine() {
+    let short = "workload.hackbench.loops=1000";
+    let (with, without) = (
+        run("steal", &[short]),
+        run("steal", &[short, "switches.steal=false"]),
+    );
+    let steals = |run: &Results| run.cpus.iter().map(|cpu| cpu.steals).sum::<u64>();
+    assert!(steals(&with) > 0 && steals(&without) == 0);
+    let gain = rate(&with) / rate(&without);
+    assert!(gain > 1.15, "{gain}");
+}
+
+/// Where load is published at every change, CPUs wait for its line; at most once per ms they do not.
+#[test]
+fn rate_limited_load_gets_more_transactions_through() {
+    let short = "duration_ms=20";
+    let (with, without) = (
+        run("load", &[short]),
+        run(
+            "load",
+            &[short, "switches.load_publish_us=0", "switches.load_refresh_us=0"],
+        ),
+    );
+    let spent = |run: &Results| run.touches.load_ns as f64 / (run.measured_ns as f64 * run.cpus.len() as f64);
+    assert!(
+        spent(&with) < 0.01 && spent(&without) > 0.2,
+        "{} {}",
+        spent(&with),
+        spent(&without)
+    );
+    let gain = rate(&with) / rate(&without);
+    assert!(gain > 1.3, "{gain}");
+}
+
 /// A path would name a file of that name, which says something else.
 #[test]
 fn what_the_binary_holds_is_not_called_a_path() {

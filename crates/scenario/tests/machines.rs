@@ -44,3 +44,24 @@ fn every_number_of_a_model_has_a_source() {
         assert!(found.is_empty(), "no source for: {}", found.join(", "));
     }
 }
+
+/// The virtual machine is one model, whatever number of CPUs it has.
+#[test]
+fn vm_with_other_numbers_of_cpus_differs_in_nothing_else() {
+    let model = |wanted: &str| {
+        let (name, text) = find::machines()
+            .find(|(name, _)| *name == wanted)
+            .expect("a model");
+        Tree::parse(name, text)
+            .unwrap_or_else(|problems| panic!("{problems}"))
+            .root
+            .to_json()
+    };
+    for cpus in [8, 16] {
+        let mut expected = model("vm");
+        expected["description"] = model(&format!("vm-{cpus}"))["description"].clone();
+        expected["topology"]["cores_per_llc"] = cpus.into();
+        expected["topology"]["source"] = format!("vm/: -smp {cpus}, QEMU's default topology").into();
+        assert_eq!(model(&format!("vm-{cpus}")), expected);
+    }
+}

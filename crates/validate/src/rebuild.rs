@@ -29,7 +29,7 @@ impl Scheduler {
     }
 }
 
-/// Aligned runs release this long after a period boundary (../shared/truth/README.md).
+/// Aligned runs release this long after a period boundary (bench/results/kernel-bandwidth-truth.md).
 const AFTER_BOUNDARY_US: u64 = 5_000;
 /// A run that takes longer than its window by this much has lost a thread.
 const OVERTIME_MS: u64 = 60_000;
@@ -66,7 +66,7 @@ struct Own {
 /// bwtest.c on the machine's 2 ns for one instruction: a chunk of 2,000 turns of 6 instructions and a system call;
 /// 100 turns, the clock, and the way into a sleep and back; clone, exit and the page faults of a new stack. Creating is
 /// pthread_create, 16 times on 8 CPUs of 6.1 and of 7.2: 180 to 340 us. Turns and waking are fits, to CPU time above work
-/// for each burst and to latencies: of ../shared/truth/kernel-bandwidth.csv, and of the two files of bench/results that
+/// for each burst and to latencies: of bench/results/kernel-bandwidth-truth.csv, and of the two files of bench/results that
 /// docs/validation.md says were looked at; one value for all kernels, CPUs and cases.
 /// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/live.md).
 const OWN: Own = Own {

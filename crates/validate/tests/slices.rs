@@ -32,7 +32,7 @@ fn without_expiry_the_quota_is_used_within_2_percent_on_80_cpus() {
     assert!(off.abs() <= 2.0, "{off:+.2}%");
 }
 
-/// ../shared/truth/README.md: 401-439 of 513 ms, 262 of 512 ms, and 128-136 of 511 ms.
+/// bench/results/kernel-bandwidth-truth.md: 401-439 of 513 ms, 262 of 512 ms, and 128-136 of 511 ms.
 #[test]
 fn expiry_leaves_what_a_real_kernel_used_at_4_8_and_16_cpus() {
     let measured = [

@@ -1,6 +1,6 @@
 //! Duty cycles: spinners, threads with a burst of work at every interval, and slow threads, in one group.
 //!
-//! The same program as the one that measured `../shared/truth/kernel-bandwidth.csv`: release k of a duty thread is at
+//! The same program as the one that measured `bench/results/kernel-bandwidth-truth.csv`: release k of a duty thread is at
 //! start + k * interval; a late one starts its next burst at once; nothing is released after the window, but what was
 //! released is finished.
 use crate::fibtest::slow;
