@@ -46,7 +46,7 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh
 
-test-live: guest static ## run the tests that boot a real kernel in QEMU (half an hour); ROBUST=WORD: only matching ones
+test-live: guest static ## run the tests that boot a real kernel in QEMU (three quarters of an hour, the build included); ROBUST=WORD: only matching ones
 	$(if $(ROBUST),,cargo test --release -p plimsoll-vm --test boot -- --ignored --test-threads=1)
 	cargo test --release -p plimsoll-vm --test robustness -- --ignored --test-threads=2 $(ROBUST)
 

@@ -2,7 +2,7 @@
 # How fast a trace is replayed on one CPU, and planned with on two. Goals: a trace of 30 s and 1 million switches in
 # under 2 s, a plan of some 200 settings in under 3 minutes. Prints every run: the time that passed, and the CPU time.
 # usage: bench/replay-speed.sh [RUNS [TRACE GROUP REQUEST]]; without TRACE one is made (crates/trace/examples/busy.rs).
-# Exit: 0 goals held in every run, 1 not.
+# Exit: 0 goals held in every run, 1 not, 2 a run failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-5} trace=${2:-} group=${3:-/web} request=${4:-client:client}

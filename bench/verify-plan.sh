@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-command -v python3 >/dev/null || { [ "$(id -u)" = 0 ] && apt-get install -y -qq python3 >/dev/null; } ||
+command -v python3 >/dev/null || { [ "$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq python3 >/dev/null; } ||
 	{ echo "verify-plan: python3 is missing" >&2; exit 3; }
 missing=()
 for package in $(python3 bench/verify_plan.py --packages); do

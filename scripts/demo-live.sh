@@ -57,6 +57,10 @@ done
 value() { grep '^{' "$folder/$1" | sed "s/.*{\"group\":\"$2\"\(.*\)/\1/; s/,{\"group\".*//" | sed -n "s/.*\"$3\":\[*\([0-9.]*\).*/\1/p"; }
 stat() { sed -n "s/^$2 //p" "$folder/$1"; }
 line() {
+	[ -n "$2" ] && [ -n "$3" ] || {
+		echo "demo: no figure for '$1'" >&2
+		exit 1
+	}
 	awk -v name="$1" -v a="$2" -v b="$3" -v by="$4" -v digits="$5" \
 		'BEGIN { printf "  %-46s %12.*f %12.*f\n", name, digits, a / by, digits, b / by }'
 }

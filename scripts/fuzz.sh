@@ -23,8 +23,11 @@ for mutation in PL_MUTATE_LEAVE PL_MUTATE_REFILL PL_MUTATE_STEAL; do
 	if said=$("$target"/mutated/release/examples/fuzz "$seeds" "$first" 2>&1); then
 		echo "$mutation was not noticed in $seeds seeds" >&2
 		missed=1
+	elif grep -q '^seed ' <<<"$said"; then
+		echo "$mutation caught: $(grep -m 1 -A 1 '^seed ' <<<"$said" | tr '\n' ' ')"
 	else
-		echo "$mutation caught: $(grep -m 1 -A 1 '^seed' <<<"$said" | tr '\n' ' ')"
+		echo "$mutation: the run failed for another reason: $(tail -n 1 <<<"$said")" >&2
+		missed=1
 	fi
 done
 exit $missed

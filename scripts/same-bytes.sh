@@ -8,7 +8,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 for scenario in limits busy; do
 	for build in debug release; do
-		"target/$build/plimsoll" simulate "crates/cli/tests/golden/$scenario.toml" \
+		"${CARGO_TARGET_DIR:-target}/$build/plimsoll" simulate "crates/cli/tests/golden/$scenario.toml" \
 			--json "$out/$scenario.$build.json" --trace "$out/$scenario.$build.pftrace" >"$out/$scenario.$build.txt" 2>/dev/null
 	done
 	for kind in json pftrace txt; do
