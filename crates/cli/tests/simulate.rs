@@ -172,7 +172,7 @@ fn what_cannot_be_run_is_refused_with_exit_code_2() {
     refused(
         &["simulate", "limits.toml", "--set", "seed=9223372036854775808"],
         expect![[r#"
-            error: --set seed=9223372036854775808: seed: "9223372036854775808": allowed an integer, 0 .. 9223372036854775807
+            error: --set seed=9223372036854775808: seed: 9223372036854775808: allowed an integer, 0 .. 9223372036854775807
         "#]],
     );
     refused(
@@ -379,6 +379,19 @@ fn the_root_group_takes_no_knobs() {
     let message = String::from_utf8_lossy(&output.stderr).to_string();
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("burst_us=2: given twice"), "{message}");
+    let output = plimsoll(&[
+        "set",
+        &path,
+        "onset_percent=101",
+        "burst_us=1",
+        "headroom_percent=x",
+    ]);
+    let message = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("101") && message.contains("headroom_percent"),
+        "both are named: {message}"
+    );
 }
 
 #[test]

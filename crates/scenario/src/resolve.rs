@@ -356,7 +356,7 @@ impl Resolve<'_> {
                 self.refuse(&path, "the root group takes no knobs");
                 continue;
             }
-            if name.split('/').any(str::is_empty) {
+            if name.split('/').any(str::is_empty) || name.contains(char::is_control) {
                 self.refuse(
                     &path,
                     "a group's name is one word, or several with single slashes: \"web/api\"",
@@ -436,6 +436,12 @@ impl Resolve<'_> {
     }
 
     fn workload(&mut self, name: &str, table: &WorkloadTable) -> ScenarioWorkload {
+        if name.contains(char::is_control) {
+            self.refuse(
+                &["workload", name],
+                "a workload's name is text without control characters",
+            );
+        }
         let group_name = table.group.clone().unwrap_or_default();
         let group = self.named_group(&group_name, &["workload", name, "group"]);
         let mut place = Place::new(name, group);

@@ -94,11 +94,11 @@ impl Tree {
             DeValue::Boolean(flag) => Value::Boolean(*flag),
             DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
                 Ok(integer) => Value::Integer(integer),
-                Err(_) => {
-                    let message = format!("{integer}: allowed {} .. {}", i64::MIN, i64::MAX);
-                    problems.push(self.problem(&origin, path, message));
-                    Value::Integer(0)
-                }
+                // Beyond what any key allows: the check of its key says what it does allow.
+                Err(_) => Value::Float(
+                    i128::from_str_radix(integer.as_str(), integer.radix())
+                        .map_or(f64::MAX, |wide| wide as f64),
+                ),
             },
             DeValue::Float(float) => match float.as_str().parse::<f64>() {
                 Ok(float) if float.is_finite() => Value::Float(float),
@@ -393,6 +393,10 @@ impl Node {
             Value::String(text) => format!("\"{}\"", text.escape_debug()),
             Value::Integer(integer) => integer.to_string(),
             // With its point or exponent: 1000.0 is no integer.
+            // In digits, as an integer beyond 64 bits was given.
+            Value::Float(float) if float.fract() == 0.0 && (1e18..1e40).contains(&float.abs()) => {
+                format!("{float:.0}")
+            }
             Value::Float(float) => format!("{float:?}"),
             Value::Boolean(flag) => flag.to_string(),
             Value::Array(_) | Value::Table(_) => self.kind().to_string(),

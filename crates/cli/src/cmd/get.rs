@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Result {
     }
     for (name, value) in values {
         let value = value.map_or_else(|| "-".into(), |value| value.to_string());
-        outln!("{name:<16}  {value:>8}");
+        outln!("{name:<16}  {value:>14}");
     }
     Ok(Outcome::Done)
 }

@@ -25,7 +25,7 @@ pub struct Args {
     /// Seeds for each row
     #[arg(long, default_value_t = 10, allow_hyphen_values = true, value_parser = number::within(1..=1000_u64))]
     seeds: u64,
-    /// Published figures, in the form of ../shared/published/results.csv. Default: those in scenarios/published
+    /// Published figures, in the form of scenarios/published/results.csv, which is the default
     #[arg(long, value_name = "FILE")]
     published: Option<PathBuf>,
     /// Directory with tables.toml and the scenarios

@@ -17,13 +17,16 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result {
-    let changes = args
-        .knobs
-        .iter()
-        .map(|text| {
-            Knob::parse(text).map_err(|error| Failure::Input(format!("{}: {error}", args.cgroup.display())))
-        })
-        .collect::<std::result::Result<Vec<_>, Failure>>()?;
+    let (mut changes, mut refused) = (Vec::new(), Vec::new());
+    for text in &args.knobs {
+        match Knob::parse(text) {
+            Ok(change) => changes.push(change),
+            Err(error) => refused.push(format!("{}: {error}", args.cgroup.display())),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Failure::Input(refused.join("\n")));
+    }
     for (at, (knob, _)) in changes.iter().enumerate() {
         if changes[..at].iter().any(|(before, _)| before == knob) {
             let message = format!("{}: given twice: allowed is each knob once", args.knobs[at]);

@@ -248,11 +248,9 @@ impl Screen {
             (_, true) => " paused ",
             _ => "",
         };
-        let keys = Line::from(vec![
-            Span::from(state).bold(),
-            " q quit  n name  c CPU  t throttled  b burst  d delay  s steals  r reverse  space pause "
-                .reversed(),
-        ]);
+        let fits = state.len() + KEYS.len() <= usize::from(foot.width);
+        let keys = if fits { KEYS } else { KEYS_SHORT };
+        let keys = Line::from(vec![Span::from(state).bold(), keys.reversed()]);
         frame.render_widget(keys, foot);
     }
 
@@ -286,6 +284,10 @@ impl Screen {
         vec![Line::from(first).bold(), Line::from(second)]
     }
 }
+
+const KEYS: &str = " q quit  n name  c CPU  t throttled  b burst  d delay  s steals  r reverse  space pause ";
+/// Of 80 columns, beside the longest state.
+const KEYS_SHORT: &str = " q quit  n c t b d s sort  r reverse  space pause ";
 
 /// Marks the column that takes what is left, but no less than NAME_MIN.
 const NAME: u16 = 0;
@@ -456,6 +458,8 @@ mod tests {
                 let whole = COLUMNS.iter().any(|(name, _, _)| title.ends_with(name));
                 assert!(whole, "{width}: {title:?} of {}", lines[2]);
             }
+            let keys = lines.last().expect("a screen");
+            assert!(width < 60 || keys.contains("space pause"), "{width}: {keys}");
             let mut sorted = Screen::new(Rates::between(&before, &after));
             sorted.key(KeyCode::Char('s'));
             assert!(
