@@ -26,6 +26,9 @@
  * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the
  *            common timeline without end. Its offset is moved up so that it is never more than lag_max
  *            behind: what could not be served is forgotten, and the order within the CPU does not change.
+ *            Likewise a CPU with one task, which no other wants or may come to: it does not move the common
+ *            timeline on, or all others would be lag_max behind it, and the differences between them lost. It is
+ *            ahead of it by 2 * pull_ns at most, enough to pull.
  *
  * Limits     Equality across CPUs holds to about pull_ns plus one slice. Vruntimes wrap after 584 years of
  *            nice 0.
@@ -151,7 +154,10 @@ PL_FN u64 pl_fair_move(u64 vruntime, const struct pl_fair_cpu PL_MEM *from,
 	return vruntime + from->offset - to->offset;
 }
 
-/* A task was picked to run: the queue's clock follows, and does not fall too far behind the machine's. */
+/*
+ * A task, counted in nr_queued, was picked to run: the queue's clock follows, and does not fall too far behind the
+ * machine's, nor get too far ahead of it alone.
+ */
 PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair_cpu PL_MEM *cpu,
 			  u64 vruntime, const struct pl_fair_config PL_MEM *config)
 {
@@ -169,11 +175,14 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 	common = cpu->clock + cpu->offset;
 	ahead = (u64)pl_read(&machine->clock);
 	behind = (s64)(ahead - common);
-	/* Written only when it moves by a quarter of what matters: the line is shared. */
-	if (behind < -(s64)(config->pull_ns / 4))
-		pl_write(&machine->clock, (s64)common);
-	else if (behind > (s64)config->lag_max_ns)
+	if (behind > (s64)config->lag_max_ns)
 		cpu->offset += (u64)behind - config->lag_max_ns;
+	/* Written only when it moves by a quarter of what matters: the line is shared. */
+	else if (cpu->nr_queued > 1 && behind < -(s64)(config->pull_ns / 4))
+		pl_write(&machine->clock, (s64)common);
+	/* What has a CPU to itself is no measure of what others are due. It is ahead enough to pull, and no further. */
+	else if (behind < -2 * (s64)config->pull_ns)
+		cpu->offset -= (u64)-behind - 2 * config->pull_ns;
 }
 
 /*

@@ -152,6 +152,10 @@ cases! {
         also: &["/usr/bin/chrt", "/usr/bin/taskset"],
         ..Case::of(&["realtime.sh"])
     };
+    who_has_a_cpu_alone_is_no_measure_for_the_others: Case {
+        also: &["/usr/bin/taskset"],
+        ..Case::of(&["beside-alone.sh"])
+    };
     a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
     grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
     headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };

@@ -120,3 +120,46 @@ fn what_is_throttled_weighs_nothing_in_its_parent() {
         );
     }
 }
+
+/// What spinners of equal weight get that share the first `cpus`, beside one of cpu.weight `weight` alone on the next CPU,
+/// in CPUs.
+/// Nothing but the policy balances, as live.
+fn beside_one_alone(cpus: u32, spinners: u32, weight: u32) -> Vec<f64> {
+    let mut config = Config::new(Machine::new(Topology::flat(cpus + 1)), DURATION_NS);
+    config.policy.newidle = false;
+    config.policy.periodic = false;
+    let workload = config.add_workload("all");
+    let mut groups = Vec::new();
+    for number in 0..=spinners {
+        let alone = number == spinners;
+        let mut group = GroupSpec::new(format!("/{number}"), GroupId::ROOT);
+        group.cpu_weight = if alone { weight } else { 100 };
+        let group = config.add_group(group);
+        let spin = |_: &mut Context| Step::Compute { ns: u64::MAX };
+        let mut spinner = TaskSpec::new(group, workload, format!("spinner {number}"), spin);
+        spinner.affinity = Some(match alone {
+            true => CpuSet::from_iter([cpus]),
+            false => (0..cpus).collect(),
+        });
+        config.add_task(spinner);
+        groups.push(group);
+    }
+    let results = Simulation::new(config).unwrap().run(None);
+    groups[..spinners as usize]
+        .iter()
+        .map(|group| results.groups[group.0 as usize].usage_ns as f64 / DURATION_NS as f64)
+        .collect()
+}
+
+#[test]
+fn who_has_a_cpu_alone_is_no_measure_for_the_others() {
+    for (cpus, spinners, weight) in [(3, 5, 100), (2, 3, 100), (3, 5, 1), (3, 5, 10_000), (3, 4, 1)] {
+        let used = beside_one_alone(cpus, spinners, weight);
+        let due = f64::from(cpus) / f64::from(spinners);
+        let even = used.iter().all(|used| (used - due).abs() < 0.05 * due);
+        assert!(
+            even,
+            "{spinners} on {cpus} CPUs, weight {weight}: {used:.3?}, due {due:.3}"
+        );
+    }
+}
