@@ -129,7 +129,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	/* Before 6.19 who is preempted by another class waits for it. */
-	if (woken && !c->running && !c->is_idle && !c->other_class)
+	if (woken && other_class_runs(c) && !c->other_class)
 		set_other_class(cpu, 1);
 	others = nr_running(c) - 1;
 	/* The kernel's own work for this CPU comes first. */
@@ -208,14 +208,14 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 		if (c->watch_at_ns && cpu_leaves(cpu))
 			evacuate(cpu, cpu);
 		/* Who had the CPU may have become a real-time task. */
-		else if (c->watch_at_ns && !c->running && !c->is_idle)
+		else if (c->watch_at_ns && other_class_runs(c))
 			c->check_at_ns = now_ns;
 	}
 	if (c->check_at_ns) {
 		if (now_ns >= c->check_at_ns) {
 			c->check_at_ns = 0;
 			/* A task of another class has the CPU: who waits in the local queue is queued anew. */
-			if (!c->running && !c->is_idle) {
+			if (other_class_runs(c)) {
 				if (!c->other_class)
 					set_other_class(cpu, 1);
 				if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___compat))

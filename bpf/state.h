@@ -145,6 +145,12 @@ static __always_inline u32 nr_running(struct live_cpu PL_MEM *c)
 	return c->fair.nr_queued + c->other_class;
 }
 
+/* A task of another class has this CPU: it runs none of ours, and is not idle. */
+static __always_inline bool other_class_runs(const struct live_cpu PL_MEM *c)
+{
+	return !c->running && !c->is_idle;
+}
+
 /* A task of another class begins to run on this CPU, or has ended. */
 __noinline int set_other_class(u32 cpu, u32 runs)
 {

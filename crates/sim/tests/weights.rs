@@ -5,6 +5,10 @@ use plimsoll_sim::{
 
 const DURATION_NS: u64 = 10_000_000_000;
 
+fn spin(_: &mut Context) -> Step {
+    Step::Compute { ns: u64::MAX }
+}
+
 /// One CPU, two groups of equal weight. One has a spinner; the other spinners of `nice`, and tasks that compute for
 /// `work_ns` and sleep for `sleep_ns`: in itself, or as a pod, the spinners in one child group and the sleepers in another.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +30,6 @@ fn share(beside: Beside) -> f64 {
         false => [other, other],
     };
     let workload = config.add_workload("all");
-    let spin = |_: &mut Context| Step::Compute { ns: u64::MAX };
     config.add_task(TaskSpec::new(one, workload, "alone".to_string(), spin));
     for number in 0..beside.spinners {
         let mut spinner = TaskSpec::new(main, workload, format!("beside {number}"), spin);
@@ -94,7 +97,6 @@ fn pods_share(limited_weight: u32, apart: bool) -> f64 {
     let free = config.add_group(GroupSpec::new("/pod/free", pod));
     let workload = config.add_workload("all");
     for (group, cpu) in [(limited, 0), (free, cpus - 1), (other, cpus - 1)] {
-        let spin = |_: &mut Context| Step::Compute { ns: u64::MAX };
         let mut spinner = TaskSpec::new(group, workload, "spinner".to_string(), spin);
         spinner.affinity = Some(CpuSet::from_iter([cpu]));
         config.add_task(spinner);
@@ -122,8 +124,7 @@ fn what_is_throttled_weighs_nothing_in_its_parent() {
 }
 
 /// What spinners of equal weight get that share the first `cpus`, beside one of cpu.weight `weight` alone on the next CPU,
-/// in CPUs.
-/// Nothing but the policy balances, as live.
+/// in CPUs. Nothing but the policy balances, as live.
 fn beside_one_alone(cpus: u32, spinners: u32, weight: u32) -> Vec<f64> {
     let mut config = Config::new(Machine::new(Topology::flat(cpus + 1)), DURATION_NS);
     config.policy.newidle = false;
@@ -135,7 +136,6 @@ fn beside_one_alone(cpus: u32, spinners: u32, weight: u32) -> Vec<f64> {
         let mut group = GroupSpec::new(format!("/{number}"), GroupId::ROOT);
         group.cpu_weight = if alone { weight } else { 100 };
         let group = config.add_group(group);
-        let spin = |_: &mut Context| Step::Compute { ns: u64::MAX };
         let mut spinner = TaskSpec::new(group, workload, format!("spinner {number}"), spin);
         spinner.affinity = Some(match alone {
             true => CpuSet::from_iter([cpus]),
