@@ -196,6 +196,9 @@ pub struct CostsTable {
     /// Sending or receiving one message, on top of the system call.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub channel_ns: Option<Number>,
+    /// Receiving one, on top of that. Default 0.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
+    pub receive_extra_ns: Option<Number>,
     /// Waking a task, to the waker, without the search for a CPU.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub wakeup_ns: Option<Number>,
@@ -410,6 +413,11 @@ impl Build<'_> {
         self.cost("halt_poll_ns", &table.halt_poll_ns, &mut costs.halt_poll_ns);
         self.cost("syscall_ns", &table.syscall_ns, &mut costs.syscall_ns);
         self.cost("channel_ns", &table.channel_ns, &mut costs.channel_ns);
+        self.cost(
+            "receive_extra_ns",
+            &table.receive_extra_ns,
+            &mut costs.receive_extra_ns,
+        );
         self.cost("wakeup_ns", &table.wakeup_ns, &mut costs.wakeup_ns);
         self.cost("ipi_send_ns", &table.ipi_send_ns, &mut costs.ipi_send_ns);
         self.distance("ipi", &table.ipi, &mut costs.ipi);

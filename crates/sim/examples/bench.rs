@@ -52,9 +52,8 @@ fn hackbench(config: &mut Config, groups: &[GroupId], workload: WorkloadId, step
     let first = config.channels.len() as u32;
     let wake_level = capacity / 4;
     config.channels.extend((0..FDS).map(|_| ChannelSpec {
-        capacity,
         wake_level,
-        sync: true,
+        ..ChannelSpec::new(capacity)
     }));
     for turn in 0..FDS {
         let next = config.tasks.len();

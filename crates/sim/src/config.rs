@@ -94,20 +94,24 @@ impl Config {
 
     /// A channel whose blocked senders are woken late, as sockets do it: see [`ChannelSpec::wake_level`].
     pub fn add_channel_with(&mut self, capacity: u32, wake_level: u32) -> ChannelId {
-        self.channels.push(ChannelSpec {
-            capacity,
+        self.add_channel_of(ChannelSpec {
             wake_level,
-            sync: true,
-        });
+            ..ChannelSpec::new(capacity)
+        })
+    }
+
+    /// Any channel.
+    pub fn add_channel_of(&mut self, spec: ChannelSpec) -> ChannelId {
+        self.channels.push(spec);
         ChannelId(self.channels.len() as u32 - 1)
     }
 
     /// A channel between threads that wake each other by futex.
     pub fn add_futex(&mut self, capacity: u32) -> ChannelId {
-        let mut spec = ChannelSpec::new(capacity);
-        spec.sync = false;
-        self.channels.push(spec);
-        ChannelId(self.channels.len() as u32 - 1)
+        self.add_channel_of(ChannelSpec {
+            sync: false,
+            ..ChannelSpec::new(capacity)
+        })
     }
 
     pub fn add_workload(&mut self, name: impl Into<String>) -> WorkloadId {
@@ -194,6 +198,8 @@ pub struct Costs {
     pub syscall_ns: u64,
     /// Sending or receiving one message, on top of the system call.
     pub channel_ns: u64,
+    /// Receiving one, on top of that: who receives fetches what the sender has written, and frees its buffer.
+    pub receive_extra_ns: u64,
     /// Waking a task, to the waker; the search for a CPU is `search_cpu_ns` for each CPU looked at.
     pub wakeup_ns: u64,
     /// Sending an interrupt to another CPU, to the sender.
@@ -251,6 +257,7 @@ impl Default for Costs {
             address_space_ns: 0,
             syscall_ns: 72,
             channel_ns: 500,
+            receive_extra_ns: 0,
             wakeup_ns: 300,
             ipi_send_ns: 200,
             ipi: PerDistance {
@@ -307,6 +314,7 @@ impl Costs {
             address_space_ns: 0,
             syscall_ns: 0,
             channel_ns: 0,
+            receive_extra_ns: 0,
             wakeup_ns: 0,
             ipi_send_ns: 0,
             ipi: PerDistance::flat(0),
@@ -578,6 +586,12 @@ pub struct ChannelSpec {
     pub wake_level: u32,
     /// Waking through it says that the waker is about to wait itself, as sockets and pipes do; a futex does not.
     pub sync: bool,
+    /// Its messages are packets of the loopback network: each counts a reference to the one route that all of them take,
+    /// a line that every CPU writes, and is on its way when that is done.
+    pub loopback: bool,
+    /// Cache lines that a value is made of: who receives it fetches them from the CPU where it was sent. 0: that is part
+    /// of what receiving costs.
+    pub lines: u8,
 }
 
 impl ChannelSpec {
@@ -587,6 +601,8 @@ impl ChannelSpec {
             capacity,
             wake_level: capacity.saturating_sub(1),
             sync: true,
+            loopback: false,
+            lines: 0,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! senders; they are woken when it has drained to `wake_percent`, as the kernel's sockets do it, or, for a pipe, when
 //! there is room for a page.
 use crate::place::Place;
-use plimsoll_sim::{Behaviour, ChannelId, Config, Context, CounterId, Step, WorkloadId};
+use plimsoll_sim::{Behaviour, ChannelId, ChannelSpec, Config, Context, CounterId, Step, WorkloadId};
 use rand::Rng;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -92,6 +92,15 @@ impl Hackbench {
         })
     }
 
+    /// What of a message the receiver fetches from where it was written: its 100 bytes, of a pipe. What a socket's buffer
+    /// takes on top is in the machine's cost of receiving, which is fitted to sockets.
+    fn lines(&self) -> u8 {
+        match self.channel {
+            Transport::Socket => 0,
+            Transport::Pipe => 2,
+        }
+    }
+
     /// Fill at which senders are woken: sockets wake them at a quarter, pipes as a page becomes free.
     pub fn wake_level(&self) -> u32 {
         let percent = self.wake_percent.unwrap_or(match self.channel {
@@ -114,7 +123,13 @@ impl Hackbench {
         };
         for group in 0..self.groups {
             let channels: Vec<ChannelId> = (0..self.fds)
-                .map(|_| config.add_channel_with(self.capacity(), self.wake_level()))
+                .map(|_| {
+                    config.add_channel_of(ChannelSpec {
+                        wake_level: self.wake_level(),
+                        lines: self.lines(),
+                        ..ChannelSpec::new(self.capacity())
+                    })
+                })
                 .collect();
             for (number, &channel) in (group * self.fds..).zip(&channels) {
                 let receiver = Receiver {

@@ -27,7 +27,7 @@ pub use fibtest::Fibtest;
 pub use hackbench::{Hackbench, Mode, Transport};
 pub use idle_keys::IdleKey;
 pub use place::Place;
-pub use request_response::RequestResponse;
+pub use request_response::{RequestResponse, Wire};
 pub use schbench::Schbench;
 pub use server::Server;
 pub use spinners::Spinners;

@@ -1,6 +1,6 @@
 //! Request and response: pairs of a client and a server, one message each way, without end (netperf UDP_RR, tbench).
 use crate::place::{ns, Place};
-use plimsoll_sim::{Config, Context, Step, WorkloadId};
+use plimsoll_sim::{ChannelSpec, Config, Context, Step, WorkloadId};
 use rand::Rng;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,9 +21,22 @@ pub struct RequestResponse {
     /// The server waits for storage or the like in every transaction, in microseconds; 0: it does not. Default 0.
     #[schemars(range(min = 0.0, max = 1e7))]
     pub server_wait_us: f64,
+    /// What carries the messages. Default "pipe".
+    pub channel: Wire,
     /// Clients begin at random times within this, in microseconds: they are started one after the other. Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub begin_us: f64,
+}
+
+/// What carries the messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Wire {
+    /// A pipe, or a socket of the same machine without a network.
+    #[default]
+    Pipe,
+    /// Packets of the loopback network (netperf, tbench): each counts a reference to the one route that all take.
+    Loopback,
 }
 
 impl Default for RequestResponse {
@@ -33,6 +46,7 @@ impl Default for RequestResponse {
             client_us: 5.0,
             server_us: 5.0,
             server_wait_us: 0.0,
+            channel: Wire::Pipe,
             begin_us: 0.0,
         }
     }
@@ -50,7 +64,11 @@ impl RequestResponse {
             (self.server_wait_us * 1e3) as u64,
         );
         for number in 0..self.pairs {
-            let (request, response) = (config.add_channel(1), config.add_channel(1));
+            let spec = ChannelSpec {
+                loopback: self.channel == Wire::Loopback,
+                ..ChannelSpec::new(1)
+            };
+            let (request, response) = (config.add_channel_of(spec), config.add_channel_of(spec));
             let (mut stage, mut sent_ns) = (0, 0);
             let mut begin_ns = (self.begin_us * 1e3) as u64;
             let client = move |ctx: &mut Context| {

@@ -212,7 +212,7 @@ impl Engine<'_> {
             );
         }
         let cost_ns = self.pay_load(group, cpu, &touch);
-        self.overhead(cpu, cost_ns);
+        self.stall(cpu, cost_ns);
     }
 
     pub(super) fn unpark(&mut self, task: u32) {

@@ -46,7 +46,7 @@ impl Engine<'_> {
                 let tasks = self.with_forks(task.0);
                 self.with_tasks_out(tasks.iter().copied(), |engine| {
                     for &task in &tasks {
-                        engine.tasks[task as usize].nice = nice;
+                        engine.tasks[task as usize].nice = nice as i8;
                         engine.set_class(task);
                     }
                 });
@@ -95,7 +95,7 @@ impl Engine<'_> {
     pub(super) fn set_class(&mut self, task: u32) {
         let entry = &mut self.tasks[task as usize];
         // SAFETY: the task's group is alive.
-        unsafe { pl::pl_task_class(&mut entry.policy, entry.nice, entry.idle_class) };
+        unsafe { pl::pl_task_class(&mut entry.policy, i32::from(entry.nice), entry.idle_class) };
     }
 
     /// Takes those of these tasks that are runnable out of their queues, lets `change` do what may not be done under

@@ -63,7 +63,7 @@ impl Engine<'_> {
         }
         if touch.pool_locks > 0 {
             let cost_ns = self.pay_pool(group, cpu, touch.pool_locks);
-            self.overhead(cpu, cost_ns);
+            self.stall(cpu, cost_ns);
             // The run time left is another one now.
             self.set_limit(cpu);
         }
@@ -90,13 +90,16 @@ impl Engine<'_> {
         self.update_slot(cpu);
     }
 
-    /// Time that the kernel takes from what a CPU runs; nobody notices it on an idle one, or on NONE.
+    /// Time that the kernel takes from what a CPU runs, or, between two tasks, from what it runs next; nobody notices it on
+    /// an idle one, or on NONE.
     pub(super) fn overhead(&mut self, cpu: u32, ns: u64) {
         if ns == 0 || cpu == NONE {
             return;
         }
-        let running = self.cpus[cpu as usize].running;
+        let state = &mut self.cpus[cpu as usize];
+        let running = state.running;
         if running == NONE {
+            state.owed_ns += if state.idle { 0 } else { ns };
             return;
         }
         if self.stepping == cpu {
@@ -107,6 +110,18 @@ impl Engine<'_> {
         state.work_ns = state.work_ns.saturating_add(ns);
         state.work_end_ns = state.work_end_ns.saturating_add(stretch(ns, state.speed_percent));
         self.update_slot(cpu);
+    }
+
+    /// Likewise time that a CPU waits for a line which others have: a busy sibling does not make that longer.
+    pub(super) fn stall(&mut self, cpu: u32, ns: u64) {
+        if cpu == NONE {
+            return;
+        }
+        let state = &self.cpus[cpu as usize];
+        match state.running {
+            NONE => self.overhead(cpu, ns),
+            _ => self.overhead(cpu, ns * u64::from(state.speed_percent) / 100),
+        }
     }
 
     /// Brings the work left up to date.
@@ -263,6 +278,7 @@ impl Engine<'_> {
             delay_ns += self.pull_when_dry(cpu);
             next = self.pick(cpu);
         }
+        delay_ns += std::mem::take(&mut self.cpus[cpu as usize].owed_ns);
         match next {
             Some(task) => self.start(cpu, task, delay_ns),
             None => self.go_idle(cpu, delay_ns),
@@ -322,6 +338,12 @@ impl Engine<'_> {
             }
             task.last_cpu = cpu;
         }
+        let fetch_lines = u64::from(std::mem::take(&mut task.fetch_lines));
+        if fetch_lines > 0 {
+            let from = u32::from(task.fetch_from);
+            let line_ns = self.topo.cost(&self.costs.line, from, cpu);
+            work_ns = work_ns.saturating_add(fetch_lines * line_ns);
+        }
         task.state = State::Running;
         let delay = exec_ns - task.runnable_ns;
         state.running = next;
@@ -350,7 +372,7 @@ impl Engine<'_> {
         self.update_slot(cpu);
         if touch.load_reads + touch.load_writes > 0 {
             let cost_ns = self.pay_load(group, cpu, &touch);
-            self.overhead(cpu, cost_ns);
+            self.stall(cpu, cost_ns);
         }
         if let Some(observer) = self.observer.as_deref_mut() {
             let (task, group) = (crate::config::TaskId(next), crate::config::GroupId(group));
@@ -450,7 +472,7 @@ impl Engine<'_> {
         let queued = state.fair.nr_queued;
         self.count_runnable(cpu, queued);
         let cost_ns = self.pay_load(group, cpu, &touch);
-        self.overhead(cpu, cost_ns);
+        self.stall(cpu, cost_ns);
         if self.policy.periodic {
             self.balance_at_tick(cpu);
         }

@@ -78,6 +78,18 @@ pub(super) enum Timer {
     External {
         task: u32,
     },
+    /// A waker turns to the next task that it wakes.
+    Wake {
+        task: u32,
+        waker: u32,
+        sync: bool,
+    },
+    /// A woken task is in the queue of the CPU that was found for it.
+    Woken {
+        task: u32,
+        cpu: u32,
+        waker: u32,
+    },
     Period {
         group: u32,
     },

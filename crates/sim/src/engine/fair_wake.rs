@@ -1,4 +1,9 @@
 //! Where the kernel's fair class puts a waking task: the baseline's placement (policy/wake.h decides, this looks).
+//!
+//! The kernel's searches overlap. A waker finds a CPU idle, and until it has that CPU's queue locked and its task in it
+//! every other waker finds the same: some tasks wait behind others of whom nobody knew. (The live scheduler does not: it
+//! claims the CPU that it finds.)
+use super::events::Timer;
 use super::state::NONE;
 use super::topo::bits_from;
 use super::Engine;
@@ -9,8 +14,40 @@ use plimsoll_policy_sys as pl;
 const PELT_MAX: u64 = 47_742;
 
 impl Engine<'_> {
+    /// A CPU wakes one task after the other.
+    pub(super) fn wake_fair(&mut self, task: u32, waker: u32, sync: bool) {
+        if waker == NONE {
+            return self.wake_found(task, waker, sync);
+        }
+        let state = &mut self.cpus[waker as usize];
+        let begin_ns = state.waking_until_ns.max(self.now_ns);
+        state.waking_until_ns = begin_ns + self.costs.wakeup_ns;
+        if begin_ns == self.now_ns {
+            self.wake_found(task, waker, sync);
+        } else {
+            self.timers.push(begin_ns, Timer::Wake { task, waker, sync });
+        }
+    }
+
+    /// Finds a task's CPU as all look now; the task is there when the wake-up is done.
+    pub(super) fn wake_found(&mut self, task: u32, waker: u32, sync: bool) {
+        let (cpu, looked) = self.select_fair(task, waker, sync);
+        self.pay_wake(task, cpu, waker, looked);
+        let there_ns = self.now_ns + self.costs.wakeup_ns;
+        self.timers.push(there_ns, Timer::Woken { task, cpu, waker });
+    }
+
+    /// A woken task arrives where it was sent, or, if that has become forbidden meanwhile, elsewhere.
+    pub(super) fn woken(&mut self, task: u32, cpu: u32, waker: u32) {
+        let cpu = match self.allowed(task, cpu) {
+            true => cpu,
+            false => self.select_any(task),
+        };
+        self.activate(task, cpu, waker, true);
+    }
+
     /// The CPU, and how many were looked at.
-    pub(super) fn select_fair(&mut self, task: u32, waker: u32, sync: bool) -> (u32, u32) {
+    fn select_fair(&mut self, task: u32, waker: u32, sync: bool) -> (u32, u32) {
         let previous = self.tasks[task as usize].policy.cpu;
         if !self.allowed(task, previous) {
             return (self.select_any(task), 1);

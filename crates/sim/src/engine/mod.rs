@@ -31,6 +31,7 @@ use crate::observer::Observer;
 use crate::results::{EventCounts, Results, RunDelay, Touches};
 use events::{Slots, Timer, Timers};
 use hdrhistogram::Histogram;
+use lines::Line;
 use memory::Memory;
 use plimsoll_policy_sys as pl;
 use state::{Channel, Cpu, Task, NONE};
@@ -112,6 +113,8 @@ struct Engine<'o> {
     /// Forks that live, behind who forked them.
     forks: BTreeSet<(u32, u32)>,
     channels: Vec<Channel>,
+    /// References to the loopback network's route.
+    route_line: Line,
     services: Services,
 
     memory: Memory,
@@ -178,6 +181,8 @@ impl Engine<'_> {
             Timer::Sleep { task } => self.sleep_over(task, sequence),
             Timer::Start { task } => self.start_task(task),
             Timer::External { task } => self.external_step(task),
+            Timer::Wake { task, waker, sync } => self.wake_found(task, waker, sync),
+            Timer::Woken { task, cpu, waker } => self.woken(task, cpu, waker),
             Timer::Period { group } => self.period(group),
             Timer::Slack { group } => self.slack(group),
             Timer::Headroom => self.headroom_window(),

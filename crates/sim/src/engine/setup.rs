@@ -1,6 +1,7 @@
 //! From a configuration to a machine about to run: checks first, then memory, groups, tasks.
 use super::bandwidth::policy_limits;
 use super::events::{Slots, Timer, Timers};
+use super::lines::Line;
 use super::memory::Memory;
 use super::services::new_histogram;
 use super::state::{Channel, Cpu, Pending, State, Task, NONE};
@@ -247,6 +248,7 @@ impl<'o> Engine<'o> {
             unfinished: 0,
             forks: BTreeSet::new(),
             channels: config.channels.iter().map(|&spec| Channel::new(spec)).collect(),
+            route_line: Line::default(),
             services: Services::new(
                 config.seed,
                 nr_cpus,
@@ -333,6 +335,8 @@ impl<'o> Engine<'o> {
             work_ns: 0,
             debt_ns: 0,
             received: None,
+            fetch_lines: 0,
+            fetch_from: 0,
             cpu_ns: 0,
             runnable_ns: 0,
             last_ran_ns: 0,
@@ -345,7 +349,7 @@ impl<'o> Engine<'o> {
             workload: spec.workload,
             address_space: spec.address_space,
             forked_by: NONE,
-            nice: spec.nice,
+            nice: spec.nice as i8,
             idle_class: spec.idle,
             external: spec.external,
             follows_waker: spec.follows_waker,

@@ -36,6 +36,8 @@ pub(super) struct Cpu {
     /// End of the slice or of the run time, where a timer enforces them.
     pub limit_ns: u64,
     pub slice_end_ns: u64,
+    /// What the kernel has done since the last task was taken off: the next one begins so much later.
+    pub owed_ns: u64,
 
     pub fair: pl::FairCpu,
     pub queue: RunQueue,
@@ -50,6 +52,8 @@ pub(super) struct Cpu {
     pub last: u32,
     pub address_space: u32,
 
+    /// Until when it is busy with the tasks that the fair class has it wake, one after the other.
+    pub waking_until_ns: u64,
     /// What the fair class's searches for an idle CPU took on average.
     pub scan_cost_ns: u64,
     /// How long a virtual CPU polls at present, see `Costs::halt_poll_ns`.
@@ -86,6 +90,7 @@ impl Cpu {
             resched_ns: NEVER,
             limit_ns: NEVER,
             slice_end_ns: 0,
+            owed_ns: 0,
             fair,
             queue: RunQueue::default(),
             steal,
@@ -95,6 +100,7 @@ impl Cpu {
             look_at: cpu,
             last: NONE,
             address_space: 0,
+            waking_until_ns: 0,
             scan_cost_ns: 0,
             halt_poll_ns: 0,
             idle_from_ns: 0,
@@ -136,6 +142,11 @@ pub(super) enum Pending {
         at_ns: u64,
     },
     Send {
+        channel: u32,
+        value: u64,
+    },
+    /// A packet that has its reference to the route.
+    Deliver {
         channel: u32,
         value: u64,
     },
@@ -189,7 +200,10 @@ pub(super) struct Task {
     pub address_space: u32,
     /// NONE: it is no fork.
     pub forked_by: u32,
-    pub nice: i32,
+    pub nice: i8,
+    /// Lines of what it has received that it fetches as soon as it runs, and the CPU that wrote them.
+    pub fetch_lines: u8,
+    pub fetch_from: u16,
     /// Where it ran before its previous CPU, as the fair class remembers it.
     pub recent_cpu: u32,
     pub waker: pl::Waker,
@@ -203,11 +217,14 @@ pub(super) struct Channel {
     pub capacity: u32,
     pub wake_level: u32,
     pub sync: bool,
+    pub loopback: bool,
+    pub lines: u8,
     /// The CPU that used it last.
     pub cpu: u32,
     /// receivers.len()
     pub nr_receivers: u32,
-    pub values: VecDeque<u64>,
+    /// And the CPUs where they were sent.
+    pub values: VecDeque<(u64, u32)>,
     pub receivers: VecDeque<u32>,
     pub senders: VecDeque<(u32, u64)>,
 }
@@ -217,6 +234,8 @@ impl Channel {
         Self {
             capacity: spec.capacity,
             sync: spec.sync,
+            loopback: spec.loopback,
+            lines: spec.lines,
             wake_level: spec.wake_level.min(spec.capacity - 1),
             cpu: NONE,
             nr_receivers: 0,

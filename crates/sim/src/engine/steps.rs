@@ -25,7 +25,17 @@ impl Engine<'_> {
                         return self.stop_stepping(cpu, State::Blocked);
                     }
                 }
-                Pending::Send { channel, value } => {
+                Pending::Send { channel, value } if self.channels[channel as usize].loopback => {
+                    let wait_ns = self.route(cpu);
+                    self.tasks[task as usize].pending = Pending::Deliver { channel, value };
+                    if wait_ns == 0 {
+                        continue;
+                    }
+                    self.begin_work(cpu, 0);
+                    self.stall(cpu, wait_ns);
+                    return;
+                }
+                Pending::Send { channel, value } | Pending::Deliver { channel, value } => {
                     if !self.send(task, channel, value, cpu) {
                         return self.stop_stepping(cpu, State::Blocked);
                     }
@@ -64,13 +74,24 @@ impl Engine<'_> {
                 continue;
             }
             entry.instant_steps = 0;
-            self.stepping = NONE;
-            let state = &mut self.cpus[cpu as usize];
-            state.work_ns = work_ns;
-            state.work_from_ns = self.now_ns;
-            state.work_end_ns = self.now_ns.saturating_add(stretch(work_ns, state.speed_percent));
-            return;
+            return self.begin_work(cpu, work_ns);
         }
+    }
+
+    fn begin_work(&mut self, cpu: u32, work_ns: u64) {
+        self.stepping = NONE;
+        let state = &mut self.cpus[cpu as usize];
+        state.work_ns = work_ns;
+        state.work_from_ns = self.now_ns;
+        state.work_end_ns = self.now_ns.saturating_add(stretch(work_ns, state.speed_percent));
+    }
+
+    /// What counting a packet's reference to the loopback route costs its sender: taken and dropped again where the packet
+    /// is sent, as that is where it is received, too, so the line is fetched once.
+    fn route(&mut self, cpu: u32) -> u64 {
+        let mut seen = 0;
+        self.route_line
+            .write(cpu, &mut seen, self.now_ns, 0, &self.topo, &self.costs)
     }
 
     fn stop_stepping(&mut self, cpu: u32, state: State) {
@@ -124,7 +145,7 @@ impl Engine<'_> {
     fn inherit(&self, parent: u32, child: &mut TaskSpec) {
         let parent = &self.tasks[parent as usize];
         child.group = GroupId(parent.group);
-        child.nice = parent.nice;
+        child.nice = i32::from(parent.nice);
         child.idle = parent.idle_class;
         child.affinity = parent.affinity.as_deref().cloned();
     }
@@ -134,6 +155,7 @@ impl Engine<'_> {
         let syscall_ns = self.costs.syscall_ns;
         // Never free, or tasks that talk and do nothing else would stop time, as would two that yield to each other.
         let channel_ns = (syscall_ns + self.costs.channel_ns).max(1);
+        let receive_ns = channel_ns + self.costs.receive_extra_ns;
         match step {
             Step::Compute { ns } => (ns, Pending::Next),
             Step::SleepUntil { at_ns } => (syscall_ns, Pending::Sleep { at_ns }),
@@ -145,14 +167,14 @@ impl Engine<'_> {
                 },
             ),
             Step::Receive { channel } => (
-                channel_ns,
+                receive_ns,
                 Pending::Receive {
                     channel: channel.0,
                     until_ns: NEVER,
                 },
             ),
             Step::ReceiveUntil { channel, at_ns } => (
-                channel_ns,
+                receive_ns,
                 Pending::Receive {
                     channel: channel.0,
                     until_ns: at_ns,
@@ -197,15 +219,19 @@ impl Engine<'_> {
         if state.nr_receivers > 0 {
             state.nr_receivers -= 1;
             let receiver = state.receivers.pop_front().expect("nr_receivers is their number");
-            let sync = state.sync;
-            self.tasks[receiver as usize].received = Some(value);
-            self.tasks[receiver as usize].waits_for = NONE;
-            self.tasks[receiver as usize].timer = 0;
+            let (sync, lines) = (state.sync, state.lines);
+            let entry = &mut self.tasks[receiver as usize];
+            entry.received = Some(value);
+            // What comes from another machine, no CPU of this one has written.
+            entry.fetch_lines = if cpu == NONE { 0 } else { lines };
+            entry.fetch_from = cpu as u16;
+            entry.waits_for = NONE;
+            entry.timer = 0;
             self.wake(receiver, cpu, sync);
             return true;
         }
         if state.values.len() < state.capacity as usize {
-            state.values.push_back(value);
+            state.values.push_back((value, cpu));
             return true;
         }
         state.senders.push_back((task, value));
@@ -219,7 +245,7 @@ impl Engine<'_> {
             self.channel_line(channel, cpu);
         }
         let state = &mut self.channels[channel as usize];
-        let Some(value) = state.values.pop_front() else {
+        let Some((value, from)) = state.values.pop_front() else {
             if until_ns <= self.now_ns {
                 return true;
             }
@@ -232,8 +258,12 @@ impl Engine<'_> {
             return false;
         };
         self.tasks[task as usize].received = Some(value);
+        let lines = u64::from(state.lines);
         if state.values.len() <= state.wake_level as usize && !state.senders.is_empty() {
             self.wake_senders(channel, cpu);
+        }
+        if lines > 0 && cpu != NONE && from != NONE {
+            self.stall(cpu, lines * self.topo.cost(&self.costs.line, from, cpu));
         }
         true
     }
@@ -248,7 +278,9 @@ impl Engine<'_> {
             let Some((sender, value)) = state.senders.pop_front() else {
                 return;
             };
-            state.values.push_back(value);
+            state
+                .values
+                .push_back((value, self.tasks[sender as usize].policy.cpu));
             let sync = state.sync;
             self.tasks[sender as usize].waits_for = NONE;
             self.wake(sender, cpu, sync);

@@ -88,6 +88,12 @@ impl Topo {
         }
     }
 
+    /// Whether two CPUs are of different sockets.
+    #[inline]
+    pub fn far(&self, a: u32, b: u32) -> bool {
+        self.places[a as usize].socket != self.places[b as usize].socket
+    }
+
     /// CPUs in the domain of this level around a CPU.
     pub fn span(&self, cpu: u32, level: usize) -> u32 {
         let llc = self.llc(cpu) as usize;

@@ -15,10 +15,18 @@ impl Engine<'_> {
             return;
         }
         self.counts.wakeups += 1;
-        let (cpu, looked) = match self.policy.wake_search {
-            WakeSearch::All => self.select(task, waker, sync),
-            _ => self.select_fair(task, waker, sync),
-        };
+        self.tasks[task as usize].runnable_ns = self.now_ns;
+        if self.policy.wake_search == WakeSearch::All {
+            let (cpu, looked) = self.select(task, waker, sync);
+            self.pay_wake(task, cpu, waker, looked);
+            self.activate(task, cpu, waker, true);
+        } else {
+            self.wake_fair(task, waker, sync);
+        }
+    }
+
+    /// What finding a CPU for a task and waking it there costs the waker.
+    pub(super) fn pay_wake(&mut self, task: u32, cpu: u32, waker: u32, looked: u32) {
         if waker != NONE {
             // The published share of time spent finding counts the search for an idle CPU, too.
             let search_ns = u64::from(looked) * self.costs.search_cpu_ns;
@@ -30,8 +38,6 @@ impl Engine<'_> {
         if let Some(observer) = self.observer.as_deref_mut() {
             observer.wake(self.now_ns, TaskId(task), cpu, waker);
         }
-        self.tasks[task as usize].runnable_ns = self.now_ns;
-        self.activate(task, cpu, waker, true);
     }
 
     /// Makes a task runnable on a CPU and lets it run if it is its turn. `woken`: as in `place`.
@@ -82,7 +88,7 @@ impl Engine<'_> {
             if touch.pool_locks > 0 {
                 cost_ns += self.pay_pool(group, payer, touch.pool_locks);
             }
-            self.overhead(payer, cost_ns);
+            self.stall(payer, cost_ns);
         }
         if let Some(level) = self.throttled_by(group, cpu) {
             self.park(task, cpu, level);
@@ -176,7 +182,7 @@ impl Engine<'_> {
         self.arm(flags, group);
         // Paid by whoever runs next here: the CPU is between two tasks.
         let cost_ns = self.pay_load(group, cpu, &touch) + self.pay_pool(group, cpu, touch.pool_locks);
-        self.overhead(cpu, cost_ns);
+        self.stall(cpu, cost_ns);
     }
 
     /// Whether the running task gives way to one that has just been queued.
