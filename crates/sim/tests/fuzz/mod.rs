@@ -3,7 +3,7 @@ mod programs;
 
 use plimsoll_sim::{
     Change, ChangeKind, Config, Costs, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Numbering,
-    Results, Simulation, TaskId, Topology,
+    Results, Simulation, TaskId, Topology, WakeSearch,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -139,7 +139,21 @@ fn random(rng: &mut Pcg64, seed: u64) -> Config {
         };
         config.changes.push(change);
     }
+    // A stream of its own: seeds keep the machines that they have had.
+    messages(&mut Pcg64::seed_from_u64(seed ^ u64::MAX), &mut config);
     config
+}
+
+/// How tasks that wait are woken, and what messages cost.
+fn messages(rng: &mut Pcg64, config: &mut Config) {
+    let searches = [WakeSearch::All, WakeSearch::Proportional, WakeSearch::Utilisation];
+    config.policy.wake_search = *searches.choose(rng).expect("not empty");
+    config.machine.costs.contention = rng.random();
+    for channel in &mut config.channels {
+        channel.loopback = rng.random_ratio(1, 3);
+        channel.lines = rng.random_range(0..=4);
+        channel.sync = rng.random();
+    }
 }
 
 fn machine(rng: &mut Pcg64) -> Machine {
