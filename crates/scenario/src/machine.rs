@@ -199,7 +199,8 @@ pub struct CostsTable {
     /// Receiving one, on top of that. Default 0.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub receive_extra_ns: Option<Number>,
-    /// Waking a task, to the waker, without the search for a CPU.
+    /// Waking a task, to the waker, without the search for a CPU. Where the fair class places wake-ups (`wake_search`), the
+    /// CPU that was found looks idle to others for so long: their searches overlap.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub wakeup_ns: Option<Number>,
     /// Sending an interrupt to another CPU, to the sender.

@@ -101,9 +101,9 @@ pub enum EnforceChoice {
 pub enum WakeSearchChoice {
     /// An idle CPU anywhere in the cache, as the live scheduler finds it.
     All,
-    /// As the fair class before 6.0: by average idle time.
+    /// As the fair class before 6.0: by average idle time. Searches overlap: two wakers may find the same CPU idle.
     Proportional,
-    /// As the fair class from 6.0 on: by how busy the cache is.
+    /// As the fair class from 6.0 on: by how busy the cache is. Searches overlap.
     Utilisation,
 }
 

@@ -20,7 +20,7 @@ pub trait Observer {
     fn task(&mut self, now_ns: u64, task: TaskId, name: &str, group: GroupId) {}
     fn run(&mut self, now_ns: u64, cpu: u32, task: TaskId, group: GroupId) {}
     fn stop(&mut self, now_ns: u64, cpu: u32, task: TaskId, why: Stop) {}
-    /// A task became runnable and was put on `cpu`.
+    /// A task was woken and sent to `cpu`, where it is now or, with the fair class's wake-ups, when the waker is done.
     fn wake(&mut self, now_ns: u64, task: TaskId, cpu: u32, waker_cpu: u32) {}
     /// A waiting task went to another CPU's queue.
     fn migrate(&mut self, now_ns: u64, task: TaskId, from_cpu: u32, to_cpu: u32, why: Move) {}
