@@ -211,7 +211,7 @@ pub(super) struct Task {
 
 const _: () = assert!(std::mem::size_of::<Task>() <= 256);
 
-/// Two cache lines; the second is touched only when somebody waits.
+/// Three cache lines; the second is touched only when somebody waits, the third if values have lines.
 #[repr(C, align(64))]
 pub(super) struct Channel {
     pub capacity: u32,
@@ -223,13 +223,34 @@ pub(super) struct Channel {
     pub cpu: u32,
     /// receivers.len()
     pub nr_receivers: u32,
-    /// And the CPUs where they were sent.
-    pub values: VecDeque<(u64, u32)>,
+    pub values: VecDeque<u64>,
     pub receivers: VecDeque<u32>,
     pub senders: VecDeque<(u32, u64)>,
+    /// Where the values were sent; kept if they have lines.
+    pub from: VecDeque<u32>,
 }
 
 impl Channel {
+    /// Puts a value in that was sent on a CPU (NONE: on another machine).
+    #[inline]
+    pub fn push(&mut self, value: u64, cpu: u32) {
+        self.values.push_back(value);
+        if self.lines > 0 {
+            self.from.push_back(cpu);
+        }
+    }
+
+    /// Takes the oldest value out. Where it was sent, if it has lines; else NONE.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(u64, u32)> {
+        let value = self.values.pop_front()?;
+        let from = match self.lines {
+            0 => None,
+            _ => self.from.pop_front(),
+        };
+        Some((value, from.unwrap_or(NONE)))
+    }
+
     pub fn new(spec: ChannelSpec) -> Self {
         Self {
             capacity: spec.capacity,
@@ -242,6 +263,7 @@ impl Channel {
             values: VecDeque::new(),
             receivers: VecDeque::new(),
             senders: VecDeque::new(),
+            from: VecDeque::new(),
         }
     }
 }

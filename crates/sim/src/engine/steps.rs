@@ -231,7 +231,7 @@ impl Engine<'_> {
             return true;
         }
         if state.values.len() < state.capacity as usize {
-            state.values.push_back((value, cpu));
+            state.push(value, cpu);
             return true;
         }
         state.senders.push_back((task, value));
@@ -245,7 +245,7 @@ impl Engine<'_> {
             self.channel_line(channel, cpu);
         }
         let state = &mut self.channels[channel as usize];
-        let Some((value, from)) = state.values.pop_front() else {
+        let Some((value, from)) = state.pop() else {
             if until_ns <= self.now_ns {
                 return true;
             }
@@ -262,7 +262,7 @@ impl Engine<'_> {
         if state.values.len() <= state.wake_level as usize && !state.senders.is_empty() {
             self.wake_senders(channel, cpu);
         }
-        if lines > 0 && cpu != NONE && from != NONE {
+        if from != NONE && cpu != NONE {
             self.stall(cpu, lines * self.topo.cost(&self.costs.line, from, cpu));
         }
         true
@@ -278,9 +278,7 @@ impl Engine<'_> {
             let Some((sender, value)) = state.senders.pop_front() else {
                 return;
             };
-            state
-                .values
-                .push_back((value, self.tasks[sender as usize].policy.cpu));
+            state.push(value, self.tasks[sender as usize].policy.cpu);
             let sync = state.sync;
             self.tasks[sender as usize].waits_for = NONE;
             self.wake(sender, cpu, sync);
