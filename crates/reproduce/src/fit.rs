@@ -47,6 +47,7 @@ pub struct Rows {
     pub sides: [bool; 2],
 }
 
+/// What a message costs either side; a machine narrows the range.
 const CHANNEL: Parameter = Parameter {
     key: "channel_ns",
     low: 100,

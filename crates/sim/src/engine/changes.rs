@@ -130,11 +130,7 @@ impl Engine<'_> {
         change(self);
         for task in out {
             let previous = self.tasks[task as usize].policy.cpu;
-            let cpu = if self.allowed(task, previous) {
-                previous
-            } else {
-                self.select_any(task)
-            };
+            let cpu = self.allowed_or_any(task, previous);
             if cpu != previous {
                 self.observe_move(task, previous, cpu, Move::Forced);
             }

@@ -39,11 +39,7 @@ impl Engine<'_> {
 
     /// A woken task arrives where it was sent, or, if that has become forbidden meanwhile, elsewhere.
     pub(super) fn woken(&mut self, task: u32, cpu: u32, waker: u32) {
-        let cpu = match self.allowed(task, cpu) {
-            true => cpu,
-            false => self.select_any(task),
-        };
-        self.activate(task, cpu, waker, true);
+        self.activate(task, self.allowed_or_any(task, cpu), waker, true);
     }
 
     /// The CPU, and how many were looked at.

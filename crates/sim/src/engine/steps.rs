@@ -78,6 +78,7 @@ impl Engine<'_> {
         }
     }
 
+    /// The running task's step takes so much work from now on.
     fn begin_work(&mut self, cpu: u32, work_ns: u64) {
         self.stepping = NONE;
         let state = &mut self.cpus[cpu as usize];

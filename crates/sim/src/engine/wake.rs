@@ -302,6 +302,14 @@ impl Engine<'_> {
         (target, most)
     }
 
+    /// A CPU, or, if the task may not use that one, the least busy of those it may.
+    pub(super) fn allowed_or_any(&self, task: u32, cpu: u32) -> u32 {
+        match self.allowed(task, cpu) {
+            true => cpu,
+            false => self.select_any(task),
+        }
+    }
+
     /// The least busy CPU that a task may use: for new tasks, and those whose CPU is forbidden.
     pub(super) fn select_any(&self, task: u32) -> u32 {
         let near = self.tasks[task as usize].policy.cpu;
