@@ -48,21 +48,23 @@ static __always_inline void owe_timer(u32 PL_MEM *owes)
 	pl_add32(&S->timers_refused, 1);
 }
 
-static __always_inline void start_period_timer(u32 slot, u64 at_ns, u64 now_ns)
+__noinline int start_period_timer(u32 slot, u64 at_ns, u64 now_ns)
 {
 	struct group_timer *timer = bpf_map_lookup_elem(&period_timers, &slot);
 	u64 delay_ns = at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS;
 
 	if (timer && bpf_timer_start(&timer->timer, delay_ns, 0))
 		owe_timer(&S->groups[slot]->owes_period);
+	return 0;
 }
 
-static __always_inline void start_slack_timer(u32 slot, u64 delay_ns)
+__noinline int start_slack_timer(u32 slot, u64 delay_ns)
 {
 	struct group_timer *timer = bpf_map_lookup_elem(&slack_timers, &slot);
 
 	if (timer && bpf_timer_start(&timer->timer, delay_ns, 0))
 		owe_timer(&S->groups[slot]->owes_slack);
+	return 0;
 }
 
 /* Nobody is in a group that is gone, and its memory may be another's soon: see stop_timers. */
@@ -110,7 +112,7 @@ __noinline u32 arm_levels(u64 group_address, u64 now_ns)
 static __always_inline void after_policy(struct live_group PL_MEM *group, struct live_cpu PL_MEM *c,
 					 u32 flags, u64 now_ns)
 {
-	if (flags & PL_BW_THROTTLED)
+	if (flags & (PL_BW_THROTTLED | PL_QUEUE_LIGHTER))
 		c->scan = 1;
 	if (flags & (PL_BW_ARM_PERIOD | PL_BW_ARM_SLACK))
 		arm_levels((u64)group, now_ns);
@@ -262,18 +264,19 @@ __noinline bool reweigh(u64 task_address, u64 now_ns)
 }
 
 /* This CPU's timer: fires at at_ns or before. Only on the CPU itself. */
-static __always_inline void arm_cpu_timer(struct live_cpu PL_MEM *c, u32 cpu, u64 at_ns, u64 now_ns)
+__noinline int arm_cpu_timer(struct live_cpu PL_MEM *c PL_ARENA, u32 cpu, u64 at_ns, u64 now_ns)
 {
 	struct cpu_timer *timer;
 	u64 delay_ns = at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS;
 
 	if (c->timer_at_ns && c->timer_at_ns <= at_ns && c->timer_at_ns + PL_MS > now_ns)
-		return; /* fires early enough: its callback looks again */
+		return 0; /* fires early enough: its callback looks again */
 	timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
 	if (!timer)
-		return;
+		return 0;
 	c->timer_at_ns = now_ns + delay_ns;
 	bpf_timer_start(&timer->timer, delay_ns, BPF_F_TIMER_CPU_PIN);
+	return 0;
 }
 
 /* Who waits on this CPU may have to wait for what is not ours to end: looked at soon. Only on the CPU itself. */

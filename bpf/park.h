@@ -73,14 +73,13 @@ static __always_inline void parked_in(struct live_task PL_MEM *task, u32 slot)
 }
 
 /* See pl_group_parked. Under the CPU's lock. */
-__noinline int weigh_parked(u64 task_address, u64 level_address, u64 now_ns)
+__noinline bool weigh_parked(u64 task_address, u64 level_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	u32 cpu = task->t.cpu;
 
-	pl_group_parked(task->t.group, (struct pl_group PL_MEM *)level_address, cpu, now_ns,
-			&cpu_of(cpu)->touch, &S->config);
-	return 0;
+	return pl_group_parked(task->t.group, (struct pl_group PL_MEM *)level_address, cpu, now_ns,
+			       &cpu_of(cpu)->touch, &S->config);
 }
 
 /* Takes the task out of its CPU's count and into the group's. False: the group is no longer throttled. */
@@ -98,7 +97,8 @@ static __always_inline bool park_begin(struct live_task PL_MEM *task, struct liv
 	parked_in(task, group->slot);
 	cpu_lock(c);
 	count_out(task, c, cpu);
-	weigh_parked((u64)task, (u64)group, now_ns);
+	if (weigh_parked((u64)task, (u64)group, now_ns))
+		c->scan = 1;
 	cpu_unlock(c);
 	c->nr_parks++;
 	return true;
@@ -349,8 +349,12 @@ __noinline int stop_timers(u32 slot)
 	return 0;
 }
 
-/* Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. */
-__noinline int park_throttled(u32 cpu)
+/*
+ * Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. Whoever else waits is
+ * weighed anew, and waits where that puts it: something heavy has left (PL_QUEUE_LIGHTER). Who comes before those that are
+ * parked here is weighed at the next look.
+ */
+__noinline int scan(u32 cpu)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	u64 now_ns = scx_bpf_now();
@@ -362,18 +366,28 @@ __noinline int park_throttled(u32 cpu)
 	{
 		struct live_task PL_MEM *task = task_of(p);
 		struct live_group PL_MEM *level;
+		u64 vruntime;
 
 		if (++seen > PARK_WALK_MAX) {
 			c->scan = 1;
 			break;
 		}
-		if (!task || !is_limited(task->group) || task->t.cpu != cpu || !may_park(p, task))
+		if (!task || task->t.cpu != cpu)
 			continue;
-		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
-		if (!level || !park_begin(task, level, cpu, now_ns))
-			continue;
-		if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))
-			park_end(task);
+		if (is_limited(task->group) && may_park(p, task)) {
+			level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
+			if (level && park_begin(task, level, cpu, now_ns)) {
+				if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))
+					park_end(task);
+				continue;
+			}
+		}
+		vruntime = task->t.vruntime;
+		reweigh((u64)task, now_ns);
+		if (task->t.vruntime != vruntime) {
+			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, task->t.vruntime);
+			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, cpu, 0);
+		}
 	}
 	return 0;
 }

@@ -64,7 +64,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 		}
 	}
 	if (c->scan)
-		park_throttled(cpu);
+		scan(cpu);
 
 	/* A slice ended, or somebody was stopped: another one's turn, here or from elsewhere. */
 	if (task) {

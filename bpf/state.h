@@ -117,7 +117,7 @@ static __always_inline bool cpu_leaves(u32 cpu)
  * Interrupts must be off: callbacks under a run queue's lock have them off, timers turn them off. Where who holds the lock
  * does not go on for too long, as its virtual CPU stands still, counts are wrong from there on: mend_timers gives up.
  */
-static __always_inline void cpu_lock(struct live_cpu PL_MEM *c)
+__noinline int cpu_lock(struct live_cpu PL_MEM *c PL_ARENA)
 {
 	while (pl_xchg32(&c->lock, 1)) {
 		if (can_loop)
@@ -125,6 +125,7 @@ static __always_inline void cpu_lock(struct live_cpu PL_MEM *c)
 		pl_write(&S->lock_lost, 1);
 		break;
 	}
+	return 0;
 }
 
 static __always_inline void cpu_unlock(struct live_cpu PL_MEM *c)
@@ -133,10 +134,11 @@ static __always_inline void cpu_unlock(struct live_cpu PL_MEM *c)
 }
 
 /* Keeps the CPU's bit among the overloaded ones as what runs or is queued there changes. Under its lock. */
-static __always_inline void overloaded_changed(u32 cpu, u32 before, u32 after)
+__noinline int overloaded_changed(u32 cpu, u32 before, u32 after)
 {
 	pl_steal_count_changed(&S->overloaded[cpu_llc[CPU_INDEX(cpu)]], cpu_element[CPU_INDEX(cpu)], before,
 			       after);
+	return 0;
 }
 
 /* All that wants to run on this CPU, of this class or another. */

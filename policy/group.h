@@ -15,18 +15,24 @@
  *            tasks that sleep most of the time take is so paid by those of their group that wait, in whatever
  *            child group they are, not by other groups.
  *
+ *            A task that gets a turn beside something heavy of its group leaps ahead: it owes that one many turns. When
+ *            the heavy one sleeps or is throttled there is nobody to owe them to: who is ahead of its group's queue keeps
+ *            what it owes as run time, not as a distance, and as something heavy leaves the engine weighs all that wait
+ *            on the CPU anew (PL_QUEUE_LIGHTER), instead of as they are picked, for which they would wait too long.
+ *
  * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
  *            effective = queue * weight / runnable weight of the queue
  *            share     = load.h; 0 where the level is throttled, or all of its children are
  *            vruntime of a queue += delta / queue, whoever of it ran; a task of it that waits for its next turn is at
  *            that - 2 slices * runnable there / queue at least, a child queue at twice as much
+ *            ahead of its queue by: that * effective before / effective now, where it is now at least twice as heavy
  *            a task may run on a CPU if no level of its group is throttled there
  *
  * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
  *            elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule before system
  *            4, and its cost). So is what it is divided by, unless the queue's runnable weight has more than
  *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by who is
- *            picked next.
+ *            picked next. Who waits is weighed anew only where three quarters of a queue have left at once.
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
@@ -47,6 +53,17 @@
 
 /* How far behind its group's queue a task that waits may be, in turns: siblings that take turns are within one. */
 #define PL_QUEUE_TURNS 2
+
+/* Bits of fraction of what a vruntime's lead is multiplied by. */
+#define PL_LEAD_SHIFT 12
+
+/*
+ * A flag beside PL_BW_*: so much has left a queue that whoever waits on the CPU is to be weighed anew, pl_task_reweigh, and
+ * to wait where its vruntime then is. From so many times of what is left on: who is alone by then had a quarter at most.
+ */
+#define PL_QUEUE_LIGHTER 16u
+#define PL_QUEUE_LEFT 3
+
 /* Of a task that comes: 5 hours of nice 0. Times a task's weight it fits into 64 bits. */
 #define PL_QUEUE_CLAIM_MAX (1ULL << 44)
 
@@ -224,6 +241,21 @@ PL_SUB u64 pl_queue_part(const struct pl_queue PL_MEM *queue PL_ARENA, u64 effec
 	return pl_max(pl_div(effective * queue->share, pl_max(queue->load.weight, 1)), 1);
 }
 
+/*
+ * The vruntime of what is served in a queue and weighed `before`, and weighs `after` now, as the queue's other tasks or its
+ * groups have left. By what it is ahead of the queue it owes them run time, which does not become more as it weighs more.
+ * Less than double is left as it is: shares move all the time. Source: the kernel's fair class, where a group's entity is
+ * not moved by who of the group runs, and an entity's lag is rescaled as its weight changes.
+ */
+PL_SUB u64 pl_lead_kept(u64 vruntime, u64 queue_vruntime, u64 before, u64 after)
+{
+	u64 lead = vruntime - queue_vruntime;
+
+	if (after < 2 * before || (s64)lead <= 0)
+		return vruntime;
+	return queue_vruntime + (lead >> PL_LEAD_SHIFT) * pl_div(before << PL_LEAD_SHIFT, after);
+}
+
 /* Brings shares of this group and all above it up to date on one CPU, and what its queues there weigh. Returns 0. */
 PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64 now_ns,
 			     struct pl_touch PL_MEM *touch PL_ARENA,
@@ -244,6 +276,9 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 	 */
 	if (!least)
 		return 0;
+	if (group->parent->parent)
+		bottom->vruntime = pl_lead_kept(bottom->vruntime, group->parent->queues[cpu].vruntime,
+						bottom->effective, effective);
 	bottom->effective = effective;
 	bottom->divisor = bottom->load.weight;
 	/* The queues above, of which this one is a part. */
@@ -258,32 +293,36 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 }
 
 /* Likewise, unless it was done less than refresh_ns ago, and it was not out of its parent's queue. */
-PL_FN void pl_group_refresh(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, struct pl_touch PL_MEM *touch,
-			    const struct pl_config PL_MEM *config)
+PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64 now_ns,
+			    struct pl_touch PL_MEM *touch PL_ARENA,
+			    const struct pl_config PL_MEM *config PL_ARENA)
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 
 	if (config->refresh_ns && bottom->share && now_ns - bottom->refreshed_ns < config->refresh_ns)
-		return;
+		return 0;
 	/* Of this queue only: the levels above may have tasks of their own, which are weighed when these ask. */
 	bottom->refreshed_ns = now_ns;
 	if (group->parent)
 		pl_shares_refresh(group, cpu, now_ns, touch, config);
+	return 0;
 }
 
 /*
  * A task of the group is parked on this CPU because `level` is throttled there: what all levels weigh in their parents'
- * queues follows at once, so that nobody else's part goes to nobody. Its return is seen as the first of it is picked. With
- * locks: the CPU's.
+ * queues follows at once, so that nobody else's part goes to nobody. Its return is seen as the first of it is picked.
+ * Returns whether it did: as for PL_QUEUE_LIGHTER, who waits is to be weighed anew. With locks: the CPU's.
  */
-PL_FN void pl_group_parked(struct pl_group PL_MEM *group, const struct pl_group PL_MEM *level, u32 cpu,
+PL_FN bool pl_group_parked(struct pl_group PL_MEM *group, const struct pl_group PL_MEM *level, u32 cpu,
 			   u64 now_ns, struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
 	/* The side is in no queue: its groups are. */
 	if (level->is_side)
 		level = group;
-	if (level->queues[cpu].share)
-		pl_shares_refresh(group, cpu, now_ns, touch, config);
+	if (!level->queues[cpu].share)
+		return false;
+	pl_shares_refresh(group, cpu, now_ns, touch, config);
+	return true;
 }
 
 /* Whether a task gives way to any other, from its policy and its groups' cpu.idle. At any time. */
@@ -453,7 +492,7 @@ PL_FN void pl_task_regroup(struct pl_task PL_MEM *task, struct pl_group PL_MEM *
 
 /*
  * A task is no longer runnable on its CPU (sleeps, exits, leaves for another CPU). Its run time must have
- * been charged. Returns PL_BW_* flags.
+ * been charged. Returns PL_BW_* flags and PL_QUEUE_LIGHTER.
  */
 PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_touch PL_MEM *touch,
 			  const struct pl_config PL_MEM *config)
@@ -472,8 +511,11 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 		pl_load_update(&queue->load, now_ns);
 		PL_ASSERT(queue->load.weight >= removed && queue->nr_runnable);
 		queue->load.weight -= pl_min(removed, queue->load.weight);
-		if (--queue->nr_runnable)
+		if (--queue->nr_runnable) {
+			if (level->parent && removed >= PL_QUEUE_LEFT * queue->load.weight)
+				flags |= PL_QUEUE_LIGHTER;
 			break;
+		}
 		flags |= pl_level_leave(level, cpu, now_ns, touch, config);
 		if (!level->parent)
 			break;
@@ -688,8 +730,9 @@ PL_FN bool pl_level_forget(struct pl_group PL_MEM *level, struct pl_queue PL_MEM
 
 /*
  * Weighs a task anew, while it is counted in `cpu`, from what its queue was last found to weigh: as it is picked. With the
- * weight that it had as it was queued, beside others that sleep by now, it would be charged for them as well. What its queue
- * weighs is found out only if it was in no parent's queue, or its group's weight has changed.
+ * weight that it had as it was queued, beside others that sleep by now, it would be charged for them as well, and what it
+ * owes them would keep it waiting for others (pl_lead_kept). What its queue weighs is found out only if it was in no parent's
+ * queue, or its group's weight has changed.
  */
 PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
 			 struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
@@ -703,10 +746,13 @@ PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM 
 	task->effective = pl_task_effective(task, task->cpu);
 	if (task->counted)
 		cpu->weight_sum += task->effective - pl_min(before, cpu->weight_sum);
+	if (task->group->parent)
+		task->vruntime = pl_lead_kept(task->vruntime, queue->vruntime, before, task->effective);
 }
 
 /*
- * Likewise, with what its queue weighs now. At ticks and as its slice ends. Returns whether the task weighs less than half
+ * Likewise, with what its queue weighs now. At ticks, as its slice ends, and while it waits, where PL_QUEUE_LIGHTER says so:
+ * if its vruntime changes then, the engine moves it in the CPU's queue. Returns whether the task weighs less than half
  * of what it did as it was last weighed: so much came to be runnable beside it that its turn is over, although its slice is
  * not. Source: the kernel's fair class, where a slice is in proportion to what a task weighs at the tick.
  */

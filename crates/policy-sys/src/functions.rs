@@ -160,7 +160,7 @@ extern "C" {
         now_ns: u64,
         touch: *mut Touch,
         config: *const Config,
-    );
+    ) -> bool;
     pub fn pl_task_effective(task: *const Task, cpu: u32) -> u64;
     pub fn pl_group_throttled(group: *const Group, cpu: u32) -> *mut Group;
     pub fn pl_level_enter(

@@ -15,6 +15,7 @@ pub const UNLIMITED: u64 = u64::MAX;
 pub const BW_THROTTLED: u32 = 1;
 pub const BW_ARM_PERIOD: u32 = 2;
 pub const BW_ARM_SLACK: u32 = 4;
+pub const QUEUE_LIGHTER: u32 = 16;
 
 // enum pl_bw_error
 pub const BW_OK: u32 = 0;

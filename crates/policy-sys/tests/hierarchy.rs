@@ -417,6 +417,50 @@ fn a_task_does_not_weigh_less_for_a_sibling_that_sleeps_again() {
     }
 }
 
+/// What a task of `nice` owes after one turn beside a task of nice 0 of its group, in the group's run time: while both are
+/// runnable, and when the other has left. The group's vruntime is that of a task of nice 0.
+#[test]
+fn what_is_owed_to_a_sibling_that_has_left_is_a_turn_and_not_what_it_weighed() {
+    for nice in [0, 3, 7, 10, 19] {
+        let mut tree = Tree::new(1);
+        let group = tree.add(Some(0), 100);
+        let (mut light, mut heavy) = (tree.task(group), tree.task(group));
+        unsafe { pl_task_class(&mut light, nice, false) };
+        let part = light.weight as f64 / (light.weight + heavy.weight) as f64;
+        let mut fair: FairCpu = zeroed();
+        tree.runnable(&mut light, 0, 0);
+        tree.runnable(&mut heavy, 0, 0);
+        let (from_ns, now_ns) = (2 * MS, 6 * MS);
+        unsafe {
+            pl_task_reweigh(&mut light, &mut fair, from_ns, &mut tree.touch, &tree.config);
+            pl_task_charge(
+                &mut light,
+                now_ns - from_ns,
+                now_ns,
+                &mut tree.touch,
+                &tree.config,
+            );
+        }
+        let lead =
+            |tree: &Tree, task: &Task| (task.vruntime - tree.queue(group, 0).vruntime) as f64 / MS as f64;
+        let beside = lead(&tree, &light);
+        let due = 4.0 / part - 4.0;
+        assert!(
+            (beside / due - 1.0).abs() < 0.01,
+            "nice {nice}: {beside} ms, due {due}"
+        );
+        let flags = tree.blocked(&mut heavy, now_ns);
+        assert_eq!(flags & QUEUE_LIGHTER != 0, nice > 4, "nice {nice}");
+        unsafe { pl_task_reweigh(&mut light, &mut fair, now_ns, &mut tree.touch, &tree.config) };
+        let alone = lead(&tree, &light);
+        let due = due * part;
+        assert!(
+            (alone / due - 1.0).abs() < 0.01,
+            "nice {nice}: {alone} ms, due {due}"
+        );
+    }
+}
+
 #[test]
 fn a_group_does_not_weigh_less_for_cpus_where_nothing_of_it_has_run_for_long() {
     for cpus in [2, 4, 224] {

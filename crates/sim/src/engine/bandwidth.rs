@@ -201,7 +201,7 @@ impl Engine<'_> {
         let group = self.tasks[task as usize].group;
         let mut touch: pl::Touch = pl::zeroed();
         // SAFETY: groups are alive and not borrowed.
-        unsafe {
+        let lighter = unsafe {
             pl::pl_group_parked(
                 self.memory.group(group),
                 self.memory.group(level),
@@ -209,7 +209,10 @@ impl Engine<'_> {
                 self.now_ns,
                 &mut touch,
                 &self.policy.core,
-            );
+            )
+        };
+        if lighter {
+            self.weigh_waiting(cpu);
         }
         let cost_ns = self.pay_load(group, cpu, &touch);
         self.stall(cpu, cost_ns);

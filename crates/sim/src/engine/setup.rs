@@ -268,6 +268,7 @@ impl<'o> Engine<'o> {
             headroom_marks: headroom::Marks::default(),
             released: Vec::new(),
             unparked: Vec::new(),
+            waiting: Vec::new(),
             observer,
             counts: EventCounts::default(),
             touches: Touches::default(),

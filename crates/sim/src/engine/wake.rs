@@ -180,9 +180,43 @@ impl Engine<'_> {
         let flags =
             unsafe { pl::pl_task_blocked(&mut entry.policy, self.now_ns, &mut touch, &self.policy.core) };
         self.arm(flags, group);
+        if flags & pl::QUEUE_LIGHTER != 0 {
+            self.weigh_waiting(cpu);
+        }
         // Paid by whoever runs next here: the CPU is between two tasks.
         let cost_ns = self.pay_load(group, cpu, &touch) + self.pay_pool(group, cpu, touch.pool_locks);
         self.stall(cpu, cost_ns);
+    }
+
+    /// Something heavy has left a CPU: who waits there is weighed anew, and waits where that puts it.
+    #[cold]
+    pub(super) fn weigh_waiting(&mut self, cpu: u32) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.extend(self.cpus[cpu as usize].queue.iter());
+        for &task in &waiting {
+            let state = &mut self.cpus[cpu as usize];
+            let entry = &mut self.tasks[task as usize];
+            let (group, vruntime, order) = (entry.group, entry.policy.vruntime, entry.order);
+            let mut touch: pl::Touch = pl::zeroed();
+            // SAFETY: plain structs of the engine's, and the group's memory.
+            unsafe {
+                pl::pl_task_reweigh(
+                    &mut entry.policy,
+                    &mut state.fair,
+                    self.now_ns,
+                    &mut touch,
+                    &self.policy.core,
+                );
+            }
+            if entry.policy.vruntime != vruntime {
+                state.queue.remove(task, vruntime, order);
+                entry.order = state.queue.insert(task, entry.policy.vruntime);
+            }
+            let cost_ns = self.pay_load(group, cpu, &touch);
+            self.stall(cpu, cost_ns);
+        }
+        waiting.clear();
+        self.waiting = waiting;
     }
 
     /// Whether the running task gives way to one that has just been queued.
