@@ -112,8 +112,10 @@ __noinline u32 arm_levels(u64 group_address, u64 now_ns)
 static __always_inline void after_policy(struct live_group PL_MEM *group, struct live_cpu PL_MEM *c,
 					 u32 flags, u64 now_ns)
 {
-	if (flags & (PL_BW_THROTTLED | PL_QUEUE_LIGHTER))
+	if (flags & PL_BW_THROTTLED)
 		c->scan = 1;
+	if (flags & PL_QUEUE_LIGHTER)
+		c->fair.lighter = 1;
 	if (flags & (PL_BW_ARM_PERIOD | PL_BW_ARM_SLACK))
 		arm_levels((u64)group, now_ns);
 }

@@ -83,7 +83,7 @@ struct live_cpu {
 	u64 nr_pulls;
 	u64 nr_parks;
 	u32 lock;      /* queues[cpu] of every group, and this */
-	u32 scan;      /* something queued here may be throttled by now, or weigh more */
+	u32 scan;      /* something queued here may be throttled by now */
 	u32 pull_from; /* CPU looked at last */
 	u32 online;
 	u32 next_online; /* the next CPU on line, round; itself where it is the only one */

@@ -98,7 +98,7 @@ static __always_inline bool park_begin(struct live_task PL_MEM *task, struct liv
 	cpu_lock(c);
 	count_out(task, c, cpu);
 	if (weigh_parked((u64)task, (u64)group, now_ns))
-		c->scan = 1;
+		c->fair.lighter = 1;
 	cpu_unlock(c);
 	c->nr_parks++;
 	return true;
@@ -350,11 +350,10 @@ __noinline int stop_timers(u32 slot)
 }
 
 /*
- * Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. Whoever else waits is
- * weighed anew, and waits where that puts it: something heavy has left (PL_QUEUE_LIGHTER). Who comes before those that are
- * parked here is weighed at the next look.
+ * Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. With `weigh`, whoever
+ * else waits is weighed anew, and waits where that puts it: see pl_waiting_due.
  */
-__noinline int scan(u32 cpu)
+__noinline int scan(u32 cpu, bool weigh)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	u64 now_ns = scx_bpf_now();
@@ -382,6 +381,8 @@ __noinline int scan(u32 cpu)
 				continue;
 			}
 		}
+		if (!weigh)
+			continue;
 		vruntime = task->t.vruntime;
 		reweigh((u64)task, now_ns);
 		if (task->t.vruntime != vruntime) {

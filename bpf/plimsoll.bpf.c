@@ -49,6 +49,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	u64 own_vruntime = 0;
 	bool has_own = false;
 	bool keep = false;
+	bool weigh;
 
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		task = task_of(prev);
@@ -63,8 +64,9 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 			}
 		}
 	}
-	if (c->scan)
-		scan(cpu);
+	weigh = pl_waiting_due(&c->fair, now_ns, &S->config);
+	if (c->scan || weigh)
+		scan(cpu, weigh);
 
 	/* A slice ended, or somebody was stopped: another one's turn, here or from elsewhere. */
 	if (task) {

@@ -74,8 +74,9 @@ struct pl_fair_cpu {
 	u64 served; /* where those who wake up now come in: the last task picked, plus a credit; <= clock */
 	u64 offset; /* common timeline = own + offset */
 	u64 weight_sum; /* effective weights of what is queued or running here */
+	u64 weighed_ns; /* when all that wait here were last weighed anew: pl_waiting_due */
 	u32 nr_queued;	/* tasks runnable here, the running one included; parked ones are not */
-	u32 reserved;
+	u32 lighter; /* something that weighed much has left since then: said by the engine, as it is told */
 };
 
 /* Shared by all CPUs, written at a bounded rate: how far the common timeline has come. */

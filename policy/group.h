@@ -32,7 +32,8 @@
  *            elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule before system
  *            4, and its cost). So is what it is divided by, unless the queue's runnable weight has more than
  *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by who is
- *            picked next. Who waits is weighed anew only where three quarters of a queue have left at once.
+ *            picked next. Who waits is weighed anew only where three quarters of a queue have left at once, and once per
+ *            refresh_ns, all that wait on the CPU: that takes time in proportion to them.
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
@@ -58,8 +59,8 @@
 #define PL_LEAD_SHIFT 12
 
 /*
- * A flag beside PL_BW_*: so much has left a queue that whoever waits on the CPU is to be weighed anew, pl_task_reweigh, and
- * to wait where its vruntime then is. From so many times of what is left on: who is alone by then had a quarter at most.
+ * A flag beside PL_BW_*: so much has left a queue that whoever waits on the CPU is to be weighed anew. The engine sets
+ * `lighter` of the CPU: pl_waiting_due. From so many times of what is left on: who is alone by then had a quarter at most.
  */
 #define PL_QUEUE_LIGHTER 16u
 #define PL_QUEUE_LEFT 3
@@ -311,7 +312,7 @@ PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64
 /*
  * A task of the group is parked on this CPU because `level` is throttled there: what all levels weigh in their parents'
  * queues follows at once, so that nobody else's part goes to nobody. Its return is seen as the first of it is picked.
- * Returns whether it did: as for PL_QUEUE_LIGHTER, who waits is to be weighed anew. With locks: the CPU's.
+ * Returns whether it did: the CPU is `lighter`, as with PL_QUEUE_LIGHTER. With locks: the CPU's.
  */
 PL_FN bool pl_group_parked(struct pl_group PL_MEM *group, const struct pl_group PL_MEM *level, u32 cpu,
 			   u64 now_ns, struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
@@ -751,8 +752,8 @@ PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM 
 }
 
 /*
- * Likewise, with what its queue weighs now. At ticks, as its slice ends, and while it waits, where PL_QUEUE_LIGHTER says so:
- * if its vruntime changes then, the engine moves it in the CPU's queue. Returns whether the task weighs less than half
+ * Likewise, with what its queue weighs now. At ticks, as its slice ends, and while it waits, where pl_waiting_due says so: if
+ * its vruntime changes then, the engine moves it in the CPU's queue. Returns whether the task weighs less than half
  * of what it did as it was last weighed: so much came to be runnable beside it that its turn is over, although its slice is
  * not. Source: the kernel's fair class, where a slice is in proportion to what a task weighs at the tick.
  */
@@ -770,6 +771,19 @@ PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 	pl_group_refresh(task->group, task->cpu, now_ns, touch, config);
 	pl_task_weigh(task, cpu, now_ns, touch, config);
 	return 2 * task->effective < before;
+}
+
+/*
+ * Whether all that wait on a CPU are to be weighed anew, pl_task_reweigh, before one of them is picked: something that weighed
+ * much has left, and it was not done less than refresh_ns ago. Counts as done.
+ */
+PL_FN bool pl_waiting_due(struct pl_fair_cpu PL_MEM *cpu, u64 now_ns, const struct pl_config PL_MEM *config)
+{
+	if (!cpu->lighter || now_ns - cpu->weighed_ns < config->refresh_ns)
+		return false;
+	cpu->lighter = 0;
+	cpu->weighed_ns = now_ns;
+	return true;
 }
 
 #endif

@@ -212,6 +212,7 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> bool;
+    pub fn pl_waiting_due(cpu: *mut FairCpu, now_ns: u64, config: *const Config) -> bool;
 
     // balance.h
     pub fn pl_newidle_init(newidle: *mut Newidle);

@@ -121,8 +121,9 @@ pub struct FairCpu {
     pub served: u64,
     pub offset: u64,
     pub weight_sum: u64,
+    pub weighed_ns: u64,
     pub nr_queued: u32,
-    pub reserved: u32,
+    pub lighter: u32,
 }
 
 #[repr(C)]
@@ -368,8 +369,9 @@ macro_rules! for_each_struct {
             served,
             offset,
             weight_sum,
+            weighed_ns,
             nr_queued,
-            reserved
+            lighter
         );
         $m!(pl_fair_machine, FairMachine, clock);
         $m!(pl_sparsemask_chunk, SparsemaskChunk, set, unused);

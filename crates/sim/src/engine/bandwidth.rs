@@ -211,9 +211,7 @@ impl Engine<'_> {
                 &self.policy.core,
             )
         };
-        if lighter {
-            self.weigh_waiting(cpu);
-        }
+        self.cpus[cpu as usize].fair.lighter |= u32::from(lighter);
         let cost_ns = self.pay_load(group, cpu, &touch);
         self.stall(cpu, cost_ns);
     }

@@ -273,6 +273,7 @@ impl Engine<'_> {
     /// Finds something to run on a CPU that runs nothing; it begins `delay_ns` from now.
     pub(super) fn schedule(&mut self, cpu: u32, mut delay_ns: u64) {
         self.cpus[cpu as usize].stats.schedules += 1;
+        self.weigh_waiting(cpu);
         let mut next = self.pick(cpu);
         if next.is_none() {
             delay_ns += self.pull_when_dry(cpu);

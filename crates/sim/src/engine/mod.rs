@@ -132,7 +132,7 @@ struct Engine<'o> {
     headroom_marks: headroom::Marks,
     released: Vec<u32>,
     unparked: Vec<u32>,
-    /// Scratch of `weigh_waiting`.
+    /// Scratch of `weigh_all_waiting`.
     waiting: Vec<u32>,
 
     observer: Option<&'o mut dyn Observer>,

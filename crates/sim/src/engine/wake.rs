@@ -181,16 +181,24 @@ impl Engine<'_> {
             unsafe { pl::pl_task_blocked(&mut entry.policy, self.now_ns, &mut touch, &self.policy.core) };
         self.arm(flags, group);
         if flags & pl::QUEUE_LIGHTER != 0 {
-            self.weigh_waiting(cpu);
+            self.cpus[cpu as usize].fair.lighter = 1;
         }
         // Paid by whoever runs next here: the CPU is between two tasks.
         let cost_ns = self.pay_load(group, cpu, &touch) + self.pay_pool(group, cpu, touch.pool_locks);
         self.stall(cpu, cost_ns);
     }
 
-    /// Something heavy has left a CPU: who waits there is weighed anew, and waits where that puts it.
-    #[cold]
+    /// Something heavy may have left a CPU: then who waits there is weighed anew, and waits where that puts it.
     pub(super) fn weigh_waiting(&mut self, cpu: u32) {
+        let fair = &mut self.cpus[cpu as usize].fair;
+        // SAFETY: plain structs of the engine's.
+        if unsafe { pl::pl_waiting_due(fair, self.now_ns, &self.policy.core) } {
+            self.weigh_all_waiting(cpu);
+        }
+    }
+
+    #[cold]
+    fn weigh_all_waiting(&mut self, cpu: u32) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.extend(self.cpus[cpu as usize].queue.iter());
         for &task in &waiting {
