@@ -462,6 +462,28 @@ fn what_is_owed_to_a_sibling_that_has_left_is_a_turn_and_not_what_it_weighed() {
 }
 
 #[test]
+fn who_waits_is_weighed_anew_where_something_heavy_left_and_once_per_refresh() {
+    let tree = Tree::new(1);
+    let mut cpu: FairCpu = zeroed();
+    let mut due = |lighter: u32, now_ns: u64| {
+        cpu.lighter |= lighter;
+        unsafe { pl_waiting_due(&mut cpu, now_ns, &tree.config) }
+    };
+    let refresh_ns = tree.config.refresh_ns;
+    let seen = [
+        due(0, 10 * refresh_ns),
+        due(1, 10 * refresh_ns),
+        due(0, 20 * refresh_ns),
+        due(1, 20 * refresh_ns),
+        due(1, 21 * refresh_ns - 1),
+        // Told before, and not lost.
+        due(0, 21 * refresh_ns),
+        due(0, 22 * refresh_ns),
+    ];
+    assert_eq!(seen, [false, true, false, true, false, true, false]);
+}
+
+#[test]
 fn a_group_does_not_weigh_less_for_cpus_where_nothing_of_it_has_run_for_long() {
     for cpus in [2, 4, 224] {
         let mut tree = Tree::new(cpus);
