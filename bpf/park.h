@@ -114,13 +114,12 @@ static __always_inline void park_end(struct live_task PL_MEM *task)
 }
 
 /* Lets the CPU know that something was queued for it. */
-static __always_inline void wake_cpu(u32 cpu, u64 vruntime, u64 weight, bool idle)
+static __always_inline void wake_cpu(u32 cpu, struct live_task PL_MEM *task)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	struct live_task PL_MEM *running = pl_read(&c->running);
 
-	if (!running ||
-	    pl_fair_preempts(vruntime, weight, idle, running->t.vruntime, running->t.idle, &S->config.fair))
+	if (!running || pl_task_preempts(&task->t, &running->t, running->t.vruntime, &S->config.fair))
 		scx_bpf_kick_cpu(cpu, running ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
 }
 
@@ -205,7 +204,7 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, cpu, 0))
 			continue;
 		count_released(task, cpu);
-		wake_cpu(cpu, task->t.vruntime, task->t.effective, task->t.idle);
+		wake_cpu(cpu, task);
 	}
 	bpf_rcu_read_unlock();
 	walk_again(group_address, before, seen);

@@ -157,8 +157,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		vruntime =
 		    pl_fair_by_now(running->t.vruntime, now_ns - pl_min(running->charged_at_ns, now_ns),
 				   running->t.effective);
-		if (pl_fair_preempts(task->t.vruntime, task->t.effective, task->t.idle, vruntime,
-				     running->t.idle, &S->config.fair)) {
+		if (pl_task_preempts(&task->t, &running->t, vruntime, &S->config.fair)) {
 			c->nr_preempts++;
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 			return;

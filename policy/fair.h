@@ -53,6 +53,8 @@
  * whoever is woken often waits for its waker to finish.
  */
 #define PL_FAIR_WAKEUP_GRAN_NS (4 * PL_MS)
+/* Who is of another group than the one that runs does not wait for its waker: this part of wakeup_gran_ns is enough. */
+#define PL_FAIR_GROUP_GRAN_PART 4
 #define PL_FAIR_WAIT_MAX_NS (1000 * PL_MS)
 #define PL_FAIR_PULL_NS (10 * PL_MS)
 #define PL_FAIR_LAG_MAX_NS (100 * PL_MS)
@@ -61,10 +63,10 @@ struct pl_fair_config {
 	u64 slice_ns;	/* how long a task runs before the next is considered */
 	u64 latency_ns; /* 0: slices are constant; else a queue's tasks share this, not below slice_ns */
 	u64 sleeper_credit_ns; /* how far before the clock a woken task may be placed */
-	u64 wakeup_gran_ns;    /* a woken task preempts when it is at least this far ahead */
-	u64 wait_max_ns;       /* bound on waiting */
-	u64 pull_ns;	       /* difference on the common timeline that moves a task; 0: never */
-	u64 lag_max_ns;	       /* in which a preempted or moved task is paid what it is owed; how far a CPU's
+	u64 wakeup_gran_ns; /* a woken task preempts when it is at least this far ahead; see pl_task_preempts */
+	u64 wait_max_ns;    /* bound on waiting */
+	u64 pull_ns;	    /* difference on the common timeline that moves a task; 0: never */
+	u64 lag_max_ns;	    /* in which a preempted or moved task is paid what it is owed; how far a CPU's
 				* timeline may be behind the common one */
 };
 

@@ -774,6 +774,27 @@ PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 }
 
 /*
+ * Whether a task just woken preempts the one that runs, whose vruntime is running_vruntime by now: pl_fair_preempts. Of two
+ * groups it is these that take turns, so what counts is how far the woken one's queue is ahead, not the part that each of
+ * its tasks has: a service of sixteen threads would have to be sixteen times as far ahead of a batch job as one of one
+ * thread. Source: the kernel's fair class, which compares the two at the level where their groups part; not in the baselines
+ * (pull_ns 0), whose figures were compared without it.
+ */
+PL_FN bool pl_task_preempts(const struct pl_task PL_MEM *woken, const struct pl_task PL_MEM *running,
+			    u64 running_vruntime, const struct pl_fair_config PL_MEM *config)
+{
+	u64 weight = woken->effective;
+
+	if (config->pull_ns && woken->group != running->group) {
+		if (woken->group->parent)
+			weight = pl_queue_weight(&woken->group->queues[woken->cpu]);
+		weight *= PL_FAIR_GROUP_GRAN_PART;
+	}
+	return pl_fair_preempts(woken->vruntime, weight, woken->idle, running_vruntime, running->idle,
+				config);
+}
+
+/*
  * Whether all that wait on a CPU are to be weighed anew, pl_task_reweigh, before one of them is picked: something that weighed
  * much has left, and it was not done less than refresh_ns ago. Counts as done.
  */

@@ -156,6 +156,11 @@ cases! {
         also: &["/usr/bin/taskset"],
         ..Case::of(&["beside-alone.sh"])
     };
+    a_service_of_many_threads_does_not_wait_for_a_batch_job: Case {
+        cpus: "1",
+        also: &["target/guest/duty"],
+        ..Case::of(&["beside-batch.sh"])
+    };
     a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
     grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
     headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };

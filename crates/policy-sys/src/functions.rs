@@ -212,6 +212,12 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> bool;
+    pub fn pl_task_preempts(
+        woken: *const Task,
+        running: *const Task,
+        running_vruntime: u64,
+        config: *const FairConfig,
+    ) -> bool;
     pub fn pl_waiting_due(cpu: *mut FairCpu, now_ns: u64, config: *const Config) -> bool;
 
     // balance.h

@@ -66,7 +66,8 @@ pub struct SwitchesTable {
     /// Fairness: how far before its queue's clock a woken task may be placed, in microseconds. Default 3000.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub sleeper_credit_us: Option<u64>,
-    /// Fairness: a woken task preempts when it is at least this far ahead, in microseconds. Default 4000.
+    /// Fairness: a woken task preempts when it is at least this far ahead, in microseconds, or a quarter of it where a task
+    /// of another group runs. Default 4000.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub wakeup_granularity_us: Option<u64>,
     /// Fairness: a task further behind than this on the machine's common timeline is moved, in microseconds; 0: never.

@@ -234,17 +234,8 @@ impl Engine<'_> {
         };
         let woken = &self.tasks[task as usize].policy;
         let current = &self.tasks[running as usize].policy;
-        // SAFETY: plain values.
-        unsafe {
-            pl::pl_fair_preempts(
-                woken.vruntime,
-                woken.effective,
-                woken.idle != 0,
-                current.vruntime,
-                current.idle != 0,
-                &self.policy.core.fair,
-            )
-        }
+        // SAFETY: plain structs, and the group's memory.
+        unsafe { pl::pl_task_preempts(woken, current, current.vruntime, &self.policy.core.fair) }
     }
 
     /// Takes the CPU from the running task for one that has just been queued, if that preempts it.
