@@ -284,7 +284,13 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 			  max_groups);
 		return -ENOMEM;
 	}
-	entry = bpf_cgrp_storage_get(&cgroups, cgrp, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	/*
+	 * 6.19 refuses while somebody on this CPU is within such a call, who may have been preempted there by this task: tried
+	 * again until that one has had a turn. Seen once as a mkdir that failed, "Cannot allocate memory".
+	 */
+	do {
+		entry = bpf_cgrp_storage_get(&cgroups, cgrp, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	} while (!entry && can_loop);
 	if (!entry)
 		return -ENOMEM;
 	entry->group = (u64)group;

@@ -272,7 +272,10 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init_task, struct task_struct *p, struct scx_init
 		scx_error("%s[%d]: its cgroup is not known", p->comm, p->pid);
 		return -ENOENT;
 	}
-	entry = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	/* Again: see plimsoll_cgroup_init. */
+	do {
+		entry = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	} while (!entry && can_loop);
 	if (!entry)
 		return -ENOMEM;
 	task = task_alloc();
