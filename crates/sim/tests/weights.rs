@@ -1,12 +1,28 @@
-//! Groups get what their weights say, however their tasks sleep.
+//! Groups get what their weights say, however their tasks sleep, and in time.
 use plimsoll_sim::{
-    Config, Context, CpuSet, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology,
+    Config, Context, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec,
+    Topology,
 };
 
 const DURATION_NS: u64 = 10_000_000_000;
 
 fn spin(_: &mut Context) -> Step {
     Step::Compute { ns: u64::MAX }
+}
+
+/// Sleeps until `first_ns`, and from then on computes for `work_ns` and sleeps for `sleep_ns` in turn.
+fn in_turn(first_ns: u64, work_ns: u64, sleep_ns: u64) -> impl FnMut(&mut Context) -> Step {
+    let mut rests = false;
+    move |context| {
+        rests = !rests;
+        match (rests, context.now_ns()) {
+            (true, 0) => Step::SleepUntil { at_ns: first_ns },
+            (true, now_ns) => Step::SleepUntil {
+                at_ns: now_ns + sleep_ns,
+            },
+            (false, _) => Step::Compute { ns: work_ns },
+        }
+    }
 }
 
 /// One CPU, two groups of equal weight. One has a spinner; the other spinners of `nice`, and tasks that compute for
@@ -37,20 +53,10 @@ fn share(beside: Beside) -> f64 {
         config.add_task(spinner);
     }
     for number in 0..beside.sleepers {
-        let mut rests = true;
-        let first_ns = number * beside.sleep_ns / beside.sleepers + 1;
-        let in_turn = move |context: &mut Context| {
-            rests = !rests;
-            match (rests, context.now_ns()) {
-                (true, now_ns) => Step::SleepUntil {
-                    at_ns: now_ns + beside.sleep_ns,
-                },
-                (false, 0) => Step::SleepUntil { at_ns: first_ns },
-                (false, _) => Step::Compute { ns: beside.work_ns },
-            }
-        };
+        let first_ns = number * beside.sleep_ns / beside.sleepers + 1 + beside.sleep_ns;
+        let sleeper = in_turn(first_ns, beside.work_ns, beside.sleep_ns);
         let name = format!("sleeper {number}");
-        config.add_task(TaskSpec::new(sidecar, workload, name, in_turn));
+        config.add_task(TaskSpec::new(sidecar, workload, name, sleeper));
     }
     let results = Simulation::new(config).unwrap().run(None);
     results.groups[one.0 as usize].usage_ns as f64 / DURATION_NS as f64
@@ -165,6 +171,50 @@ fn who_has_a_cpu_alone_is_no_measure_for_the_others() {
         assert!(
             even,
             "{spinners} on {cpus} CPUs, weight {weight}: {used:.3?}, due {due:.3}"
+        );
+    }
+}
+
+const THINK_NS: u64 = 5_000_000;
+
+/// On one CPU `threads` that compute for `work_ns` and think for 5 ms, against two spinners in a group of `batch_weight`. What
+/// 99 of 100 of their waits take at most.
+fn wait_ns(threads: u64, work_ns: u64, batch_weight: u32) -> u64 {
+    let mut config = Config::new(Machine::new(Topology::flat(1)), DURATION_NS);
+    config.policy.enforce = Enforce::Timer;
+    let service = config.add_group(GroupSpec::new("/service", GroupId::ROOT));
+    let mut batch = GroupSpec::new("/batch", GroupId::ROOT);
+    batch.cpu_weight = batch_weight;
+    let batch = config.add_group(batch);
+    let [serving, spinning] = ["serving", "spinning"].map(|name| config.add_workload(name));
+    for number in 0..2 {
+        config.add_task(TaskSpec::new(batch, spinning, format!("spinner {number}"), spin));
+    }
+    for number in 0..threads {
+        let first_ns = number * THINK_NS / threads + 1;
+        let serve = in_turn(first_ns, work_ns, THINK_NS + number * 10_000);
+        config.add_task(TaskSpec::new(service, serving, format!("thread {number}"), serve));
+    }
+    let results = Simulation::new(config).unwrap().run(None);
+    results.workloads[serving.0 as usize]
+        .run_delay
+        .value_at_quantile(0.99)
+}
+
+#[test]
+fn a_service_of_many_threads_waits_for_a_batch_job_no_longer_than_one_of_few() {
+    for (threads, work_us, batch_weight) in [
+        (1, 500, 100),
+        (2, 1000, 100),
+        (8, 200, 100),
+        (16, 100, 50),
+        (32, 50, 100),
+    ] {
+        let wait_us = wait_ns(threads, work_us * 1000, batch_weight) / 1000;
+        // Others of the service come first, and a millisecond that the batch job may go on for. It was 3.1 ms with 16.
+        assert!(
+            wait_us <= 600,
+            "{threads} threads of {work_us} us beside weight {batch_weight}: {wait_us} us"
         );
     }
 }
