@@ -3,6 +3,7 @@
 root=/sys/fs/cgroup
 
 start() {
+	: >/run/refuse.log # what the last one said would count as this one's
 	plimsoll run "$@" >/run/refuse.log 2>&1 &
 	scheduler=$!
 	until grep -q '^plimsoll: scheduling' /run/refuse.log; do

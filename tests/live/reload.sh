@@ -22,6 +22,7 @@ fail() {
 i=0
 while [ "$i" -lt "$times" ]; do
 	i=$((i + 1))
+	: >/run/reload.log # what the last one said would count as this one's
 	plimsoll run >/run/reload.log 2>&1 &
 	scheduler=$!
 	until grep -q '^plimsoll: scheduling' /run/reload.log; do

@@ -400,7 +400,7 @@ fn steal(ours: bool) -> Row {
     let script = if ours {
         format!(
             "for steal in true false; do\n\
-             echo \"steal = $steal\" >steal.toml\nplimsoll run --config steal.toml >log 2>&1 &\n\
+             echo \"steal = $steal\" >steal.toml\n: >log\nplimsoll run --config steal.toml >log 2>&1 &\n\
              until grep -q '^plimsoll: scheduling' log; do kill -0 $! || {{ cat log >&2; exit 1; }}; sleep 0.05; done\n\
              {BUSY}plimsoll status --json -\n{HACKBENCH}plimsoll status --json -\n\
              kill -INT $!\nwait $!\ndone"
