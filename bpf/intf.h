@@ -10,6 +10,7 @@
 
 #include "headroom.h"
 #include "steal.h"
+#include "task.h"
 
 #define LIVE_CPUS_MAX 1024
 #define LIVE_NAME_MAX 64

@@ -125,8 +125,6 @@ extern "C" {
 
     // group.h
     pub fn pl_group_link(group: *mut Group);
-    pub fn pl_task_regroup(task: *mut Task, group: *mut Group);
-    pub fn pl_task_class(task: *mut Task, nice: i32, sched_idle: bool);
     pub fn pl_group_init(
         group: *mut Group,
         parent: *mut Group,
@@ -137,7 +135,6 @@ extern "C" {
         ring: *mut u32,
         slots: u32,
     );
-    pub fn pl_level_forget(level: *mut Group, queue: *mut Queue, now_ns: u64) -> bool;
     pub fn pl_level_refresh(
         level: *mut Group,
         cpu: u32,
@@ -161,7 +158,6 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> bool;
-    pub fn pl_task_effective(task: *const Task, cpu: u32) -> u64;
     pub fn pl_group_throttled(group: *const Group, cpu: u32) -> *mut Group;
     pub fn pl_level_enter(
         level: *mut Group,
@@ -177,6 +173,19 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> u32;
+    pub fn pl_level_charge(
+        level: *mut Group,
+        cpu: u32,
+        delta_ns: u64,
+        now_ns: u64,
+        config: *const Config,
+    ) -> u32;
+    pub fn pl_group_budget(group: *const Group, cpu: u32, max_ns: u64) -> u64;
+    pub fn pl_level_forget(level: *mut Group, queue: *mut Queue, now_ns: u64) -> bool;
+
+    // task.h
+    pub fn pl_task_class(task: *mut Task, nice: i32, sched_idle: bool);
+    pub fn pl_task_effective(task: *const Task, cpu: u32) -> u64;
     pub fn pl_task_runnable(
         task: *mut Task,
         cpu: u32,
@@ -185,14 +194,8 @@ extern "C" {
         config: *const Config,
     ) -> u32;
     pub fn pl_task_moved(task: *mut Task, to: u32, now_ns: u64, config: *const Config);
+    pub fn pl_task_regroup(task: *mut Task, group: *mut Group);
     pub fn pl_task_blocked(task: *mut Task, now_ns: u64, touch: *mut Touch, config: *const Config) -> u32;
-    pub fn pl_level_charge(
-        level: *mut Group,
-        cpu: u32,
-        delta_ns: u64,
-        now_ns: u64,
-        config: *const Config,
-    ) -> u32;
     pub fn pl_task_charge(
         task: *mut Task,
         delta_ns: u64,
@@ -200,7 +203,6 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> u32;
-    pub fn pl_group_budget(group: *const Group, cpu: u32, max_ns: u64) -> u64;
     pub fn pl_task_count(task: *mut Task, cpu: *mut FairCpu) -> u32;
     pub fn pl_task_uncount(task: *mut Task, cpu: *mut FairCpu) -> u32;
     pub fn pl_task_place(task: *mut Task, cpu: *const FairCpu, woken: bool, config: *const FairConfig)

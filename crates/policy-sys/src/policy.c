@@ -9,6 +9,7 @@
 #include "sparsemask.h"
 #include "steal.h"
 #include "group.h"
+#include "task.h"
 #include "balance.h"
 #include "wake.h"
 #include "headroom.h"

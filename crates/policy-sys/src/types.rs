@@ -217,6 +217,17 @@ pub struct Group {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    pub load_reads: u32,
+    pub load_writes: u32,
+    pub pool_locks: u32,
+    pub reserved: u32,
+}
+
+// task.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct Task {
     pub group: *mut Group,
     pub weight: u64,
@@ -228,15 +239,6 @@ pub struct Task {
     pub idle: u32,
     pub came: u32,
     pub load: Pelt,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Touch {
-    pub load_reads: u32,
-    pub load_writes: u32,
-    pub pool_locks: u32,
-    pub reserved: u32,
 }
 
 // balance.h

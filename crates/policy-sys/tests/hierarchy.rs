@@ -1,4 +1,4 @@
-//! group.h: what a tree of groups makes of weights, limits and headroom.
+//! group.h and task.h: what a tree of groups makes of weights, limits and headroom.
 mod common;
 
 use common::MS;
@@ -551,7 +551,7 @@ fn a_group_with_tasks_of_its_own_is_refreshed_beside_a_busy_child() {
     assert!((kept / due - 1.0).abs() < 0.05, "{kept} for {due}");
 }
 
-/// Against the formula at the head of group.h, level by level in floating point.
+/// Against the formulas at the head of group.h and task.h, level by level in floating point.
 #[test]
 fn queues_above_weigh_what_all_below_do_and_count_what_any_of_it_runs() {
     let mut rng = rand_pcg::Pcg64::seed_from_u64(23);
