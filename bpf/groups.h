@@ -278,12 +278,6 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 			return -ENOENT;
 		}
 	}
-	group = (struct live_group PL_MEM *)group_alloc((u64)parent, cgrp->kn->id);
-	if (!group) {
-		scx_error("cgroup %llu (%s): more than %u groups, or no memory left", cgrp->kn->id, label,
-			  max_groups);
-		return -ENOMEM;
-	}
 	/*
 	 * 6.19 refuses while somebody on this CPU is within such a call, who may have been preempted there by this task: tried
 	 * again until that one has had a turn. Seen once as a mkdir that failed, "Cannot allocate memory".
@@ -293,6 +287,12 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	} while (!entry && can_loop);
 	if (!entry)
 		return -ENOMEM;
+	group = (struct live_group PL_MEM *)group_alloc((u64)parent, cgrp->kn->id);
+	if (!group) {
+		scx_error("cgroup %llu (%s): more than %u groups, or no memory left", cgrp->kn->id, label,
+			  max_groups);
+		return -ENOMEM;
+	}
 	entry->group = (u64)group;
 	for (i = zero; i < LIVE_NAME_MAX && can_loop; i++)
 		group->name[i] = label[i];
