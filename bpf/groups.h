@@ -161,10 +161,12 @@ __noinline int link_groups(u64 group_address)
 __noinline int apply_limits_once(u64 group_address, u64 now_ns)
 {
 	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	bool limited = group->quota_us != NO_QUOTA_US;
+	/* Without a quota the kernel takes any burst, and there is none. */
 	struct pl_bw_limits limits = {
-	    .quota_ns = group->quota_us == NO_QUOTA_US ? PL_UNLIMITED : group->quota_us * PL_US,
+	    .quota_ns = limited ? group->quota_us * PL_US : PL_UNLIMITED,
 	    .period_ns = group->period_us * PL_US,
-	    .burst_ns = (group->burst_set ? group->burst_us : group->cpu_burst_us) * PL_US,
+	    .burst_ns = limited ? (group->burst_set ? group->burst_us : group->cpu_burst_us) * PL_US : 0,
 	    .onset_percent = group->onset_percent,
 	};
 	bool was_limited = pl_bw_limited(&group->g.pool);
@@ -175,7 +177,7 @@ __noinline int apply_limits_once(u64 group_address, u64 now_ns)
 			  group->g.id, group->quota_us, group->period_us, error);
 		return -EINVAL;
 	}
-	if (!was_limited && limits.quota_ns == PL_UNLIMITED)
+	if (!was_limited && !limited)
 		return 0;
 	if (pl_bw_set(&group->g.pool, &limits, now_ns, now_ns, &S->config.bandwidth) &&
 	    pl_bw_take_arm_period(&group->g.pool))
@@ -363,22 +365,18 @@ void BPF_OPS(plimsoll_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 	struct live_group PL_MEM *group = group_of(cgrp);
 
 	if (group)
-		group->g.weight = pl_weight_of_cpu_weight(weight);
+		pl_group_set_weight(&group->g, weight);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 {
 	USE_ARENA;
 	struct live_group PL_MEM *group = group_of(cgrp);
-	u32 cpu;
 
 	if (!group)
 		return;
-	group->g.idle = idle;
+	pl_group_set_idle(&group->g, idle);
 	link_groups((u64)group);
-	/* What its queues weigh is found out as a task of theirs is next picked. */
-	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++)
-		pl_write(&group->g.queues[cpu].refreshed_ns, 0);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)

@@ -152,6 +152,34 @@ PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *
 	pl_group_link(group);
 }
 
+/* What its queues weigh is found out as a task of theirs is next picked: pl_task_weigh. */
+PL_INLINE void pl_group_weight_changed(struct pl_group PL_MEM *group)
+{
+	u32 cpu;
+
+	for (cpu = PL_START(group->pool.nr_cpus); cpu < group->pool.nr_cpus && PL_LOOP; cpu++)
+		pl_write(&PL_ELEMENT(group->queues, cpu)->refreshed_ns, 0);
+}
+
+/* cpu.weight was written: 1 .. 10000. */
+PL_FN void pl_group_set_weight(struct pl_group PL_MEM *group, u32 cpu_weight)
+{
+	group->weight = pl_weight_of_cpu_weight(cpu_weight);
+	pl_group_weight_changed(group);
+}
+
+/*
+ * cpu.idle was written; afterwards pl_group_link, for the group and all below it. A group that is idle no longer weighs 100,
+ * whatever its cpu.weight was before. Source: the kernel.
+ */
+PL_FN void pl_group_set_idle(struct pl_group PL_MEM *group, bool idle)
+{
+	if (group->idle && !idle)
+		group->weight = PL_WEIGHT_UNIT;
+	group->idle = idle;
+	pl_group_weight_changed(group);
+}
+
 /* What a group weighs in its parent: cpu.weight, or next to nothing for cpu.idle. */
 PL_INLINE u64 pl_group_weight(const struct pl_group PL_MEM *group)
 {

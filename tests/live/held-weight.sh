@@ -60,6 +60,8 @@ pod() { # WEIGHT LEAST MOST
 idle() { # BEFORE AFTER LEAST MOST
 	mkdir -p $root/spinner
 	echo 0 >$root/spinner/cpuset.cpus
+	# Which the kernel sets back to 100 as it is cpu.idle no longer.
+	echo 1000 >$root/spinner/cpu.weight
 	echo "$1" >$root/spinner/cpu.idle
 	pids=
 	spin spinner

@@ -142,6 +142,8 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> u64;
+    pub fn pl_group_set_weight(group: *mut Group, cpu_weight: u32);
+    pub fn pl_group_set_idle(group: *mut Group, idle: bool);
     pub fn pl_queue_part(queue: *const Queue, effective: u64) -> u64;
     pub fn pl_group_refresh(
         group: *mut Group,

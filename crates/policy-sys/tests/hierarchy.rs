@@ -234,6 +234,26 @@ fn below_an_idle_group_all_give_way_and_nice_values_keep_their_meaning() {
     assert_eq!(classes(&mut task)[0], (1024, 0));
 }
 
+/// Not a millisecond later, in which a heavy group's task would pay for a slice as a light one.
+#[test]
+fn a_weight_that_was_written_counts_at_the_next_pick_and_who_is_idle_no_longer_weighs_100() {
+    let mut tree = Tree::new(1);
+    tree.config.refresh_ns = MS;
+    let group = tree.add(Some(0), 1000);
+    let mut task = tree.task(group);
+    tree.runnable(&mut task, 0, 10 * MS);
+    let mut weighs = |change: &dyn Fn(*mut Group)| {
+        change(tree.groups[group]);
+        unsafe { pl_group_refresh(tree.groups[group], 0, 10 * MS + 1, &mut tree.touch, &tree.config) };
+        tree.queue(group, 0).effective as f64 / EFFECTIVE_ONE as f64
+    };
+    assert_eq!(weighs(&|_| ()), 10.0);
+    assert_eq!(weighs(&|group| unsafe { pl_group_set_weight(group, 5000) }), 50.0);
+    assert_eq!(weighs(&|group| unsafe { pl_group_set_idle(group, false) }), 50.0);
+    assert!(weighs(&|group| unsafe { pl_group_set_idle(group, true) }) < 0.01);
+    assert_eq!(weighs(&|group| unsafe { pl_group_set_idle(group, false) }), 1.0);
+}
+
 #[test]
 fn random_lives_of_tasks_leave_every_queue_empty() {
     for seed in 0..300 {

@@ -154,11 +154,12 @@ impl Resolve<'_> {
             return Vec::new();
         };
         let mut kinds = Vec::new();
-        if let Some(cpu_weight) = table.knobs.weight {
-            kinds.push(ChangeKind::CpuWeight { group, cpu_weight });
-        }
+        // In this order: who is idle no longer weighs 100.
         if let Some(idle) = table.knobs.idle {
             kinds.push(ChangeKind::GroupIdle { group, idle });
+        }
+        if let Some(cpu_weight) = table.knobs.weight {
+            kinds.push(ChangeKind::CpuWeight { group, cpu_weight });
         }
         if let Some(percent) = table.knobs.headroom_percent {
             kinds.push(ChangeKind::Headroom { group, percent });

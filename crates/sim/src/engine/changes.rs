@@ -11,13 +11,13 @@ impl Engine<'_> {
         match self.changes[index as usize].what.clone() {
             ChangeKind::Limits { group, limits } => self.set_limits(group.0, &limits),
             ChangeKind::CpuWeight { group, cpu_weight } => {
-                // SAFETY: the group is alive and not borrowed. Shares follow at their next refresh.
-                unsafe { (*self.memory.group(group.0)).weight = pl::pl_weight_of_cpu_weight(cpu_weight) };
+                // SAFETY: the group is alive and not borrowed.
+                unsafe { pl::pl_group_set_weight(self.memory.group(group.0), cpu_weight) };
             }
             ChangeKind::GroupIdle { group, idle } => {
                 self.with_tasks_out(0..self.tasks.len() as u32, |engine| {
                     // SAFETY: as above.
-                    unsafe { (*engine.memory.group(group.0)).idle = u32::from(idle) };
+                    unsafe { pl::pl_group_set_idle(engine.memory.group(group.0), idle) };
                     engine.link_groups();
                     for task in 0..engine.tasks.len() as u32 {
                         engine.set_class(task);
