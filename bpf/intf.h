@@ -159,7 +159,9 @@ struct live_knobs {
 
 /* Argument of the program `mend_timers`. */
 struct live_mend {
+	u64 now_ns; /* out: the scheduler's clock */
 	u32 fail;
+	u32 reserved;
 };
 
 struct live_exit {

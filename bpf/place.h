@@ -200,6 +200,7 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 	u64 now_ns = scx_bpf_now();
 	u64 stop_at_ns = c->stop_at_ns;
 	u64 next_ns = 0;
+	unsigned long flags;
 
 	c->timer_at_ns = 0;
 	if (c->watch_at_ns && now_ns >= c->watch_at_ns) {
@@ -215,8 +216,11 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 			c->check_at_ns = 0;
 			/* A task of another class has the CPU: who waits in the local queue is queued anew. */
 			if (other_class_runs(c)) {
-				if (!c->other_class)
+				if (!c->other_class) {
+					bpf_local_irq_save(&flags);
 					set_other_class(cpu, 1);
+					bpf_local_irq_restore(&flags);
+				}
 				if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___compat))
 					scx_bpf_reenqueue_local___v2___compat();
 			}

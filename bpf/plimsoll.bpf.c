@@ -100,17 +100,26 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 }
 
 /*
- * A CPU that is about to idle, and was not asked for work by plimsoll_dispatch: it is on its way off line. When the slice
- * of such a CPU's last task ends, 6.19 puts that task into the CPU's own queue, idles, and does not look there again.
- * It is the thread that takes the CPU off line, and who asked for that waits for it.
+ * A CPU that is about to idle looks once more where something waits for it:
+ *
+ * - Released by a timer after plimsoll_dispatch had found nothing, while a task that is out of run time still counted as
+ *   running here (wake_cpu): nobody told this CPU.
+ * - In the CPU's own queue, where plimsoll_dispatch was not asked for work: the CPU is on its way off line. When the slice
+ *   of such a CPU's last task ends, 6.19 puts that task there, idles, and does not look again. It is the thread that takes
+ *   the CPU off line, and who asked for that waits for it.
  */
 void BPF_OPS(plimsoll_update_idle, s32 cpu, bool idle)
 {
 	USE_ARENA;
-	cpu_of(cpu)->is_idle = idle;
-	if (idle && cpu_of(cpu)->other_class)
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+
+	c->is_idle = idle;
+	if (!idle)
+		return;
+	if (c->other_class)
 		set_other_class(cpu, 0);
-	if (idle && !cpu_of(cpu)->idle_since_ns && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
+	if ((c->fair.nr_queued && scx_bpf_dsq_nr_queued(cpu) > 0) ||
+	    (!c->idle_since_ns && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
@@ -477,6 +486,7 @@ int mend_timers(struct live_mend *args)
 	u64 now_ns = scx_bpf_now();
 	u32 slot;
 
+	args->now_ns = now_ns;
 	if (args->fail) {
 		scx_error("failed on purpose: plimsoll run --fallback-test");
 		return 0;

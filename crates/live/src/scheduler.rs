@@ -138,13 +138,22 @@ impl<'obj> Scheduler<'obj> {
             .S
             .cast_const()
             .cast();
-        Ok(Self {
+        let scheduler = Self {
             skel,
             state,
             _link: link,
             config: config.clone(),
             hears_of_idle,
-        })
+        };
+        // What fails as the cgroups and tasks that are there already are taken over is no error of the call: the scheduler
+        // has ended by then. Its state may not even be there.
+        if let Some(ended) = scheduler.ended() {
+            return Err(Error::Machine(format!(
+                "the scheduler cannot begin, and the kernel's own goes on: {}: {}",
+                ended.reason, ended.message
+            )));
+        }
+        Ok(scheduler)
     }
 
     pub fn config(&self) -> &Config {
@@ -217,7 +226,13 @@ impl<'obj> Scheduler<'obj> {
     /// Makes the scheduler fail, as an internal error would.
     pub fn fail_on_purpose(&self) -> Result<()> {
         self.mend(true)
+            .map(drop)
             .map_err(|error| Error::Failed(format!("the scheduler cannot be made to fail: {error}")))
+    }
+
+    /// The scheduler's clock, which is not the one that programs can read. `None`: the kernel does not tell.
+    pub fn now_ns(&self) -> Option<u64> {
+        self.mend(false).ok()
     }
 
     /// Starts timers that the kernel did not start when it was asked to, or that are overdue: how many ever were overdue.
@@ -227,14 +242,17 @@ impl<'obj> Scheduler<'obj> {
         Ok(self.state().timers_overdue)
     }
 
-    fn mend(&self, fail: bool) -> libbpf_rs::Result<()> {
-        // bpf/intf.h's live_mend
-        let mut args = u32::from(fail).to_ne_bytes();
+    /// Returns the scheduler's clock.
+    fn mend(&self, fail: bool) -> libbpf_rs::Result<u64> {
+        // bpf/intf.h's live_mend: the clock, whether to fail, nothing.
+        let mut args = [0; 16];
+        args[8..12].copy_from_slice(&u32::from(fail).to_ne_bytes());
         let input = ProgramInput {
             context_in: Some(&mut args),
             ..ProgramInput::default()
         };
-        self.skel.progs.mend_timers.test_run(input).map(drop)
+        self.skel.progs.mend_timers.test_run(input)?;
+        Ok(u64::from_ne_bytes(args[..8].try_into().expect("8 bytes")))
     }
 
     /// Changes whenever a group comes or goes.

@@ -1,5 +1,5 @@
 //! What the scheduler has counted, under the names that cpu.stat has for it.
-use crate::intf::Group;
+use crate::intf::{Cpu, Group};
 use crate::{Scheduler, Watch};
 use plimsoll_policy_sys as pl;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,7 @@ impl Status {
             })
             .collect();
         groups.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+        let now_ns = scheduler.now_ns();
         // SAFETY: `cpus` has nr_cpus elements for as long as the scheduler lives.
         let cpus = (0..nr_cpus).map(|cpu| unsafe { &*state.cpus.add(cpu) });
         let cpus = cpus.enumerate().map(|(cpu, line)| CpuStatus {
@@ -94,7 +95,7 @@ impl Status {
             find_usec: line.steal.find_ns / 1000,
             nr_pulls: line.nr_pulls,
             nr_parks: line.nr_parks,
-            idle_usec: line.idle_ns / 1000,
+            idle_usec: idle_ns(line, now_ns) / 1000,
             load_writes: line.touch.load_writes.into(),
         });
         let asked = state.headroom.percent > 0;
@@ -189,6 +190,17 @@ fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -
         nr_runs: runs,
         nr_grants: grants,
         nr_steals: steals,
+    }
+}
+
+/// How long a CPU has been idle, the present stretch included.
+fn idle_ns(cpu: &Cpu, now_ns: Option<u64>) -> u64 {
+    let idle_ns = cpu.idle_ns;
+    match now_ns {
+        Some(now_ns) if cpu.online != 0 && cpu.idle_since_ns != 0 => {
+            idle_ns + now_ns.saturating_sub(cpu.idle_since_ns)
+        }
+        _ => idle_ns,
     }
 }
 

@@ -173,6 +173,14 @@ fn fallback_test(scheduler: &Scheduler) -> Result {
     };
     std::thread::sleep(Duration::from_millis(300));
     let ours = measure();
+    if let Some(ended) = scheduler.ended() {
+        outln!(
+            "the scheduler had left before it was made to: {}: {}",
+            ended.reason,
+            ended.message
+        );
+        return Ok(Outcome::Missed);
+    }
     scheduler.fail_on_purpose()?;
     let begin = Instant::now();
     while scheduler.ended().is_none() && begin.elapsed() < Duration::from_secs(5) {
