@@ -90,6 +90,20 @@ stop
 is "after Ctrl-C the kernel's own scheduler is back" "$(cat /sys/kernel/sched_ext/state)" disabled
 start
 is "knobs are kept across a restart" "$(field k burst_us)" 9000
+# Of four CPUs that sleep, most of them all the while.
+idle_us() {
+	sum=0
+	for idle in $(plimsoll status --json - | grep -o '"idle_usec":[0-9]*' | cut -d: -f2); do sum=$((sum + idle)); done
+	echo $sum
+}
+idle=$(idle_us)
+sleep 2
+idle=$((($(idle_us) - idle) / 1000))
+if [ $idle -ge 7000 ] && [ $idle -le 8500 ]; then
+	say holds "idle time counts while it lasts: $idle ms of 4 CPUs in 2 s"
+else
+	say MISSED "idle time counts while it lasts: $idle ms of 4 CPUs in 2 s"
+fi
 echo -cpu >$root/cgroup.subtree_control
 echo +cpu >$root/cgroup.subtree_control
 echo "50000 100000" >$root/k/cpu.max
