@@ -573,7 +573,7 @@ def compare_one(predictions, run):
 
 
 def judge(results):
-    """The issue's tolerances: medians over settings of the differences; ranges; goals."""
+    """The tolerances of docs/plan.md: medians over settings of the differences; ranges; goals."""
     rows, missed = [], False
     for foretold, measured in results:
         runs = measured["runs"]

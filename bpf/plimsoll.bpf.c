@@ -22,7 +22,7 @@
  */
 /*
  * 7.2 loads a program in a time that goes with its length, walked or not; and of shorter code the verifier walks
- * less: of plimsoll_dispatch on 6.19 7,286 instructions instead of 23,681.
+ * less: docs/live.md, Loading.
  */
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 #include "kernel.h"

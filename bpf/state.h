@@ -10,7 +10,7 @@
  *
  * Concurrency  A queue of a group on a CPU, and the CPU's own line, are changed under the CPU's lock: another
  *            CPU that steals a task takes it out of its old CPU's queues. The lock is held for a few
- *            hundred instructions, with interrupts off, one at a time.
+ *            hundred instructions, with interrupts off; who needs two takes the lower CPU's first (move_load).
  */
 #ifndef PLIMSOLL_STATE_H
 #define PLIMSOLL_STATE_H

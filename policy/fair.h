@@ -33,8 +33,8 @@
  * Limits     Equality across CPUs holds to about pull_ns plus one slice. Vruntimes wrap after 584 years of
  *            nice 0.
  *
- * Source: design.md (flattened weights, one vruntime-ordered queue per CPU); the kernel's fair class for
- * placement and wake-up preemption.
+ * Source: ARCHITECTURE.md, How the hierarchy is flattened (one queue per CPU in order of vruntime); the kernel's
+ * fair class for placement and wake-up preemption.
  */
 #ifndef PL_FAIR_H
 #define PL_FAIR_H

@@ -27,7 +27,7 @@
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
  *
- * Source: design.md; systems 1, 4 and 5 for what is done at each level.
+ * Source: ARCHITECTURE.md, How the hierarchy is flattened; systems 1, 4 and 5 for what is done at each level.
  */
 #ifndef PL_GROUP_H
 #define PL_GROUP_H

@@ -11,8 +11,10 @@
  *              |<-- d1 -->|<----- full segments ----->|<- d3 ->|
  *              when p segment borders are crossed:
  *              sum' = sum y^p + w ( d1 y^p + 1024 (y + ... + y^(p-1)) + d3 )
- *              1024 (y + ... + y^(p-1)) = MAX - MAX y^p - 1024,   MAX = 47742 = 1024 (1 + y + ...), as
- *            integers sum avg = sum / (MAX - 1024 + d3)
+ *              1024 (y + ... + y^(p-1)) = MAX - MAX y^p - 1024
+ *              MAX = 47742 = 1024 (1 + y + ...), as an integer sum
+ *
+ *            avg = sum / (MAX - 1024 + d3)
  *
  * Trade-offs Time advances in units of 1024 ns (the rest is kept for the next call); y^n comes from a table
  *            of 32 factors of 2^32. The error against the real series is below one part in a thousand. The average

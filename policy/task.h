@@ -6,8 +6,9 @@
  *            and how soon it and all others there have their turn.
  *
  * Mechanism  A task weighs on its CPU its part of what its group's queue weighs there (group.h), and waits in the CPU's
- *            one queue with that (fair.h). In the order of its life: pl_task_runnable, pl_task_count, pl_task_place,
- *            pl_task_weigh as it is picked, pl_task_charge, pl_task_reweigh at ticks, pl_task_uncount, pl_task_blocked.
+ *            one queue with that (fair.h). In the order of its life: pl_task_moved if it comes from another CPU,
+ *            pl_task_runnable, pl_task_place, pl_task_count, pl_task_weigh as it is picked, pl_task_charge,
+ *            pl_task_reweigh at ticks, pl_task_uncount, pl_task_blocked.
  *
  *            A task that gets a turn beside something heavy of its group leaps ahead: it owes that one many turns. When
  *            the heavy one sleeps or is throttled there is nobody to owe them to: who is ahead of its group's queue keeps
@@ -24,7 +25,7 @@
  *
  * Limits     A task's weight is nice's or SCHED_IDLE's; its part is at least PL_FAIR_WEIGHT_MIN.
  *
- * Source: design.md (flattened weights); the kernel's fair class where a function says so.
+ * Source: ARCHITECTURE.md, How the hierarchy is flattened; the kernel's fair class where a function says so.
  */
 #ifndef PL_TASK_H
 #define PL_TASK_H

@@ -3,7 +3,7 @@
  * weight.h - nice levels and cpu.weight on one scale
  *
  * A task of nice 0 and a group of cpu.weight 100 weigh 1024. Nice levels are 1.25 apart: one level is about
- * 10% of CPU between two equal tasks. Source: Linux; section 6 of the specification.
+ * 10% of CPU between two equal tasks. Source: Linux.
  */
 #ifndef PL_WEIGHT_H
 #define PL_WEIGHT_H

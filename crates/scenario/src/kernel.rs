@@ -22,7 +22,8 @@ pub struct KernelTable {
     /// How far before the queue's clock a woken task may be placed, in microseconds.
     #[schemars(range(max = 1_000_000))]
     pub sleeper_credit_us: Option<u64>,
-    /// The four above are multiplied by 1 + log2(CPUs, at most 8), as the kernel does. Default false.
+    /// `slice_us`, `latency_us`, `wakeup_granularity_us` and `sleeper_credit_us` are multiplied by 1 + log2(CPUs, at most
+    /// 8), as the kernel does. Default false.
     #[serde(default)]
     pub scale_with_cpus: bool,
     /// A CPU whose idle times are shorter than this on average does not search for work as it runs dry, in microseconds.

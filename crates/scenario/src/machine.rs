@@ -186,8 +186,8 @@ pub struct CostsTable {
     /// From one task to another, or between a task and idle.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub context_switch_ns: Option<Number>,
-    /// On top of it, from one process to another. Only hackbench's processes have address spaces: no other workload pays
-    /// it. Default 0.
+    /// On top of `context_switch_ns`, from one process to another. Only hackbench's processes have address spaces: no
+    /// other workload pays it. Default 0.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub address_space_ns: Option<Number>,
     /// Entering and leaving the kernel.
@@ -196,7 +196,7 @@ pub struct CostsTable {
     /// Sending or receiving one message, on top of the system call.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub channel_ns: Option<Number>,
-    /// Receiving one, on top of that. Default 0.
+    /// Receiving one message, on top of `channel_ns`. Default 0.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub receive_extra_ns: Option<Number>,
     /// Waking a task, to the waker, without the search for a CPU. Where the fair class places wake-ups (`wake_search`), the

@@ -28,7 +28,7 @@ pub struct ClientsDb {
     /// CPU time of the server for a query, in microseconds. Default 80.
     #[schemars(range(min = 0.001, max = 1e6))]
     pub server_us: f64,
-    /// How both spread. Default "exponential".
+    /// How `client_us` and `server_us` spread. Default "exponential".
     pub spread: Spread,
     /// Share of queries that wait for storage, in percent. Default 0.
     #[schemars(range(min = 0.0, max = 100.0))]

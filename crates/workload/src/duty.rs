@@ -42,7 +42,7 @@ pub struct Duty {
     /// Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub start_ms: f64,
-    /// CPU time that a thread uses between its birth and that sleep, in microseconds. Default 0.
+    /// CPU time that a thread uses between its birth and the sleep of `start_ms`, in microseconds. Default 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub birth_work_us: f64,
     /// Threads are born one after the other, by one more that uses this much CPU time for each, in microseconds. 0: all

@@ -31,7 +31,8 @@ pub struct Hackbench {
     /// 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub send_us: f64,
-    /// Likewise of a receiver. Default 0.
+    /// CPU time of a receiver for one message, in microseconds, on top of what the machine needs for any message. Default
+    /// 0.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub receive_us: f64,
     /// Messages that one socket or pipe holds. Default: by `channel`, for messages of 100 bytes.
