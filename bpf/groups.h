@@ -13,6 +13,7 @@ struct {
 } window_timer SEC(".maps");
 
 #define NO_QUOTA_US (~0ULL)
+#define SHARES_SHIFT 10 /* the kernel's bits of fraction of what a group weighs */
 
 /* Zeroes memory that may have been used before. bytes: a multiple of 8. */
 static __always_inline void arena_zero(void PL_MEM *memory, u64 bytes)
@@ -303,10 +304,15 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 		struct task_group *tg =
 		    (struct task_group *)
 			cgrp->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)];
+		unsigned long shares;
 		s32 idle = 0;
 
 		if (tg && bpf_core_field_exists(tg->idle))
 			bpf_core_read(&idle, sizeof(idle), &tg->idle);
+		/* args->weight is what it was before it was cpu.idle, if it ever was: see pl_group_set_idle. */
+		if (tg && bpf_core_field_exists(tg->shares) &&
+		    !bpf_core_read(&shares, sizeof(shares), &tg->shares))
+			group->g.weight = pl_max(shares >> SHARES_SHIFT, PL_WEIGHT_IDLE);
 		group->g.idle = idle > 0;
 		pl_group_link(&group->g);
 	}

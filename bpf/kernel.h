@@ -97,6 +97,7 @@ struct cgroup {
 struct task_group {
 	struct cgroup_subsys_state css;
 	s32 idle;
+	unsigned long shares;
 };
 enum cgroup_subsys_id {
 	cpu_cgrp_id = 1,

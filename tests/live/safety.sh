@@ -88,7 +88,17 @@ refuses "a scheduler that hangs is waited for 10 s" 3 "has not answered" plimsol
 kill -CONT $scheduler
 stop
 is "after Ctrl-C the kernel's own scheduler is back" "$(cat /sys/kernel/sched_ext/state)" disabled
+# The kernel sets its weight back to 100 with the last of these, and tells a scheduler that is loaded later of 1000.
+mkdir $root/was_idle
+for knob in weight=1000 idle=1 idle=0; do echo "${knob#*=}" >$root/was_idle/cpu.${knob%=*}; done
 start
+share=$(duty --duration-ms 3000 --settle-ms 500 --group plain --set cpuset.cpus=0 --spin 1 \
+	--group was_idle --set cpuset.cpus=0 --spin 1 | sed 's/.*"group":"was_idle".*"step_percent":\[\([0-9]*\).*/\1/')
+if [ "$share" -ge 48 ] && [ "$share" -le 52 ]; then
+	say holds "who was cpu.idle before it was loaded weighs what cpu.weight says: $share%"
+else
+	say MISSED "who was cpu.idle before it was loaded weighs what cpu.weight says: $share% (wanted 50)"
+fi
 is "knobs are kept across a restart" "$(field k burst_us)" 9000
 # Of four CPUs that sleep, most of them all the while.
 idle_us() {
