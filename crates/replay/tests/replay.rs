@@ -264,6 +264,35 @@ fn cpus_that_were_off_line_are_no_cpus_of_the_replay() {
     assert_eq!(machine.topology.nr_cpus(), 7);
 }
 
+/// A request begins as its thread is woken, be it throttled then.
+#[test]
+fn wait_for_a_cpu_counts_after_an_uninterruptible_sleep_as_after_any_other() {
+    let latencies = |state| {
+        let mut events = vec![switch(1, 1, 20, state, 0)];
+        let mut at = MS;
+        for round in 0..300 {
+            let work_ns = MS + round / 50 % 2 * MS;
+            events.extend([
+                waking(at, 1, 20, 0, Context::Interrupt),
+                switch(at + 20, 1, 0, State::Runnable, 20),
+                switch(at + 20 + work_ns, 1, 20, state, 0),
+            ]);
+            // Whoever answers takes so long, whatever was done before.
+            at += work_ns + 8 * MS;
+        }
+        let header = header(at + MS, &[(20, "web", 1)]);
+        let (program, machine) = compile_with(&header, &events, Some("comm:web"));
+        run(&program, &machine, &["group.web.quota_us=8000"]).latencies(None)
+    };
+    let (storage, other) = (latencies(State::Uninterruptible), latencies(State::Sleeping));
+    assert!(percentile_ns(&other, 99.0) > 10 * MS as u64, "throttled");
+    assert!(
+        storage == other,
+        "{:?}",
+        [&storage, &other].map(|l| percentile_ns(l, 99.0))
+    );
+}
+
 /// The recorder names a cache or core by its lowest CPU, on line or not.
 #[test]
 fn machine_is_the_same_whatever_its_cores_caches_and_nodes_are_called() {
