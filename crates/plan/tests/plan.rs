@@ -333,6 +333,7 @@ fn page_holds_everything_and_loads_nothing() {
         &plan.today.limits,
         &plan.recommended.limits,
         options.semantics,
+        Some(2),
     );
     let warnings = ["not <quite>".to_string()];
     let page = plimsoll_plan::html(&source, &options, &plan, &settings, &warnings).unwrap();
