@@ -31,7 +31,7 @@ impl Search<'_> {
         for same in safe.chunk_by(|a, b| b.reserved_cpus < a.reserved_cpus * 1.001) {
             let roomiest = same
                 .iter()
-                .max_by(|a, b| a.margin_costly.total_cmp(&b.margin_costly))
+                .max_by(|a, b| self.room(a).total_cmp(&self.room(b)))
                 .filter(|c| c.limits != same[0].limits);
             for candidate in std::iter::once(&same[0]).chain(roomiest) {
                 let close = self.closely(candidate)?;
@@ -42,14 +42,17 @@ impl Search<'_> {
             }
         }
         let seen: Vec<Limits> = narrow.iter().map(|c| c.limits).collect();
-        for candidate in roomiest(tried, &seen) {
+        for candidate in self.roomiest(tried, &seen) {
             narrow.push(self.closely(candidate)?);
         }
         // What one replay says is not all: a range may hold where that one's costly end did not.
         let cheapest = narrow
             .iter()
             .filter(|c| c.meets && c.meets_costly)
-            .min_by(|a, b| a.reserved_cpus.total_cmp(&b.reserved_cpus));
+            .min_by(|a, b| {
+                let cheaper = a.reserved_cpus.total_cmp(&b.reserved_cpus);
+                cheaper.then(self.turns_a_knob(a).cmp(&self.turns_a_knob(b)))
+            });
         if let Some(close) = cheapest {
             return Ok((Verdict::Met, close.clone()));
         }
@@ -57,31 +60,56 @@ impl Search<'_> {
             .into_iter()
             .rev()
             .filter(|c| c.meets)
-            .max_by(|a, b| a.margin_costly.total_cmp(&b.margin_costly));
+            .max_by(|a, b| self.room(a).total_cmp(&self.room(b)));
         if let Some(close) = most {
             return Ok((Verdict::MetNarrowly, close));
         }
         let nearest = tried
             .iter()
-            .max_by(|a, b| a.margin.total_cmp(&b.margin))
+            .max_by(|a, b| {
+                self.handicapped(a, a.margin)
+                    .total_cmp(&self.handicapped(b, b.margin))
+            })
             .expect("the longest period takes every quota");
         let close = self.closely(nearest)?;
         Ok((verdict_of(&close), close))
+    }
+
+    /// Those that meet the goals as recorded, the ones with most room in costly runs first; without those in `seen`.
+    fn roomiest<'a>(&self, tried: &'a [Candidate], seen: &[Limits]) -> Vec<&'a Candidate> {
+        let unseen = |c: &&Candidate| c.meets && !seen.contains(&c.limits);
+        let mut found: Vec<&Candidate> = tried.iter().filter(unseen).collect();
+        // Of equal ones the cheapest first, as they come.
+        found.sort_by(|a, b| self.room(b).total_cmp(&self.room(a)));
+        found.truncate(ROOMIEST);
+        found
+    }
+
+    /// Whether it asks for more than another limit: another weight than today's, or headroom.
+    pub(crate) fn turns_a_knob(&self, candidate: &Candidate) -> bool {
+        let (own, today) = (&candidate.limits, &self.today);
+        own.weight != today.weight || own.headroom_percent > today.headroom_percent
+    }
+
+    /// Room in costly runs, by which candidates are compared.
+    fn room(&self, candidate: &Candidate) -> f64 {
+        self.handicapped(candidate, candidate.margin_costly)
+    }
+
+    /// A margin, less what another knob has to be worth.
+    fn handicapped(&self, candidate: &Candidate, margin: f64) -> f64 {
+        match self.turns_a_knob(candidate) {
+            true => margin - WORTH_A_STEP,
+            false => margin,
+        }
     }
 }
 
 /// Where no setting is safe, so many more of those that do as recorded are looked at closely.
 const ROOMIEST: usize = 4;
 
-/// Those that meet the goals as recorded, the ones with most room in costly runs first; without those in `seen`.
-fn roomiest<'a>(tried: &'a [Candidate], seen: &[Limits]) -> Vec<&'a Candidate> {
-    let unseen = |c: &&Candidate| c.meets && !seen.contains(&c.limits);
-    let mut found: Vec<&Candidate> = tried.iter().filter(unseen).collect();
-    // Of equal ones the cheapest first, as they come.
-    found.sort_by(|a, b| b.margin_costly.total_cmp(&a.margin_costly));
-    found.truncate(ROOMIEST);
-    found
-}
+/// Less room than this, as a share of a goal's bound, or less latency, as a share of itself, is not worth a step.
+const WORTH_A_STEP: f64 = 0.01;
 
 /// What one that was looked at closely may be called.
 fn verdict_of(close: &Candidate) -> Verdict {
@@ -102,8 +130,7 @@ pub(crate) fn frontier(tried: &[Candidate], options: &Options) -> Vec<Candidate>
     let mut best = f64::INFINITY;
     let mut found: Vec<Candidate> = Vec::new();
     for candidate in tried {
-        // 1% is not worth a step.
-        if value(candidate) < best * 0.99 {
+        if value(candidate) < best * (1.0 - WORTH_A_STEP) {
             best = value(candidate);
             match found.last() {
                 Some(last) if (last.reserved_cpus - candidate.reserved_cpus).abs() < 1e-3 => {

@@ -11,8 +11,14 @@ pub struct Paste {
     pub lacks: Option<String>,
 }
 
-/// Settings for `group`, ready to be pasted where `today`'s are in force.
-pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics) -> Vec<Paste> {
+/// Settings for `group`, ready to be pasted where `today`'s are in force. `cgroup_version`: 1 or 2; `None`: not known.
+pub fn paste(
+    group: &str,
+    today: &Limits,
+    limits: &Limits,
+    semantics: Semantics,
+    cgroup_version: Option<u32>,
+) -> Vec<Paste> {
     let name = group.trim_matches('/');
     let last = name.rsplit('/').next().unwrap_or(name);
     // What systemd made is named after its unit; Docker's groups are then scopes of the container's number.
@@ -42,6 +48,8 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
     let quota_v1 = quota_us.map_or("-1".into(), |q| q.to_string());
     let cpus = quota_us.map(|q| q as f64 / period_us as f64);
     let burst = (burst_us > 0).then_some(burst_us);
+    // Shares that were recorded as a weight need not be what that weight is as shares: 2 are weight 1, which is 10.
+    let new_weight = (weight != today.weight).then_some(weight);
     let own_burst = semantics == Semantics::Published && quota_us.is_some_and(|q| burst_us > q);
     let no_burst = burst.map(|us| format!("burst ({us} us): write it to the cgroup file itself, as above"));
     let no_headroom = (headroom_percent > 0).then(|| format!("headroom ({headroom_percent}%)"));
@@ -76,7 +84,7 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
         v2.push(format!("echo {us} > {}", v2_file("/cpu.max.burst")));
         v1.push(format!("echo {us} > {}", v1_file("/cpu.cfs_burst_us")));
     }
-    if weight != 100 {
+    if let Some(weight) = new_weight {
         v2.push(format!("echo {weight} > {}", v2_file("/cpu.weight")));
         v1.push(format!("echo {} > {}", shares(weight), v1_file("/cpu.shares")));
     }
@@ -84,7 +92,7 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
     let period = format!("CPUQuotaPeriodSec={}ms", period_us as f64 / 1000.0);
     let percent = cpus.map_or(String::new(), |c| format!("{}%", trim(c * 100.0, 2)));
     let mut systemd = format!("systemctl set-property {unit} CPUQuota={percent} {period}");
-    if weight != 100 {
+    if let Some(weight) = new_weight {
         systemd += &format!(" CPUWeight={weight}");
     }
 
@@ -114,9 +122,19 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
         )
     });
 
-    if weight != 100 {
-        docker += &format!("\ndocker update --cpu-shares {} {container}", shares(weight));
-    }
+    // Under cgroup v2 Docker makes a weight of shares: before runc 1.3.2 1024 were weight 39, since then they are 100, on
+    // a curve on which 2048 are not 200.
+    let no_shares = match (new_weight, cgroup_version) {
+        (Some(weight), Some(1)) => {
+            docker += &format!("\ndocker update --cpu-shares {} {container}", shares(weight));
+            None
+        }
+        (Some(weight), _) => Some(format!(
+            "weight ({weight}): what --cpu-shares makes of it under cgroup v2 depends on the version of runc; write it to \
+             cpu.weight, as above"
+        )),
+        (None, _) => None,
+    };
 
     let kubernetes = match quota_us {
         None => "resources:\n  limits: {}   # no cpu".into(),
@@ -130,7 +148,7 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
             "the period ({period_us} us): it is 100 ms on the whole node unless the kubelet's cpuCFSQuotaPeriod says otherwise"
         )
     });
-    let no_weight = (weight != 100).then(|| format!("weight ({weight}): it follows from requests.cpu"));
+    let no_weight = new_weight.map(|weight| format!("weight ({weight}): it follows from requests.cpu"));
 
     // Limits and weights are the kernel's files under `plimsoll run`, too; its knobs are what those cannot say.
     let mut plimsoll = v2.clone();
@@ -172,6 +190,7 @@ pub fn paste(group: &str, today: &Limits, limits: &Limits, semantics: Semantics)
                 no_rules.clone(),
                 old_burst,
                 no_burst,
+                no_shares,
                 no_headroom.clone(),
                 Some(made_otherwise.into()),
             ]),
@@ -245,7 +264,7 @@ mod tests {
 
     #[test]
     fn every_system_is_told_the_same_limit_and_what_it_cannot_say() {
-        let found = paste("/web/api", &FREE, &LIMITS, Semantics::Mainline);
+        let found = paste("/web/api", &FREE, &LIMITS, Semantics::Mainline, Some(2));
         assert!(text_of(&found, "cgroup v2")
             .0
             .contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max"));
@@ -275,7 +294,7 @@ mod tests {
 
     #[test]
     fn kernels_own_settings_say_that_a_prediction_for_plimsoll_is_not_theirs() {
-        let of = |semantics| paste("/web", &FREE, &LIMITS, semantics);
+        let of = |semantics| paste("/web", &FREE, &LIMITS, semantics, Some(2));
         for (found, other) in of(Semantics::Published).iter().zip(&of(Semantics::Mainline)) {
             let lacks = |paste: &Paste| paste.lacks.as_ref().is_some_and(|l| l.contains("`plimsoll run`"));
             assert_eq!(lacks(found), found.system != "Plimsoll", "{found:?}");
@@ -291,7 +310,7 @@ mod tests {
             weight: 200,
             ..LIMITS
         };
-        let found = paste("/web/api", &FREE, &limits, Semantics::Published);
+        let found = paste("/web/api", &FREE, &limits, Semantics::Published, Some(2));
         let text = text_of(&found, "Plimsoll").0;
         assert!(
             text.contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max\n"),
@@ -308,7 +327,54 @@ mod tests {
                 "{system}: {lacks}"
             );
         }
-        assert!(text_of(&found, "Docker").0.contains("--cpu-shares 2048 api"));
+    }
+
+    #[test]
+    fn weight_is_said_where_it_changes_and_in_the_numbers_of_who_is_told() {
+        let with = |today, weight, version| {
+            let today = Limits {
+                weight: today,
+                ..LIMITS
+            };
+            let limits = Limits { weight, ..LIMITS };
+            paste("/web", &today, &limits, Semantics::Mainline, version)
+        };
+        for (weight, version) in [(100, 2), (300, 2), (1, 1)] {
+            for found in with(weight, weight, Some(version)) {
+                let said = format!("{found:?}").to_lowercase();
+                assert!(!said.contains("weight") && !said.contains("shares"), "{said}");
+            }
+        }
+        for (today, weight, shares) in [(100, 200, 2048), (200, 100, 1024)] {
+            let (v2, v1) = (with(today, weight, Some(2)), with(today, weight, Some(1)));
+            let told = [
+                (
+                    "cgroup v2",
+                    format!("\necho {weight} > /sys/fs/cgroup/web/cpu.weight"),
+                ),
+                (
+                    "cgroup v1",
+                    format!("\necho {shares} > /sys/fs/cgroup/cpu/web/cpu.shares"),
+                ),
+                ("systemd", format!(" CPUWeight={weight}")),
+            ];
+            for (system, end) in told {
+                assert!(text_of(&v2, system).0.ends_with(&end), "{system}: {end}");
+            }
+            assert!(text_of(&v2, "Kubernetes")
+                .1
+                .contains(&format!("weight ({weight})")));
+            let docker = text_of(&v1, "Docker");
+            assert!(docker
+                .0
+                .ends_with(&format!("\ndocker update --cpu-shares {shares} web")));
+            assert!(!docker.1.contains("weight"), "{}", docker.1);
+            // Which weight that would be depends on the version of runc; where the cgroups' is not known, too.
+            for found in [v2, with(today, weight, None)] {
+                let docker = text_of(&found, "Docker");
+                assert!(!docker.0.contains("shares") && docker.1.contains("cpu.weight, as above"));
+            }
+        }
     }
 
     #[test]
@@ -319,7 +385,7 @@ mod tests {
             ..LIMITS
         };
         let lines = |today, limits, system| {
-            let found = paste("/web", today, limits, Semantics::Mainline);
+            let found = paste("/web", today, limits, Semantics::Mainline, Some(2));
             text_of(&found, system).0.to_string()
         };
         let v2 = "echo \"12500 25000\" > /sys/fs/cgroup/web/cpu.max";
@@ -341,7 +407,7 @@ mod tests {
         assert_eq!(v1, format!("echo 0 > {file}_burst_us\n{quota}"));
         // Nothing forbids the new period where there is no quota.
         assert!(lines(&FREE, &none, "cgroup v1").starts_with("echo 25000 > "));
-        let found = paste("/web", &today, &none, Semantics::Mainline);
+        let found = paste("/web", &today, &none, Semantics::Mainline, Some(2));
         for system in ["systemd", "Docker"] {
             let lacks = text_of(&found, system).1;
             assert!(lacks.contains("today's burst (20000 us)"), "{system}: {lacks}");
@@ -357,7 +423,7 @@ mod tests {
                 period_us,
                 ..FREE
             };
-            let found = paste("/web", &FREE, &limits, Semantics::Mainline);
+            let found = paste("/web", &FREE, &limits, Semantics::Mainline, Some(2));
             text_of(&found, system).0.to_string()
         };
         for (quota_us, cpus) in [
@@ -374,20 +440,28 @@ mod tests {
 
     #[test]
     fn units_and_containers_are_called_by_their_own_names() {
-        let found = paste("/system.slice/nginx.service", &FREE, &LIMITS, Semantics::Mainline);
+        let found = paste(
+            "/system.slice/nginx.service",
+            &FREE,
+            &LIMITS,
+            Semantics::Mainline,
+            Some(2),
+        );
         assert!(text_of(&found, "systemd").0.contains(" nginx.service CPUQuota"));
         let found = paste(
             "/system.slice/docker-4f2a.scope",
             &FREE,
             &LIMITS,
             Semantics::Mainline,
+            Some(2),
         );
         assert!(text_of(&found, "Docker").0.ends_with(" 4f2a"));
-        assert!(
-            text_of(&paste("/web", &FREE, &LIMITS, Semantics::Mainline), "systemd")
-                .0
-                .contains(" web.service CPUQuota")
-        );
+        assert!(text_of(
+            &paste("/web", &FREE, &LIMITS, Semantics::Mainline, Some(2)),
+            "systemd"
+        )
+        .0
+        .contains(" web.service CPUQuota"));
     }
 
     #[test]
@@ -402,7 +476,13 @@ mod tests {
             ("a b$(reboot)", "a b$(reboot)"),
             ("it's;reboot", r"it'\''s;reboot"),
         ] {
-            for paste in paste(&format!("/x/{name}"), &FREE, &limits, Semantics::Published) {
+            for paste in paste(
+                &format!("/x/{name}"),
+                &FREE,
+                &limits,
+                Semantics::Published,
+                Some(2),
+            ) {
                 for line in paste.text.lines().filter(|line| line.contains(said)) {
                     let before = &line[..line.find(said).unwrap()];
                     assert_eq!(before.matches('\'').count(), 1, "{line}");
@@ -417,7 +497,7 @@ mod tests {
 
     #[test]
     fn no_limit_is_said_as_such() {
-        let found = paste("web", &LIMITS, &FREE, Semantics::Mainline);
+        let found = paste("web", &LIMITS, &FREE, Semantics::Mainline, Some(2));
         assert!(text_of(&found, "cgroup v2").0.contains("\"max 100000\""));
         assert!(text_of(&found, "cgroup v1").0.contains("echo -1"));
         assert!(text_of(&found, "systemd").0.contains("CPUQuota= "));

@@ -169,6 +169,8 @@ pub(crate) struct Search<'a> {
     options: &'a Options,
     semantics: Semantics,
     machine_cpus: f64,
+    /// What is in force where it was recorded.
+    pub(crate) today: GroupSettings,
     /// See [`needed`]; of the median recording.
     needed_cpus: f64,
     progress: &'a (dyn Fn(usize, usize) + Sync),
@@ -202,15 +204,16 @@ pub fn plan(
     let program = &source.program;
     let machine_cpus = f64::from(source.machine.topology.nr_cpus());
     let max_cpus = options.max_cpus.unwrap_or(machine_cpus).min(machine_cpus);
+    let today = Settings::recorded(program).groups[program.target as usize];
     let search = Search {
         recordings,
         options,
         semantics: options.semantics,
         machine_cpus,
+        today,
         needed_cpus: needed(program),
         progress,
     };
-    let today = Settings::recorded(program).groups[program.target as usize];
 
     let mut tried = search.try_all(first_pass(
         program,
@@ -233,13 +236,15 @@ pub fn plan(
             .flat_map(|&cpus| limits(cpus, max_cpus, today, options.knobs, options.semantics));
         tried.extend(search.try_all(settings.collect())?);
     }
-    // Cheapest first; of equal ones the one with less burst, the longer period (fewer timers), more room.
+    // Cheapest first; of equal ones the one with less burst, the longer period (fewer timers), today's weight without
+    // headroom, more room.
     tried.sort_by(|a, b| {
         let key = |c: &Candidate| (c.reserved_cpus * 1e3).round() as u64;
         key(a)
             .cmp(&key(b))
             .then(a.limits.burst_us.cmp(&b.limits.burst_us))
             .then(b.limits.period_us.cmp(&a.limits.period_us))
+            .then(search.turns_a_knob(a).cmp(&search.turns_a_knob(b)))
             .then(b.margin.total_cmp(&a.margin))
             .then(a.limits.weight.cmp(&b.limits.weight))
             .then(a.limits.headroom_percent.cmp(&b.limits.headroom_percent))

@@ -110,6 +110,67 @@ fn less_than_clients_ask_for_who_do_not_wait_is_never_enough() {
     }
 }
 
+/// Web computes nearly always on both CPUs, a job of another group now and then between: nothing but all of the machine
+/// will do, and what little the job gets makes no difference.
+fn nearly_all_of_the_machine() -> Recordings {
+    let us = MS / 1000;
+    let threads = [(10, "web", 1), (11, "web", 1), (30, "job", 2)];
+    let mut header = example::header(5000 * MS, &threads);
+    let job = plimsoll_trace::Group {
+        path: "/job".into(),
+        ..Default::default()
+    };
+    header.groups.push(job);
+    let mut events = Vec::new();
+    for (cpu, tid) in [(0, 10), (1, 11)] {
+        let mut at = MS;
+        for round in 0.. {
+            let end = at + 97 * MS + round * 7919 % 13 * 70 * us;
+            if end > 4800 * MS {
+                break;
+            }
+            events.extend([
+                waking(at, cpu, tid, 0, Context::Timer),
+                switch(at + 2 * us, cpu, 0, State::Runnable, tid),
+                switch(end, cpu, tid, State::Sleeping, 0),
+            ]);
+            if cpu == 1 {
+                events.extend([
+                    waking(end + 100 * us, 1, 30, 0, Context::Timer),
+                    switch(end + 102 * us, 1, 0, State::Runnable, 30),
+                    switch(end + 500 * us, 1, 30, State::Sleeping, 0),
+                ]);
+            }
+            at = end + MS + round * 7907 % 17 * us;
+        }
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    read(&[(header, events)]).unwrap()
+}
+
+#[test]
+fn weight_and_headroom_that_change_nothing_stay_what_they_are() {
+    let source = nearly_all_of_the_machine();
+    for (goal, verdict) in [
+        ("p99(request) < 150ms", Verdict::Met),
+        ("p99(request) < 110ms", Verdict::MetNarrowly),
+        ("p99(request) < 90ms", Verdict::NotMet),
+    ] {
+        for semantics in [Semantics::Mainline, Semantics::Published] {
+            let mut options = options(&[goal]);
+            options.semantics = semantics;
+            let plan = plan(&source, &options, &|_, _| {}).unwrap();
+            let [today, own] = [&plan.today, &plan.recommended].map(|c| c.limits);
+            assert_eq!(plan.verdict, verdict, "{goal}, {semantics:?}");
+            assert_eq!(
+                (own.weight, own.headroom_percent),
+                (today.weight, today.headroom_percent),
+                "{goal}, {semantics:?}: {own}"
+            );
+        }
+    }
+}
+
 /// A client with a closed loop of short requests on CPUs 0 and 1; on CPUs 2 and 3 a schedule of few long ones, which
 /// take 0.5 CPUs.
 fn mixed() -> Recordings {
@@ -272,6 +333,7 @@ fn page_holds_everything_and_loads_nothing() {
         &plan.today.limits,
         &plan.recommended.limits,
         options.semantics,
+        Some(2),
     );
     let warnings = ["not <quite>".to_string()];
     let page = plimsoll_plan::html(&source, &options, &plan, &settings, &warnings).unwrap();

@@ -116,7 +116,7 @@ fn topology(header: &Header, timeline: &Timeline) -> Topology {
     let seen = seen_cpus(timeline).max();
     let listed = header.machine.cpus.iter().map(|c| c.cpu).max();
     let count = listed.into_iter().chain(seen).max().map_or(1, |last| last + 1);
-    let cpus = (0..count)
+    let mut cpus: Vec<CpuPlace> = (0..count)
         .map(|cpu| {
             let known = header.machine.cpus.iter().find(|c| c.cpu == cpu);
             let node = known.and_then(|c| c.node).unwrap_or(0);
@@ -128,12 +128,33 @@ fn topology(header: &Header, timeline: &Timeline) -> Topology {
             }
         })
         .collect();
+    renumber(&mut cpus);
     Topology { cpus }
+}
+
+/// Numbers cores, caches and nodes without gaps, in the same order. The recorder names a set by its lowest CPU, and which
+/// numbers other tools write is theirs to say; the simulator has a table of each.
+fn renumber(cpus: &mut [CpuPlace]) {
+    let numbers: [fn(&mut CpuPlace) -> &mut u32; 4] = [
+        |c| &mut c.core,
+        |c| &mut c.llc,
+        |c| &mut c.node,
+        |c| &mut c.socket,
+    ];
+    for number in numbers {
+        let mut known: Vec<u32> = cpus.iter_mut().map(|c| *number(c)).collect();
+        known.sort_unstable();
+        known.dedup();
+        for own in cpus.iter_mut().map(number) {
+            *own = known.partition_point(|other| other < own) as u32;
+        }
+    }
 }
 
 /// Another number of CPUs of the same kind: the first ones, or more of them in the last cache.
 pub(crate) fn resize(topology: &mut Topology, cpus: u32) {
     topology.cpus.truncate(cpus as usize);
+    renumber(&mut topology.cpus); // those that went may have been all of a cache with a lower number
     while topology.nr_cpus() < cpus {
         let last = topology.cpus[topology.cpus.len() - 1];
         let core = topology.cpus.iter().map(|c| c.core).max().unwrap_or(0) + 1;

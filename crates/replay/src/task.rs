@@ -11,8 +11,8 @@ enum Doing {
     Waiting {
         before: BurstIx,
     },
-    /// Sleeps until this burst is due, and does nothing else.
-    Sleeping(BurstIx),
+    /// Sleeps until this burst is due at this time, and does nothing else.
+    Sleeping(BurstIx, u64),
     Working(BurstIx),
 }
 
@@ -146,7 +146,7 @@ impl ThreadTask {
         }
         let following = &self.program.bursts[next as usize];
         match following.start {
-            Start::After if following.strict => self.doing = Doing::Sleeping(next),
+            Start::After if following.strict => self.doing = Doing::Sleeping(next, now_ns + following.at_ns),
             Start::After => self.timers.push((now_ns + following.at_ns, next)),
             Start::Message if following.strict => self.doing = Doing::Waiting { before: next },
             _ => {}
@@ -158,7 +158,7 @@ impl Behaviour for ThreadTask {
     fn woken_on(&self, message: Option<u64>) -> Option<Seat> {
         let burst = match (message, self.doing) {
             (Some(burst), _) => burst as BurstIx,
-            (None, Doing::Sleeping(burst)) => burst,
+            (None, Doing::Sleeping(burst, _)) => burst,
             (None, _) => {
                 let timers = self.timers.iter().copied().chain(self.at());
                 timers.min().map(|(_, burst)| burst)?
@@ -210,12 +210,11 @@ impl Behaviour for ThreadTask {
                         return Step::Compute { ns };
                     }
                     self.end(burst, now_ns);
-                    if let Doing::Sleeping(next) = self.doing {
-                        let at_ns = now_ns + self.program.bursts[next as usize].at_ns;
+                    if let Doing::Sleeping(_, at_ns) = self.doing {
                         return Step::SleepUntil { at_ns };
                     }
                 }
-                Doing::Sleeping(burst) => self.begin(burst, now_ns),
+                Doing::Sleeping(burst, due_ns) => self.begin(burst, due_ns),
                 Doing::Waiting { before } => {
                     if self.left == 0 {
                         return Step::Exit;

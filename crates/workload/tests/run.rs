@@ -312,6 +312,18 @@ fn a_server_whose_queue_is_full_refuses() {
 }
 
 #[test]
+fn a_server_gets_the_largest_burst_that_may_be_asked_for() {
+    // A million requests after 10 ms and after 20, of which half find the queue full.
+    let results = run(
+        r#"{"kind":"server","workers":1,"work_us":1000,"queue_requests":1500000,
+            "arrivals":{"process":"bursts","rate_per_s":1e8,"size":1000000,"regular":true}}"#,
+        1,
+        25,
+    );
+    near(counter(&results, "refused") as f64, 500_000.0, 0.01);
+}
+
+#[test]
 fn batches_and_spinners_take_every_cpu() {
     for parameters in [
         r#"{"kind":"batch","work_us":5000}"#,

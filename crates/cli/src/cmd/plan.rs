@@ -143,6 +143,7 @@ pub fn run(args: &Args) -> Result {
         &found.today.limits,
         &found.recommended.limits,
         options.semantics,
+        recordings.median().recorded_on.cgroup_version,
     );
 
     if let Some(path) = &args.html {
@@ -360,7 +361,7 @@ mod tests {
             weight: 200,
             headroom_percent: 30,
         };
-        let found = paste("/web", &limits, &limits, Semantics::Published);
+        let found = paste("/web", &limits, &limits, Semantics::Published, Some(2));
         let text = &found.last().expect("Plimsoll is the last").text;
         let knobs = text
             .lines()

@@ -9,6 +9,9 @@ use rand::Rng;
 
 /// More steps than this without time passing are an endless loop.
 const INSTANT_STEPS_MAX: u32 = 1_000_000;
+/// The same for external tasks: their messages take no time, and a burst of them may be 1,000,000 (`size` of a workload's
+/// arrivals).
+const EXTERNAL_STEPS_MAX: u32 = 10_000_000;
 
 impl Engine<'_> {
     /// The running task's work is done: what it was for takes effect, and the next step begins.
@@ -370,7 +373,7 @@ impl Engine<'_> {
                     let entry = &mut self.tasks[task as usize];
                     entry.pending = pending;
                     entry.instant_steps += 1;
-                    if entry.instant_steps >= INSTANT_STEPS_MAX {
+                    if entry.instant_steps >= EXTERNAL_STEPS_MAX {
                         panic!("external task {task} takes steps without end at {now_ns} ns");
                     }
                 }
