@@ -329,3 +329,31 @@ fn figures_of_validate_have_units_and_the_scheduler_they_were_measured_under() {
     assert_eq!(unit("nr_periods").expect("periods"), "count");
     assert_eq!(unit("cpu").expect("CPU time"), "us");
 }
+
+#[test]
+fn repetitions_of_a_run_that_has_none_are_not_said_to_agree() {
+    let header =
+        "kernel,vcpus,rep,label,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,dur_ms,cpu_us";
+    let row = |rep, cpu_us| format!("6.1,4,{rep},a,50000,100000,0,47,0,0,100000,1,0,0,1000,{cpu_us}\n");
+    let path = temporary("repetitions.csv");
+    let path = path.to_str().expect("a path of ours");
+    for (rows, said, differ) in [
+        (row(1, 1), "-", serde_json::Value::Null),
+        (row(1, 1) + &row(2, 1), "agree", false.into()),
+        (
+            row(1, 1) + &row(2, 2),
+            "differ by more than twice the tolerance",
+            true.into(),
+        ),
+    ] {
+        std::fs::write(path, format!("{header}\n{rows}")).expect("measured runs");
+        let output = plimsoll(&["validate", path]);
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let last = text.lines().last().expect("a missed row");
+        assert!(last.ends_with(&format!("  {said}")), "{text}");
+        let output = plimsoll(&["validate", path, "--json", "-"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(json["rows"][0]["figures"][0]["repetitions_differ"], differ);
+    }
+}
