@@ -41,8 +41,18 @@ fn limits_are_refused_with_the_range_of_the_policy() {
     refused(
         "[group.a]\nquota_us = \"lots\"\n[group.b]\nburst_us = -1\n",
         expect![[r#"
-        s.toml:4:12: group.a.quota_us: "lots": allowed an integer, or "max"
-        s.toml:6:12: group.b.burst_us: -1: allowed 0 or more"#]],
+        s.toml:4:12: group.a.quota_us: "lots": allowed an integer, 1000 .. 17592186044415, or "max"
+        s.toml:6:12: group.b.burst_us: -1: allowed 0 .. 17592186044415"#]],
+    );
+    refused(
+        "[group.a]\nquota_us = nan\nburst_us = inf\n[group.b]\nquota_us = 99999999999999999999\n\
+         burst_us = 99999999999999999999\nweight = 0\n",
+        expect![[r#"
+            s.toml:4:12: group.a.quota_us: nan: allowed an integer, 1000 .. 17592186044415, or "max"
+            s.toml:5:12: group.a.burst_us: inf: allowed an integer, 0 .. 17592186044415
+            s.toml:7:12: group.b.quota_us: 99999999999999999999: allowed an integer, 1000 .. 17592186044415, or "max"
+            s.toml:8:12: group.b.burst_us: 99999999999999999999: allowed 0 .. 17592186044415
+            s.toml:9:10: group.b.weight: 0: allowed 1 .. 10000"#]],
     );
 }
 
@@ -365,6 +375,20 @@ fn requests_per_second_of_schbench_are_a_whole_number() {
         &text("10000001"),
         expect!["s.toml:5:18: workload.w.requests_per_s: 10000001: allowed 0 .. 10000000"],
     );
+}
+
+/// Where a number has its source beside it, too.
+#[test]
+fn a_number_of_a_machine_that_is_none_is_refused_with_its_range() {
+    let text = "duration_ms = 1\n[machine.topology]\ncores_per_llc = 2\n[machine.costs]\n\
+                context_switch_ns = { value = nan, source = \"x\" }\nwakeup_ns = 99999999999999999999\n\
+                [machine.clock]\nstart_ns = 99999999999999999999\n";
+    let problems = Scenario::parse("s.toml", text, Path::new(""), &[]).unwrap_err();
+    expect![[r#"
+        s.toml:5:31: machine.costs.context_switch_ns.value: nan: allowed 0 .. 1000000000
+        s.toml:6:13: machine.costs.wakeup_ns: 99999999999999999999: allowed 0 .. 1000000000
+        s.toml:8:12: machine.clock.start_ns: 99999999999999999999: allowed an integer, 0 .. 9223372036854775807, or a table"#]]
+    .assert_eq(&problems.to_string());
 }
 
 #[test]
