@@ -373,10 +373,13 @@ impl Resolve<'_> {
             }
             let parent = name.rsplit_once('/').map_or("", |(parent, _)| parent);
             let Some(parent) = self.group_id(parent) else {
-                self.refuse(
-                    &path,
-                    format!("there is no group \"{parent}\"; add [group.\"{parent}\"]"),
-                );
+                // One that is there was refused before: that is the mistake.
+                if !self.file.group.contains_key(parent) {
+                    self.refuse(
+                        &path,
+                        format!("there is no group \"{parent}\"; add [group.\"{parent}\"]"),
+                    );
+                }
                 continue;
             };
             let table = &self.file.group[&name];
@@ -409,13 +412,15 @@ impl Resolve<'_> {
         spec
     }
 
-    /// The number of a group that something names, or a problem there.
-    fn named_group(&mut self, name: &str, path: &[&str]) -> GroupId {
-        self.group_id(name).unwrap_or_else(|| {
+    /// The number of a group that something names, or a problem there. One that is in the file and has no number was
+    /// refused before, and is not missed again.
+    fn named_group(&mut self, name: &str, path: &[&str]) -> Option<GroupId> {
+        let id = self.group_id(name);
+        if id.is_none() && !self.file.group.contains_key(name) {
             let message = self.unknown("group", name, self.file.group.keys());
             self.refuse(path, message);
-            GroupId::ROOT
-        })
+        }
+        id
     }
 
     fn unknown<'n>(&self, what: &str, name: &str, known: impl Iterator<Item = &'n String>) -> String {
@@ -443,7 +448,9 @@ impl Resolve<'_> {
             );
         }
         let group_name = table.group.clone().unwrap_or_default();
-        let group = self.named_group(&group_name, &["workload", name, "group"]);
+        let group = self
+            .named_group(&group_name, &["workload", name, "group"])
+            .unwrap_or(GroupId::ROOT);
         let mut place = Place::new(name, group);
         let within = self.first_cpus_of(group);
         place.nice = table.nice.unwrap_or(0);

@@ -377,6 +377,21 @@ fn requests_per_second_of_schbench_are_a_whole_number() {
     );
 }
 
+/// Its name is right: what names it has nothing to be told.
+#[test]
+fn a_group_that_is_refused_is_not_missed_by_what_names_it() {
+    refused(
+        "[group.\"a/b\"]\n[group.\"a/b/c\"]\n[group.\"x//y\"]\n[workload.w]\nkind = \"spinners\"\ngroup = \"a/b\"\n\
+         [workload.v]\nkind = \"spinners\"\ngroup = \"x//y\"\n[workload.u]\nkind = \"spinners\"\ngroup = \"a/d\"\n\
+         [[change]]\nat_ms = 1\ngroup = \"a/b/c\"\nweight = 7\n[[change]]\nat_ms = 1\nworkload = \"w\"\n\
+         move_to = \"a/b\"\n",
+        expect![[r#"
+            s.toml:3:8: group.a/b: there is no group "a"; add [group."a"]
+            s.toml:5:8: group.x//y: a group's name is one word, or several with single slashes: "web/api"
+            s.toml:14:9: workload.u.group: "a/d": no such group; did you mean "a/b"?"#]],
+    );
+}
+
 /// Where a number has its source beside it, too.
 #[test]
 fn a_number_of_a_machine_that_is_none_is_refused_with_its_range() {
