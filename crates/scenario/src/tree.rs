@@ -203,11 +203,12 @@ impl Tree {
             quoted ^= c == '"';
             c == '.' && !quoted
         };
-        let keys: Vec<&str> = path
-            .trim()
-            .split(between)
-            .map(|key| key.trim_matches('"'))
-            .collect();
+        let keys: Vec<&str> = path.trim().split(between).map(unquoted).collect();
+        if let Some(key) = keys.iter().find(|key| key.contains('"')) {
+            return fail(format!(
+                "'{key}' has a quote too many; allowed is a whole name in quotes, as in group.\"web.slice\".burst_us=0"
+            ));
+        }
         if keys.iter().any(|key| key.is_empty()) {
             return fail(format!(
                 "'{path}' has an empty key; allowed is KEY=VALUE, as in group.web.burst_us=0"
@@ -387,6 +388,12 @@ impl Node {
             Value::Array(_) | Value::Table(_) => self.kind().to_string(),
         }
     }
+}
+
+/// A key without the quotes around it.
+fn unquoted(key: &str) -> &str {
+    let inner = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.unwrap_or(key)
 }
 
 /// A dotted path with one more key.

@@ -238,3 +238,23 @@ fn a_change_without_a_value_is_an_error() {
         expect!["--set percent: allowed is KEY=VALUE, as in group.web.burst_us=0"],
     );
 }
+
+#[test]
+fn a_quote_of_a_changed_key_is_closed_around_the_whole_name() {
+    for key in ["work.\"a", "work.a\"", "work.\"a\"b", "work.\"", "work.a\"b"] {
+        let result = Tree::parse("a.toml", "[work.a]\nthreads = 1\n")
+            .and_then(|mut tree| tree.set(&format!("{key}.threads=2")));
+        let said = result.expect_err(key).to_string();
+        assert!(
+            said.contains("has a quote too many; allowed is a whole name in quotes"),
+            "{said}"
+        );
+    }
+    check_with(
+        "percent = 1\n[work.\"a.b\"]\ngroup = \"g\"\nkind = \"spin\"\nthreads = 2\n",
+        &["\"percent\"=7", "work.\"a.b\".\"threads\"=9"],
+        expect![[
+            r#"Sample { percent: 7, ratio: None, name: None, flag: None, rule: None, quota_us: None, cpus: [], work: {"a.b": Work { group: "g", kind: Spin(Spin { threads: 9 }) }} }"#
+        ]],
+    );
+}
