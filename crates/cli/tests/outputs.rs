@@ -357,3 +357,18 @@ fn repetitions_of_a_run_that_has_none_are_not_said_to_agree() {
         assert_eq!(json["rows"][0]["figures"][0]["repetitions_differ"], differ);
     }
 }
+
+#[test]
+fn a_configuration_that_is_no_text_is_refused_with_its_line() {
+    let path = temporary("latin1.toml");
+    std::fs::write(&path, b"slice_us = 3000\n# gr\xfc\xdfe\n").expect("a configuration");
+    for (config, said) in [
+        (path.to_str().expect("a path of ours"), "line 2 is not UTF-8"),
+        ("/dev/zero", "it is larger than 64 MiB"),
+    ] {
+        let output = plimsoll(&["run", "--check", "--config", config]);
+        assert_eq!(output.status.code(), Some(2));
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(message, format!("error: {config}: cannot read it: {said}\n"));
+    }
+}

@@ -521,6 +521,24 @@ fn a_series_of_cpu_stat_is_read_in_any_order_of_columns() {
 }
 
 #[test]
+fn a_series_that_is_no_text_or_has_no_end_is_refused() {
+    let mut text = b"ts_ms,group,usage_usec\n5,/a,1\n6,/gr".to_vec();
+    text.extend(b"\xfc\xdfe,2\n");
+    check_error(&text, expect!["FILE:3: text: not UTF-8; allowed: text in UTF-8"]);
+    let series = file("ts_ms,group,usage_usec\n5,/a,1\n");
+    let grown = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&series.path)
+        .unwrap();
+    grown.set_len((1 << 30) + 1).unwrap(); // sparse: takes no room
+    let error = Trace::read(&series.path).unwrap_err().to_string();
+    assert!(
+        error.ends_with("input: size: 1073741825; allowed: at most 1073741824 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
 fn bad_series_of_cpu_stat_are_refused_with_their_line() {
     let head = "ts_ms,group,usage_usec\n";
     check_error(
