@@ -492,6 +492,20 @@ fn a_truncated_perfetto_trace_is_refused() {
     check_error(&whole[..whole.len() - 3], expect!["FILE: byte 216: the file ends early: the packet here: Unexpected end of buffer; record or copy it again"]);
 }
 
+/// The file is whole: what a packet says of itself is wrong.
+#[test]
+fn a_perfetto_trace_with_nonsense_in_a_packet_is_damaged_and_does_not_end_early() {
+    let whole = perfetto();
+    let with = |packet: Vec<u8>| [whole.clone(), packet].concat();
+    let mut longer = message();
+    longer.varint(2 << 3 | 2);
+    longer.varint(1000);
+    check_error(with(packet(1, longer)), expect!["FILE: byte 236: the file is damaged: the packet here: Unexpected end of buffer; record or copy it again"]);
+    let column = message().bytes(1, &[0xff]);
+    check_error(with(packet(1, message().bytes(4, &column.0))), expect!["FILE: byte 236: the file is damaged: the packed field 1 here: Unexpected end of buffer; record or copy it again"]);
+    check_error(with(vec![0xff; 20]), expect!["FILE: byte 236: the file is damaged: the packet here: Cannot decode varint; record or copy it again"]);
+}
+
 // cpu.stat
 
 #[test]
