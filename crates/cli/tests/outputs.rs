@@ -17,6 +17,30 @@ fn a_closed_pipe_ends_the_printing_and_a_full_disk_the_command() {
 }
 
 #[test]
+fn help_and_version_that_are_lost_are_said() {
+    for asked in [
+        "help",
+        "--help",
+        "-h",
+        "help simulate",
+        "simulate --help",
+        "--version",
+        "-V",
+    ] {
+        for (to, code) in [("> /dev/full", 3), ("| true", 0), ("> /dev/null", 0)] {
+            let output = shell(&format!("$0 {asked} {to}; exit ${{PIPESTATUS[0]}}"));
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{asked} {to}: {said}");
+            assert_eq!(
+                said.lines().count(),
+                usize::from(code != 0),
+                "{asked} {to}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_standard_error_that_nobody_takes_changes_no_exit_code() {
     for (args, code) in [
         ("simulate nosuch", 2),
@@ -278,13 +302,16 @@ fn two_timelines_do_not_go_beside_a_device() {
 
 #[test]
 fn a_signal_leaves_no_half_of_a_file() {
-    for signal in ["INT", "TERM", "HUP"] {
+    for signal in ["INT", "TERM", "HUP", "QUIT"] {
         let dir = directory(&format!("signal-{signal}"));
         let trace = dir.join("t.pftrace").display().to_string();
         let day = ["--duration-ms", "86400000"];
         // Whoever runs the tests may have had them ignored: nohup, or a shell in the background.
         let mut child = Command::new("env")
-            .args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_plimsoll")])
+            .args([
+                "--default-signal=INT,TERM,HUP,QUIT",
+                env!("CARGO_BIN_EXE_plimsoll"),
+            ])
             .args([&["simulate", "limits.toml", "--trace", &trace][..], &day].concat())
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
             .spawn()
