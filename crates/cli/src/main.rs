@@ -14,6 +14,7 @@ mod number;
 mod output;
 mod perfetto;
 mod print;
+mod progress;
 mod prometheus;
 mod rates;
 mod report;
