@@ -14,6 +14,7 @@ mod number;
 mod output;
 mod perfetto;
 mod print;
+mod progress;
 mod prometheus;
 mod rates;
 mod report;
@@ -24,6 +25,7 @@ mod table;
 mod timeline;
 
 use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// CPU limits for Linux that hold the load line.
@@ -57,9 +59,20 @@ enum Command {
     Vm(cmd::vm::Args),
 }
 
+/// The command line. Help and version are output as any other: `parse` would lose it on a full disk without a word.
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|said| {
+        if said.use_stderr() {
+            said.exit();
+        }
+        out::printed(said.print().and_then(|()| std::io::stdout().flush()));
+        std::process::exit(said.exit_code());
+    })
+}
+
 fn main() -> ExitCode {
     signals::let_writes_fail();
-    let result = match Cli::parse().command {
+    let result = match parse().command {
         Command::Demo(args) => cmd::demo::run(&args),
         Command::Simulate(args) => cmd::simulate::run(&args),
         Command::Calibrate(args) => cmd::calibrate::run(&args),

@@ -21,7 +21,12 @@ macro_rules! errln {
 
 /// Whether anybody reads it. Who prints for ever ends when nobody does.
 pub fn print(text: Arguments<'_>) -> bool {
-    match write(text) {
+    printed(write(text))
+}
+
+/// Likewise, of what somebody else has printed.
+pub fn printed(result: Result<()>) -> bool {
+    match result {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
         Err(error) => {

@@ -1,6 +1,6 @@
-//! Signals that end a command: Ctrl-C, `kill`, and the end of the session that it was started in.
+//! Signals that end a command: Ctrl-C, Ctrl-\, `kill`, and the end of the session that it was started in.
 use crate::exit::Failure;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +16,8 @@ pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::Machine(format!("cannot handle signal {signal}: {error}")))?;
     }
+    // Ctrl-\ is for a command that does not end: at once.
+    end_without_partials(&[SIGQUIT]);
     Ok(stop)
 }
 
@@ -28,16 +30,17 @@ pub fn let_writes_fail() {
 /// From now on they take half-written files away before they end the process. Best effort.
 pub fn leave_no_partials() {
     static BEGIN: Once = Once::new();
-    BEGIN.call_once(|| {
-        let signals = [SIGINT, SIGTERM, SIGHUP];
-        let Ok(mut signals) = Signals::new(signals.iter().filter(|signal| !is_ignored(**signal))) else {
-            return;
-        };
-        std::thread::spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                plimsoll_trace::remove_unfinished(|| drop(emulate_default_handler(signal)));
-            }
-        });
+    BEGIN.call_once(|| end_without_partials(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT]));
+}
+
+fn end_without_partials(signals: &[i32]) {
+    let Ok(mut signals) = Signals::new(signals.iter().filter(|signal| !is_ignored(**signal))) else {
+        return;
+    };
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            plimsoll_trace::remove_unfinished(|| drop(emulate_default_handler(signal)));
+        }
     });
 }
 

@@ -1,12 +1,14 @@
 //! Runs scenarios, several at once, with a progress line while they do.
 use crate::exit::Failure;
 use crate::output::{lost, Whole};
+use crate::progress::Watched;
 use crate::report::Run;
 use crate::timeline::Timeline;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use plimsoll_scenario::Scenario;
-use plimsoll_sim::{Results, Simulation};
+use plimsoll_sim::{Observer, Results, Simulation};
 use rayon::prelude::*;
+use std::fmt::Write;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,17 +27,20 @@ pub struct Job {
 /// Runs all jobs, as many at once as there are CPUs; runs come back in the order of the jobs. Simulations share nothing,
 /// so the results do not depend on who is faster.
 pub fn run_all(jobs: &[Job]) -> Result<Vec<Run>, Failure> {
-    let progress = ProgressBar::new(jobs.len() as u64);
-    let style = ProgressStyle::with_template("{spinner} simulating {pos}/{len} {elapsed} {wide_msg}");
-    progress.set_style(style.expect("a constant template"));
+    let progress = ProgressBar::new(jobs.iter().map(|job| latest_end_ns(&job.scenario)).sum());
+    let early = jobs.iter().any(|job| job.scenario.stop_when_done);
+    let style = ProgressStyle::with_template("{spinner} simulated {share}, {elapsed} {wide_msg}")
+        .expect("a constant template")
+        .with_key("share", move |state: &ProgressState, text: &mut dyn Write| {
+            let _ = text.write_str(&share(state.pos(), state.len().unwrap_or(0), early));
+        });
+    progress.set_style(style);
     progress.enable_steady_tick(Duration::from_millis(100));
     let runs: Result<Vec<(Run, u64)>, Failure> = jobs
         .par_iter()
         .map(|job| {
             progress.set_message(job.label.clone());
-            let run = run(job);
-            progress.inc(1);
-            run
+            run(job, &progress)
         })
         .collect();
     progress.finish_and_clear();
@@ -51,28 +56,77 @@ pub fn run_all(jobs: &[Job]) -> Result<Vec<Run>, Failure> {
     Ok(runs.into_iter().map(|(run, _)| run).collect())
 }
 
+/// How much of the simulated time is over. Runs that end `early`, with their tasks, say when only as they do.
+fn share(now_ns: u64, end_ns: u64, early: bool) -> String {
+    let (now_s, end_s) = (now_ns as f64 / 1e9, end_ns as f64 / 1e9);
+    match early {
+        true => format!("{now_s:.2} of at most {end_s:.2} s"),
+        false => format!("{now_s:.2} of {end_s:.2} s, {:.0}%", now_s / end_s * 100.0),
+    }
+}
+
+fn latest_end_ns(scenario: &Scenario) -> u64 {
+    scenario.warmup_ns + scenario.duration_ns
+}
+
 /// A run, and when it ended.
-fn run(job: &Job) -> Result<(Run, u64), Failure> {
+fn run(job: &Job, progress: &ProgressBar) -> Result<(Run, u64), Failure> {
     let scenario = &job.scenario;
     let mut config = scenario.config();
     config.check |= job.check;
     let refused = |error: plimsoll_sim::ConfigError| Failure::Input(format!("{}: {error}", scenario.name));
     let simulation = Simulation::new(config).map_err(refused)?;
     let results = match &job.trace {
-        None => simulation.run(None),
-        Some(path) => traced(simulation, scenario, path).map_err(|error| lost(path, &error))?,
+        None => watched(simulation, scenario, progress, None),
+        Some(path) => traced(simulation, scenario, progress, path).map_err(|error| lost(path, &error))?,
     };
     Ok((Run::new(&job.label, scenario, &results), results.end_ns))
 }
 
-fn traced(simulation: Simulation, scenario: &Scenario, path: &Path) -> std::io::Result<Results> {
+/// Without a terminal nobody looks, and nothing is spent on it.
+fn watched<'a>(
+    simulation: Simulation,
+    scenario: &Scenario,
+    progress: &'a ProgressBar,
+    observer: Option<&'a mut dyn Observer>,
+) -> Results {
+    if progress.is_hidden() {
+        return simulation.run(observer);
+    }
+    let mut watched = Watched::new(progress, latest_end_ns(scenario), observer);
+    let results = simulation.run(Some(&mut watched));
+    watched.finish();
+    results
+}
+
+fn traced(
+    simulation: Simulation,
+    scenario: &Scenario,
+    progress: &ProgressBar,
+    path: &Path,
+) -> std::io::Result<Results> {
     let groups = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));
     let nr_cpus = scenario.machine.topology.nr_cpus() as usize;
     let whole = Whole::create(path)?;
     let out = BufWriter::new(&whole.file);
     let mut timeline = Timeline::new(out, nr_cpus, groups.map(str::to_string).collect())?;
-    let results = simulation.run(Some(&mut timeline));
+    let results = watched(simulation, scenario, progress, Some(&mut timeline));
     timeline.finish(results.end_ns)?;
     whole.finish()?;
     Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_share_is_said_only_where_the_end_is_known() {
+        assert_eq!(
+            super::share(1_500_000_000, 6_000_000_000, false),
+            "1.50 of 6.00 s, 25%"
+        );
+        assert_eq!(
+            super::share(1_500_000_000, 6_000_000_000, true),
+            "1.50 of at most 6.00 s"
+        );
+    }
 }

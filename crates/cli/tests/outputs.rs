@@ -17,6 +17,30 @@ fn a_closed_pipe_ends_the_printing_and_a_full_disk_the_command() {
 }
 
 #[test]
+fn help_and_version_that_are_lost_are_said() {
+    for asked in [
+        "help",
+        "--help",
+        "-h",
+        "help simulate",
+        "simulate --help",
+        "--version",
+        "-V",
+    ] {
+        for (to, code) in [("> /dev/full", 3), ("| true", 0), ("> /dev/null", 0)] {
+            let output = shell(&format!("$0 {asked} {to}; exit ${{PIPESTATUS[0]}}"));
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{asked} {to}: {said}");
+            assert_eq!(
+                said.lines().count(),
+                usize::from(code != 0),
+                "{asked} {to}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_standard_error_that_nobody_takes_changes_no_exit_code() {
     for (args, code) in [
         ("simulate nosuch", 2),
@@ -278,13 +302,16 @@ fn two_timelines_do_not_go_beside_a_device() {
 
 #[test]
 fn a_signal_leaves_no_half_of_a_file() {
-    for signal in ["INT", "TERM", "HUP"] {
+    for signal in ["INT", "TERM", "HUP", "QUIT"] {
         let dir = directory(&format!("signal-{signal}"));
         let trace = dir.join("t.pftrace").display().to_string();
         let day = ["--duration-ms", "86400000"];
         // Whoever runs the tests may have had them ignored: nohup, or a shell in the background.
         let mut child = Command::new("env")
-            .args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_plimsoll")])
+            .args([
+                "--default-signal=INT,TERM,HUP,QUIT",
+                env!("CARGO_BIN_EXE_plimsoll"),
+            ])
             .args([&["simulate", "limits.toml", "--trace", &trace][..], &day].concat())
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
             .spawn()
@@ -328,4 +355,47 @@ fn figures_of_validate_have_units_and_the_scheduler_they_were_measured_under() {
     };
     assert_eq!(unit("nr_periods").expect("periods"), "count");
     assert_eq!(unit("cpu").expect("CPU time"), "us");
+}
+
+#[test]
+fn repetitions_of_a_run_that_has_none_are_not_said_to_agree() {
+    let header =
+        "kernel,vcpus,rep,label,quota,period,burst,phase_us,nth,work,interval,spin,slow,pin,dur_ms,cpu_us";
+    let row = |rep, cpu_us| format!("6.1,4,{rep},a,50000,100000,0,47,0,0,100000,1,0,0,1000,{cpu_us}\n");
+    let path = temporary("repetitions.csv");
+    let path = path.to_str().expect("a path of ours");
+    for (rows, said, differ) in [
+        (row(1, 1), "-", serde_json::Value::Null),
+        (row(1, 1) + &row(2, 1), "agree", false.into()),
+        (
+            row(1, 1) + &row(2, 2),
+            "differ by more than twice the tolerance",
+            true.into(),
+        ),
+    ] {
+        std::fs::write(path, format!("{header}\n{rows}")).expect("measured runs");
+        let output = plimsoll(&["validate", path]);
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let last = text.lines().last().expect("a missed row");
+        assert!(last.ends_with(&format!("  {said}")), "{text}");
+        let output = plimsoll(&["validate", path, "--json", "-"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(json["rows"][0]["figures"][0]["repetitions_differ"], differ);
+    }
+}
+
+#[test]
+fn a_configuration_that_is_no_text_is_refused_with_its_line() {
+    let path = temporary("latin1.toml");
+    std::fs::write(&path, b"slice_us = 3000\n# gr\xfc\xdfe\n").expect("a configuration");
+    for (config, said) in [
+        (path.to_str().expect("a path of ours"), "line 2 is not UTF-8"),
+        ("/dev/zero", "it is larger than 64 MiB"),
+    ] {
+        let output = plimsoll(&["run", "--check", "--config", config]);
+        assert_eq!(output.status.code(), Some(2));
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(message, format!("error: {config}: cannot read it: {said}\n"));
+    }
 }

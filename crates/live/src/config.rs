@@ -94,11 +94,9 @@ impl std::fmt::Display for Allowed {
 }
 
 impl Config {
-    /// Everything that is wrong is said at once, a line for each.
-    pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::Input(format!("{}: cannot read it: {error}", path.display())))?;
-        Self::parse(&text).map_err(|wrong| {
+    /// From the text of the file at `path`. Everything that is wrong is said at once, a line for each.
+    pub fn read(path: &Path, text: &str) -> Result<Self> {
+        Self::parse(text).map_err(|wrong| {
             let lines: Vec<String> = wrong
                 .iter()
                 .map(|(line, message)| format!("{}:{line}: {message}", path.display()))

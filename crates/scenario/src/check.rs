@@ -76,12 +76,13 @@ impl<'a> Checker<'a> {
         if let Some((number, path)) = of_reference(schema, node, path) {
             self.own = bounds(schema);
             let before = self.problems.len();
-            let given = match number.value {
-                Value::Integer(integer) => integer as f64,
-                Value::Float(float) => float,
-                _ => f64::NAN,
+            let given = match &number.value {
+                Value::Integer(integer) => Some(*integer as f64),
+                Value::Float(float) | Value::NotFinite(_, float) => Some(*float),
+                Value::Wide(text) => Some(side(text)),
+                _ => None,
             };
-            if !given.is_nan() {
+            if let Some(given) = given {
                 self.range(schema, given, number, &path);
             }
             if self.problems.len() > before {
@@ -117,6 +118,20 @@ impl<'a> Checker<'a> {
                 self.range(schema, *integer as f64, node, path);
             }
             Value::Float(float) if accepts(schema, "number") => self.range(schema, *float, node, path),
+            // Of no bounds the widest are shown: there is no key that takes it.
+            Value::Wide(_) if accepts(schema, "integer") || accepts(schema, "number") => {
+                let (low, high) = bounds(schema);
+                let widest = (low.or(Some(i64::MIN as f64)), high.or(Some(i64::MAX as f64)));
+                self.out_of_range(schema, widest, node, path);
+            }
+            Value::NotFinite(text, _) if accepts(schema, "number") => match bounds(schema) {
+                (Some(low), Some(high)) => self.out_of_range(schema, (Some(low), Some(high)), node, path),
+                (None, None) => self.report(&node.origin, path, format!("{text}: allowed a finite number")),
+                bounds => {
+                    let message = format!("{text}: allowed a finite number, {}", shown_range(bounds));
+                    self.report(&node.origin, path, message);
+                }
+            },
             _ => self.wrong_kind(schema, node, path),
         }
     }
@@ -155,6 +170,7 @@ impl<'a> Checker<'a> {
             Value::String(_) => "string",
             Value::Integer(_) => "integer",
             Value::Float(_) => "number",
+            Value::Wide(_) | Value::NotFinite(..) | Value::Date(_) => "nothing that is allowed",
             Value::Boolean(_) => "boolean",
             Value::Array(_) => "array",
             Value::Table(_) => "object",
@@ -204,6 +220,9 @@ impl<'a> Checker<'a> {
         .find(|(name, _)| accepts(schema, name))
         .map_or("something else", |(_, text)| text);
         let integer = accepts(schema, "integer");
+        if let Some(allowed) = allowed(schema) {
+            return format!("{kind}, {allowed}");
+        }
         match bounds(schema) {
             _ if integer && self.own != (None, None) => format!("{kind}, {}", shown_range(self.own)),
             (None, None) => kind.to_string(),
@@ -228,15 +247,20 @@ impl<'a> Checker<'a> {
             Some(low) => given > low,
             None => low.is_none_or(|low| given >= low),
         };
-        if !above_low || high.is_some_and(|high| given > high) {
-            let above = if schema.get("exclusiveMinimum").is_some() {
-                "above "
-            } else {
-                ""
-            };
-            let message = format!("{}: allowed {above}{}", node.shown(), shown_range((low, high)));
-            self.report(&node.origin, path, message);
+        // What is no number is within no range.
+        if !above_low || !high.is_none_or(|high| given <= high) {
+            self.out_of_range(schema, (low, high), node, path);
         }
+    }
+
+    fn out_of_range(&mut self, schema: &'a Json, bounds: Bounds, node: &Node, path: &str) {
+        let above = if schema.get("exclusiveMinimum").is_some() {
+            "above "
+        } else {
+            ""
+        };
+        let message = format!("{}: allowed {above}{}", node.shown(), shown_range(bounds));
+        self.report(&node.origin, path, message);
     }
 
     fn list(&mut self, schema: &'a Json, node: &Node, items: &[Node], path: &str) {
@@ -404,13 +428,27 @@ fn accepts(schema: &Json, kind: &str) -> bool {
     }
 }
 
+/// Where an integer beyond 64 bits lies, seen from any range.
+fn side(text: &str) -> f64 {
+    match text.starts_with('-') {
+        true => f64::NEG_INFINITY,
+        false => f64::INFINITY,
+    }
+}
+
+/// The range of a number that takes more than one, in words that only its type knows.
+pub(crate) fn allowed(schema: &Json) -> Option<&str> {
+    schema.get("x-allowed").and_then(Json::as_str)
+}
+
 /// From the schema's own bounds or the width of its integer.
 fn bounds(schema: &Json) -> Bounds {
     let (format_low, format_high) = match schema.get("format").and_then(Json::as_str) {
         Some("uint8") => (Some(0.0), Some(f64::from(u8::MAX))),
         Some("uint16") => (Some(0.0), Some(f64::from(u16::MAX))),
         Some("uint32") => (Some(0.0), Some(f64::from(u32::MAX))),
-        Some("uint64" | "uint") => (Some(0.0), None),
+        // The largest of TOML's integers.
+        Some("uint64" | "uint") => (Some(0.0), Some(i64::MAX as f64)),
         Some("int32") => (Some(f64::from(i32::MIN)), Some(f64::from(i32::MAX))),
         _ => (None, None),
     };

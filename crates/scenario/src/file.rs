@@ -67,6 +67,7 @@ pub struct Knobs {
     #[schemars(range(min = 1000, max = 1_000_000))]
     pub period_us: Option<u64>,
     /// Run time that may be carried over from earlier periods, in microseconds. 0 if never set.
+    #[schemars(range(max = 17_592_186_044_415_u64))]
     pub burst_us: Option<u64>,
     /// Share of the burst that is there as the limits are set, in percent. 0 if never set.
     #[schemars(range(max = 100))]
@@ -95,6 +96,8 @@ pub struct GroupTable {
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Quota {
+    // Any negative number is none; the policy has the last word.
+    #[schemars(extend("x-allowed" = "1000 .. 17592186044415"))]
     Microseconds(i64),
     Unlimited(Max),
 }

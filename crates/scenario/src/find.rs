@@ -103,7 +103,7 @@ pub fn scenario(path: &Path) -> Result<Found, String> {
 }
 
 /// No text that people write is larger; a device that never ends is.
-const TEXT_BYTES_MAX: u64 = 64 << 20;
+pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 
 /// A file's text. The error names the line where it is none.
 pub fn text(path: &Path) -> std::io::Result<String> {

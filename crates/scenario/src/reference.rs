@@ -1,5 +1,5 @@
 //! The keys of a file as Markdown tables, made from the same schema that checks it.
-use crate::check::shown_range;
+use crate::check::{allowed, shown_range};
 use serde_json::Value as Json;
 use std::fmt::Write;
 
@@ -124,6 +124,9 @@ fn value_within(schema: &Json, one: &Json, own: (Option<f64>, Option<f64>)) -> S
         Some(kind) => kind,
         None => "table",
     };
+    if let Some(allowed) = allowed(one) {
+        return format!("{kind}, {allowed}");
+    }
     let number = kind == "integer" || kind == "number";
     match if number && own != (None, None) {
         own

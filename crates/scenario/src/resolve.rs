@@ -14,9 +14,12 @@ use std::path::Path;
 
 mod changes;
 
-/// Tasks of one workload. A million take 0.7 GB; what the ranges of two keys allow together, 20 million and more, ends
+/// Tasks of all workloads. A million take 0.7 GB; what the ranges of two keys allow together, 20 million and more, ends
 /// with the machine's memory.
 const TASKS_MAX: u64 = 1_000_000;
+/// Groups times CPUs. The simulator keeps about 140 bytes of each (docs/simulator-speed.md): 1.2 GB of addresses. Four
+/// times 2,000 groups on 1,024 CPUs, and 2,000 on the largest machine.
+const CELLS_MAX: u64 = 1 << 23;
 /// Requests per second; what `rate_per_s` is bound to, too.
 const RATE_MAX: f64 = 1e8;
 
@@ -349,6 +352,15 @@ impl Resolve<'_> {
 
     fn groups(&mut self) {
         let mut names = self.names("group");
+        let most = CELLS_MAX / u64::from(self.nr_cpus());
+        if names.len() as u64 > most {
+            let message = format!(
+                "{} groups: allowed 0 .. {most} on a machine of {} CPUs",
+                names.len(),
+                self.nr_cpus()
+            );
+            self.refuse(&["group"], message);
+        }
         names.sort_by_key(|name| name.matches('/').count());
         for name in names {
             let path = ["group", name.as_str()];
@@ -373,10 +385,13 @@ impl Resolve<'_> {
             }
             let parent = name.rsplit_once('/').map_or("", |(parent, _)| parent);
             let Some(parent) = self.group_id(parent) else {
-                self.refuse(
-                    &path,
-                    format!("there is no group \"{parent}\"; add [group.\"{parent}\"]"),
-                );
+                // One that is there was refused before: that is the mistake.
+                if !self.file.group.contains_key(parent) {
+                    self.refuse(
+                        &path,
+                        format!("there is no group \"{parent}\"; add [group.\"{parent}\"]"),
+                    );
+                }
                 continue;
             };
             let table = &self.file.group[&name];
@@ -409,13 +424,15 @@ impl Resolve<'_> {
         spec
     }
 
-    /// The number of a group that something names, or a problem there.
-    fn named_group(&mut self, name: &str, path: &[&str]) -> GroupId {
-        self.group_id(name).unwrap_or_else(|| {
+    /// The number of a group that something names, or a problem there. One that is in the file and has no number was
+    /// refused before, and is not missed again.
+    fn named_group(&mut self, name: &str, path: &[&str]) -> Option<GroupId> {
+        let id = self.group_id(name);
+        if id.is_none() && !self.file.group.contains_key(name) {
             let message = self.unknown("group", name, self.file.group.keys());
             self.refuse(path, message);
-            GroupId::ROOT
-        })
+        }
+        id
     }
 
     fn unknown<'n>(&self, what: &str, name: &str, known: impl Iterator<Item = &'n String>) -> String {
@@ -428,10 +445,27 @@ impl Resolve<'_> {
     }
 
     fn workloads(&mut self) {
+        let mut before = 0;
         for name in self.names("workload") {
             let table = &self.file.workload[&name];
+            self.tasks(&name, table.work.tasks_max(self.nr_cpus()), &mut before);
             let workload = self.workload(&name, table);
             self.scenario.workloads.push(workload);
+        }
+    }
+
+    /// Refuses what are too many tasks alone, and the first that are too many with those of the workloads before.
+    fn tasks(&mut self, name: &str, tasks: u64, before: &mut u64) {
+        let path = ["workload", name];
+        if tasks > TASKS_MAX {
+            self.refuse(&path, format!("{tasks} tasks: allowed 1 .. {TASKS_MAX}"));
+            return;
+        }
+        let within = *before <= TASKS_MAX;
+        *before += tasks;
+        if within && *before > TASKS_MAX {
+            let message = format!("{before} tasks with those before: allowed 1 .. {TASKS_MAX} in all");
+            self.refuse(&path, message);
         }
     }
 
@@ -443,18 +477,14 @@ impl Resolve<'_> {
             );
         }
         let group_name = table.group.clone().unwrap_or_default();
-        let group = self.named_group(&group_name, &["workload", name, "group"]);
+        let group = self
+            .named_group(&group_name, &["workload", name, "group"])
+            .unwrap_or(GroupId::ROOT);
         let mut place = Place::new(name, group);
         let within = self.first_cpus_of(group);
         place.nice = table.nice.unwrap_or(0);
         place.affinity = self.cpu_list(&table.cpus, &within, LEFT, &["workload", name, "cpus"]);
         place.start_ns = ns_of_ms(table.begin_ms.unwrap_or(0.0));
-        if let Some(tasks) = table.work.tasks().filter(|tasks| *tasks > TASKS_MAX) {
-            self.refuse(
-                &["workload", name],
-                format!("{tasks} tasks: allowed 1 .. {TASKS_MAX}"),
-            );
-        }
         self.idle_keys(name, &table.work);
         let load_per_s = table.work.load_per_s(&self.scenario.machine);
         if let Some(rate) = load_per_s.filter(|rate| *rate > RATE_MAX) {

@@ -26,7 +26,14 @@ pub struct Node {
 pub enum Value {
     String(String),
     Integer(i64),
+    /// A finite one.
     Float(f64),
+    /// An integer beyond 64 bits, which no key takes, as it was typed.
+    Wide(String),
+    /// nan or an infinity, as it was typed; what it is compared as.
+    NotFinite(String, f64),
+    /// As it was typed. No key takes one.
+    Date(String),
     Boolean(bool),
     Array(Vec<Node>),
     /// In the order of the file.
@@ -74,9 +81,7 @@ impl Tree {
             problems.push(tree.problem(&Origin::File(at), "", message));
         }
         if problems.is_empty() {
-            tree.root.value = tree.convert_table(table.get_ref(), "", &mut problems);
-        }
-        if problems.is_empty() {
+            tree.root.value = tree.convert_table(table.get_ref());
             Ok(tree)
         } else {
             Err(Problems::sorted(problems))
@@ -87,56 +92,36 @@ impl Tree {
         &self.name
     }
 
-    fn convert(&self, value: &Spanned<DeValue<'_>>, path: &str, problems: &mut Vec<Problem>) -> Node {
+    /// What no key takes is kept as it was typed: the check of its key says what it does allow.
+    fn convert(&self, value: &Spanned<DeValue<'_>>) -> Node {
+        let typed = || self.text[value.span()].to_string();
         let origin = Origin::File(value.span().start);
         let value = match value.get_ref() {
             DeValue::String(text) => Value::String(text.to_string()),
             DeValue::Boolean(flag) => Value::Boolean(*flag),
             DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
                 Ok(integer) => Value::Integer(integer),
-                // Beyond what any key allows: the check of its key says what it does allow.
-                Err(_) => Value::Float(
-                    i128::from_str_radix(integer.as_str(), integer.radix())
-                        .map_or(f64::MAX, |wide| wide as f64),
-                ),
+                Err(_) => Value::Wide(typed()),
             },
             DeValue::Float(float) => match float.as_str().parse::<f64>() {
                 Ok(float) if float.is_finite() => Value::Float(float),
-                _ => {
-                    problems.push(self.problem(
-                        &origin,
-                        path,
-                        format!("{float}: allowed are finite numbers"),
-                    ));
-                    Value::Float(0.0)
-                }
+                Ok(float) => Value::NotFinite(typed(), float),
+                Err(_) => Value::NotFinite(typed(), f64::NAN),
             },
-            DeValue::Datetime(datetime) => {
-                problems.push(self.problem(&origin, path, format!("{datetime}: dates are not used here")));
-                Value::Boolean(false)
-            }
-            DeValue::Array(items) => Value::Array(
-                items
-                    .iter()
-                    .enumerate()
-                    .map(|(i, item)| self.convert(item, &join(path, &i.to_string()), problems))
-                    .collect(),
-            ),
-            DeValue::Table(table) => self.convert_table(table, path, problems),
+            DeValue::Datetime(_) => Value::Date(typed()),
+            DeValue::Array(items) => Value::Array(items.iter().map(|item| self.convert(item)).collect()),
+            DeValue::Table(table) => self.convert_table(table),
         };
         Node { origin, value }
     }
 
-    fn convert_table(&self, table: &DeTable<'_>, path: &str, problems: &mut Vec<Problem>) -> Value {
+    fn convert_table(&self, table: &DeTable<'_>) -> Value {
         let mut entries: Vec<Entry> = table
             .iter()
-            .map(|(key, value)| {
-                let path = join(path, key.get_ref());
-                Entry {
-                    key: key.get_ref().to_string(),
-                    key_origin: Origin::File(key.span().start),
-                    node: self.convert(value, &path, problems),
-                }
+            .map(|(key, value)| Entry {
+                key: key.get_ref().to_string(),
+                key_origin: Origin::File(key.span().start),
+                node: self.convert(value),
             })
             .collect();
         entries.sort_by_key(|entry| match entry.key_origin {
@@ -218,11 +203,12 @@ impl Tree {
             quoted ^= c == '"';
             c == '.' && !quoted
         };
-        let keys: Vec<&str> = path
-            .trim()
-            .split(between)
-            .map(|key| key.trim_matches('"'))
-            .collect();
+        let keys: Vec<&str> = path.trim().split(between).map(unquoted).collect();
+        if let Some(key) = keys.iter().find(|key| key.contains('"')) {
+            return fail(format!(
+                "'{key}' has a quote too many; allowed is a whole name in quotes, as in group.\"web.slice\".burst_us=0"
+            ));
+        }
         if keys.iter().any(|key| key.is_empty()) {
             return fail(format!(
                 "'{path}' has an empty key; allowed is KEY=VALUE, as in group.web.burst_us=0"
@@ -365,6 +351,8 @@ impl Node {
             Value::String(text) => text.clone().into(),
             Value::Integer(integer) => (*integer).into(),
             Value::Float(float) => Number::from_f64(*float).map_or(serde_json::Value::Null, Into::into),
+            // Refused before this is asked for.
+            Value::Wide(_) | Value::NotFinite(..) | Value::Date(_) => serde_json::Value::Null,
             Value::Boolean(flag) => (*flag).into(),
             Value::Array(items) => items.iter().map(Node::to_json).collect(),
             Value::Table(entries) => entries
@@ -379,8 +367,9 @@ impl Node {
     pub fn kind(&self) -> &'static str {
         match self.value {
             Value::String(_) => "a string",
-            Value::Integer(_) => "an integer",
-            Value::Float(_) => "a number",
+            Value::Integer(_) | Value::Wide(_) => "an integer",
+            Value::Float(_) | Value::NotFinite(..) => "a number",
+            Value::Date(_) => "a date",
             Value::Boolean(_) => "true or false",
             Value::Array(_) => "a list",
             Value::Table(_) => "a table",
@@ -393,15 +382,18 @@ impl Node {
             Value::String(text) => format!("\"{}\"", text.escape_debug()),
             Value::Integer(integer) => integer.to_string(),
             // With its point or exponent: 1000.0 is no integer.
-            // In digits, as an integer beyond 64 bits was given.
-            Value::Float(float) if float.fract() == 0.0 && (1e18..1e40).contains(&float.abs()) => {
-                format!("{float:.0}")
-            }
             Value::Float(float) => format!("{float:?}"),
+            Value::Wide(text) | Value::NotFinite(text, _) | Value::Date(text) => text.clone(),
             Value::Boolean(flag) => flag.to_string(),
             Value::Array(_) | Value::Table(_) => self.kind().to_string(),
         }
     }
+}
+
+/// A key without the quotes around it.
+fn unquoted(key: &str) -> &str {
+    let inner = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.unwrap_or(key)
 }
 
 /// A dotted path with one more key.

@@ -139,22 +139,27 @@ fn grammar_errors_have_a_place() {
 }
 
 #[test]
-fn numbers_that_no_machine_word_holds_are_refused() {
+fn what_no_machine_word_holds_is_refused_as_typed_with_the_range_and_beside_what_else_is_wrong() {
     check(
-        "ratio = inf\n",
-        expect!["a.toml:1:9: ratio: inf: allowed are finite numbers"],
+        "percent = 99_999_999_999_999_999_999\nratio = inf\nname = 2026-01-01\nflag = nan\nquota_us = 1e999\n\
+         cpus = [-99999999999999999999, 0xffffffffffffffffff, nan]\nnmae = 1\n",
+        expect![[r#"
+            a.toml:1:11: percent: 99_999_999_999_999_999_999: allowed 1 .. 100
+            a.toml:2:9: ratio: inf: allowed a finite number
+            a.toml:3:8: name: 2026-01-01: allowed a string in quotes
+            a.toml:4:8: flag: nan: allowed true or false
+            a.toml:5:12: quota_us: 1e999: allowed an integer, or "max"
+            a.toml:6:9: cpus.0: -99999999999999999999: allowed 0 .. 4294967295
+            a.toml:6:32: cpus.1: 0xffffffffffffffffff: allowed 0 .. 4294967295
+            a.toml:6:54: cpus.2: nan: allowed an integer, 0 .. 4294967295
+            a.toml:7:1: nmae: unknown key; did you mean name?"#]],
     );
-    check(
-        "percent = 99999999999999999999\n",
-        expect!["a.toml:1:11: percent: 100000000000000000000: allowed an integer, 1 .. 100"],
-    );
-}
-
-#[test]
-fn dates_are_refused() {
-    check(
-        "percent = 1\nname = 2026-01-01\n",
-        expect!["a.toml:2:8: name: 2026-01-01: dates are not used here"],
+    check_with(
+        "percent = 1\n",
+        &["percent=99999999999999999999", "ratio=nan"],
+        expect![[r#"
+            --set percent=99999999999999999999: percent: 99999999999999999999: allowed 1 .. 100
+            --set ratio=nan: ratio: nan: allowed a finite number"#]],
     );
 }
 
@@ -231,5 +236,25 @@ fn a_change_without_a_value_is_an_error() {
         "percent = 1\n",
         &["percent"],
         expect!["--set percent: allowed is KEY=VALUE, as in group.web.burst_us=0"],
+    );
+}
+
+#[test]
+fn a_quote_of_a_changed_key_is_closed_around_the_whole_name() {
+    for key in ["work.\"a", "work.a\"", "work.\"a\"b", "work.\"", "work.a\"b"] {
+        let result = Tree::parse("a.toml", "[work.a]\nthreads = 1\n")
+            .and_then(|mut tree| tree.set(&format!("{key}.threads=2")));
+        let said = result.expect_err(key).to_string();
+        assert!(
+            said.contains("has a quote too many; allowed is a whole name in quotes"),
+            "{said}"
+        );
+    }
+    check_with(
+        "percent = 1\n[work.\"a.b\"]\ngroup = \"g\"\nkind = \"spin\"\nthreads = 2\n",
+        &["\"percent\"=7", "work.\"a.b\".\"threads\"=9"],
+        expect![[
+            r#"Sample { percent: 7, ratio: None, name: None, flag: None, rule: None, quota_us: None, cpus: [], work: {"a.b": Work { group: "g", kind: Spin(Spin { threads: 9 }) }} }"#
+        ]],
     );
 }

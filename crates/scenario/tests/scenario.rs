@@ -41,8 +41,18 @@ fn limits_are_refused_with_the_range_of_the_policy() {
     refused(
         "[group.a]\nquota_us = \"lots\"\n[group.b]\nburst_us = -1\n",
         expect![[r#"
-        s.toml:4:12: group.a.quota_us: "lots": allowed an integer, or "max"
-        s.toml:6:12: group.b.burst_us: -1: allowed 0 or more"#]],
+        s.toml:4:12: group.a.quota_us: "lots": allowed an integer, 1000 .. 17592186044415, or "max"
+        s.toml:6:12: group.b.burst_us: -1: allowed 0 .. 17592186044415"#]],
+    );
+    refused(
+        "[group.a]\nquota_us = nan\nburst_us = inf\n[group.b]\nquota_us = 99999999999999999999\n\
+         burst_us = 99999999999999999999\nweight = 0\n",
+        expect![[r#"
+            s.toml:4:12: group.a.quota_us: nan: allowed an integer, 1000 .. 17592186044415, or "max"
+            s.toml:5:12: group.a.burst_us: inf: allowed an integer, 0 .. 17592186044415
+            s.toml:7:12: group.b.quota_us: 99999999999999999999: allowed an integer, 1000 .. 17592186044415, or "max"
+            s.toml:8:12: group.b.burst_us: 99999999999999999999: allowed 0 .. 17592186044415
+            s.toml:9:10: group.b.weight: 0: allowed 1 .. 10000"#]],
     );
 }
 
@@ -367,6 +377,52 @@ fn requests_per_second_of_schbench_are_a_whole_number() {
     );
 }
 
+/// Its name is right: what names it has nothing to be told.
+#[test]
+fn a_group_that_is_refused_is_not_missed_by_what_names_it() {
+    refused(
+        "[group.\"a/b\"]\n[group.\"a/b/c\"]\n[group.\"x//y\"]\n[workload.w]\nkind = \"spinners\"\ngroup = \"a/b\"\n\
+         [workload.v]\nkind = \"spinners\"\ngroup = \"x//y\"\n[workload.u]\nkind = \"spinners\"\ngroup = \"a/d\"\n\
+         [[change]]\nat_ms = 1\ngroup = \"a/b/c\"\nweight = 7\n[[change]]\nat_ms = 1\nworkload = \"w\"\n\
+         move_to = \"a/b\"\n",
+        expect![[r#"
+            s.toml:3:8: group.a/b: there is no group "a"; add [group."a"]
+            s.toml:5:8: group.x//y: a group's name is one word, or several with single slashes: "web/api"
+            s.toml:14:9: workload.u.group: "a/d": no such group; did you mean "a/b"?"#]],
+    );
+}
+
+/// 42 GB of queues are no scenario: the allocator ended the process.
+#[test]
+fn more_groups_than_the_cpus_leave_memory_for_are_refused() {
+    let text = |groups: u32, cpus: u32| {
+        let head = format!("duration_ms = 1\n[machine.topology]\ncores_per_llc = {cpus}\n");
+        (0..groups).fold(head, |text, number| format!("{text}[group.g{number}]\n"))
+    };
+    let parse = |groups, cpus| Scenario::parse("s.toml", &text(groups, cpus), Path::new(""), &[]);
+    let problems = parse(2049, 4096).unwrap_err();
+    expect!["s.toml:4:2: group: 2049 groups: allowed 0 .. 2048 on a machine of 4096 CPUs"]
+        .assert_eq(&problems.to_string());
+    for (groups, cpus) in [(2048, 4096), (2000, 1024), (8192, 1024)] {
+        let scenario = parse(groups, cpus).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(scenario.groups.len(), groups as usize);
+    }
+}
+
+/// Where a number has its source beside it, too.
+#[test]
+fn a_number_of_a_machine_that_is_none_is_refused_with_its_range() {
+    let text = "duration_ms = 1\n[machine.topology]\ncores_per_llc = 2\n[machine.costs]\n\
+                context_switch_ns = { value = nan, source = \"x\" }\nwakeup_ns = 99999999999999999999\n\
+                [machine.clock]\nstart_ns = 99999999999999999999\n";
+    let problems = Scenario::parse("s.toml", text, Path::new(""), &[]).unwrap_err();
+    expect![[r#"
+        s.toml:5:31: machine.costs.context_switch_ns.value: nan: allowed 0 .. 1000000000
+        s.toml:6:13: machine.costs.wakeup_ns: 99999999999999999999: allowed 0 .. 1000000000
+        s.toml:8:12: machine.clock.start_ns: 99999999999999999999: allowed an integer, 0 .. 9223372036854775807, or a table"#]]
+    .assert_eq(&problems.to_string());
+}
+
 #[test]
 fn more_tasks_and_cpus_than_a_machine_holds_are_refused_with_their_place() {
     refused(
@@ -377,6 +433,15 @@ fn more_tasks_and_cpus_than_a_machine_holds_are_refused_with_their_place() {
             s.toml:7:11: workload.b: 268439552 tasks: allowed 1 .. 1000000"#]],
     );
     good("[workload.a]\nkind = \"hackbench\"\ngroups = 10000\nfds = 50\n");
+    // Each is few enough alone; only the first that is too much is said.
+    let spinners: String = (0..12)
+        .map(|number| format!("[workload.s{number}]\nkind = \"spinners\"\nthreads = 100000\n"))
+        .collect();
+    refused(
+        &spinners,
+        expect!["s.toml:33:11: workload.s10: 1100000 tasks with those before: allowed 1 .. 1000000 in all"],
+    );
+    good(&spinners[..spinners.find("[workload.s10]").expect("one of them")]);
     // Requests without end at one instant.
     refused(
         "[workload.a]\nkind = \"server\"\nwork_us = 0.001\n\
@@ -469,5 +534,29 @@ fn no_kind_has_a_parameter_of_the_name_of_a_common_one() {
                 assert!(!common.contains(&name), "{name} in {variant}");
             }
         }
+    }
+}
+
+/// Tasks are counted before they are made: the two counts are one.
+#[test]
+fn the_tasks_that_are_counted_are_those_that_are_made() {
+    let scenario = good(
+        "[workload.a]\nkind = \"schbench\"\nmessage_threads = 3\nworker_threads = 5\n[workload.b]\nkind = \"hackbench\"\n\
+         groups = 2\nfds = 3\n[workload.c]\nkind = \"fibtest\"\nfast_threads = 1\n[workload.d]\nkind = \"duty\"\n\
+         threads = 2\nspinners = 3\nslow_threads = 4\ncreate_us = 10\n[workload.e]\nkind = \"clients_db\"\nclients = 7\n\
+         [workload.f]\nkind = \"request_response\"\npairs = 8\n[workload.g]\nkind = \"stream\"\npairs = 9\n\
+         [workload.h]\nkind = \"server\"\nworkers = 3\nclients = 4\n\
+         arrivals = { process = \"poisson\", rate_per_s = 10 }\n[workload.i]\nkind = \"batch\"\n[workload.j]\n\
+         kind = \"spinners\"\nthreads = 6\n",
+    );
+    let config = scenario.config();
+    for (number, workload) in scenario.workloads.iter().enumerate() {
+        let made = config
+            .tasks
+            .iter()
+            .filter(|task| task.workload.0 as usize == number)
+            .count();
+        let counted = workload.work.tasks_max(scenario.machine.topology.nr_cpus());
+        assert_eq!(counted, made as u64, "{}", workload.kind);
     }
 }

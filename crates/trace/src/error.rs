@@ -72,6 +72,9 @@ pub enum TraceError {
     #[error("{place}: the file ends early: {detail}; record or copy it again")]
     Truncated { place: Place, detail: String },
 
+    #[error("{place}: the file is damaged: {detail}; record or copy it again")]
+    Damaged { place: Place, detail: String },
+
     #[error("{place}: {field}: {value}; allowed: {allowed}")]
     Value {
         place: Place,

@@ -29,7 +29,7 @@ impl TraceReader {
     /// Opens `path` and checks that it is a complete trace of a version that this program knows.
     pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
         let file = check_magic(path)?;
-        let parquet = SerializedFileReader::new(file).map_err(|e| TraceError::Truncated {
+        let parquet = SerializedFileReader::new(file).map_err(|e| TraceError::Damaged {
             place: Place::whole(path),
             detail: e.to_string(),
         })?;
@@ -64,7 +64,7 @@ impl TraceReader {
         if self.group >= self.parquet.num_row_groups() {
             return Ok(false);
         }
-        let damaged = |e: ParquetError| TraceError::Truncated {
+        let damaged = |e: ParquetError| TraceError::Damaged {
             place: Place::new(&self.path, At::Row(self.row)),
             detail: e.to_string(),
         };

@@ -192,6 +192,39 @@ fn every_damaged_byte_is_noticed() {
     }
 }
 
+/// Its checksum is right, as a writer that is wrong would have it.
+#[test]
+fn a_whole_file_that_cannot_be_decoded_is_damaged_and_does_not_end_early() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let (header, events) = every_kind();
+    write(&path, &header, &events);
+    let whole = std::fs::read(&path).unwrap();
+    let length = u32::from_le_bytes(whole[whole.len() - 8..whole.len() - 4].try_into().unwrap());
+    let footer_at = whole.len() - 8 - length as usize;
+    let mut damaged = 0;
+    for at in (4..footer_at).step_by(31) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0xff;
+        std::fs::write(&path, &bytes).unwrap();
+        let Err(TraceError::Value { value, allowed, .. }) = read(&path) else {
+            continue;
+        };
+        let stored = allowed.split(',').next().unwrap().as_bytes();
+        let Some(digits_at) = bytes.windows(stored.len()).position(|some| some == stored) else {
+            continue;
+        };
+        bytes[digits_at..digits_at + stored.len()].copy_from_slice(value.as_bytes());
+        std::fs::write(&path, &bytes).unwrap();
+        match read(&path) {
+            Err(TraceError::Damaged { .. }) => damaged += 1,
+            Err(error @ TraceError::Truncated { .. }) => panic!("byte {at}: {error}"),
+            _ => {}
+        }
+    }
+    assert!(damaged > 0);
+}
+
 #[test]
 fn a_parquet_file_of_another_program_is_refused() {
     use parquet::file::writer::SerializedFileWriter;

@@ -218,6 +218,60 @@ fn bad_lines_of_perf_are_refused_with_their_number() {
     );
 }
 
+/// An event that is missed is a task that runs for ever, or wakes from nothing.
+#[test]
+fn a_damaged_line_of_perf_is_refused_and_what_perf_says_beside_events_is_not() {
+    let damaged = |from: &str, to: &str| PERF.replacen(from, to, 1);
+    check_error(
+        damaged(
+            "my app     7 [000]     1.000000300:",
+            "my app     7 [0x0]     1.000000300:",
+        ),
+        expect![[
+            r#"FILE:8: line: "my app     7 [0x0]     1.000000300:       sched:sched_switch"; allowed: COMM TID [CPU] TIME: EVENT: ..., a frame of a call chain, a comment, or nothing"#
+        ]],
+    );
+    check_error(
+        damaged(
+            "           my app     7 [000]     1.000000200: sched:sched_process_fork",
+            "\0\0\0",
+        ),
+        expect![[
+            r#"FILE:5: line: "\0\0\0: comm=my app pid=7 child_comm=my app child_pid=8"; allowed: COMM TID [CPU] TIME: EVENT: ..., a frame of a call chain, a comment, or nothing"#
+        ]],
+    );
+    check_error(
+        &PERF[..PERF.rfind("8 [001]").unwrap()],
+        expect![[
+            r#"FILE:11: line: "child"; allowed: COMM TID [CPU] TIME: EVENT: ..., a frame of a call chain, a comment, or nothing"#
+        ]],
+    );
+    // Not the frame of a call chain, though it begins and ends like one.
+    check_error(
+        damaged(
+            "           my app     7 [000]     1.000000200:",
+            "    deadbeef 7 000] sched:sched_waking: (x)\n my app     7 [000]     1.000000200:",
+        ),
+        expect![[
+            r#"FILE:5: line: "deadbeef 7 000] sched:sched_waking: (x)"; allowed: COMM TID [CPU] TIME: EVENT: ..., a frame of a call chain, a comment, or nothing"#
+        ]],
+    );
+    let frames = "\tffffffff810b8c0e try_to_wake_up+0x3e ([kernel.kallsyms])\n\t    7f12a0 [unknown] (/usr/lib/libc.so.6)\n\n";
+    let beside = [
+        frames,
+        "  my app  7 PERF_RECORD_COMM: my app:7/7\n",
+        "Warning:\nProcessed 1000 events and lost 3 chunks!\n\nCheck IO/CPU overload!\n\n",
+        "[ perf record: Woken up 1 times to write data ]\n",
+    ];
+    let text = damaged(
+        "           my app",
+        &format!("{}           my app", beside.concat()),
+    );
+    let trace = Trace::read(&file(text).path).unwrap();
+    assert_eq!(trace.events, Trace::read(&file(PERF).path).unwrap().events);
+    assert_eq!(trace.header.losses[0].count, Some(3));
+}
+
 #[test]
 fn foreign_and_empty_files_are_refused() {
     check_error("", expect!["FILE: the file is empty; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"]);
@@ -492,6 +546,20 @@ fn a_truncated_perfetto_trace_is_refused() {
     check_error(&whole[..whole.len() - 3], expect!["FILE: byte 216: the file ends early: the packet here: Unexpected end of buffer; record or copy it again"]);
 }
 
+/// The file is whole: what a packet says of itself is wrong.
+#[test]
+fn a_perfetto_trace_with_nonsense_in_a_packet_is_damaged_and_does_not_end_early() {
+    let whole = perfetto();
+    let with = |packet: Vec<u8>| [whole.clone(), packet].concat();
+    let mut longer = message();
+    longer.varint(2 << 3 | 2);
+    longer.varint(1000);
+    check_error(with(packet(1, longer)), expect!["FILE: byte 236: the file is damaged: the packet here: Unexpected end of buffer; record or copy it again"]);
+    let column = message().bytes(1, &[0xff]);
+    check_error(with(packet(1, message().bytes(4, &column.0))), expect!["FILE: byte 236: the file is damaged: the packed field 1 here: Unexpected end of buffer; record or copy it again"]);
+    check_error(with(vec![0xff; 20]), expect!["FILE: byte 236: the file is damaged: the packet here: Cannot decode varint; record or copy it again"]);
+}
+
 // cpu.stat
 
 #[test]
@@ -518,6 +586,24 @@ fn a_series_of_cpu_stat_is_read_in_any_order_of_columns() {
         (1_500_000_000, 1_600_000_000)
     );
     assert_eq!(trace.events.len(), 3);
+}
+
+#[test]
+fn a_series_that_is_no_text_or_has_no_end_is_refused() {
+    let mut text = b"ts_ms,group,usage_usec\n5,/a,1\n6,/gr".to_vec();
+    text.extend(b"\xfc\xdfe,2\n");
+    check_error(&text, expect!["FILE:3: text: not UTF-8; allowed: text in UTF-8"]);
+    let series = file("ts_ms,group,usage_usec\n5,/a,1\n");
+    let grown = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&series.path)
+        .unwrap();
+    grown.set_len((1 << 30) + 1).unwrap(); // sparse: takes no room
+    let error = Trace::read(&series.path).unwrap_err().to_string();
+    assert!(
+        error.ends_with("input: size: 1073741825; allowed: at most 1073741824 bytes"),
+        "{error}"
+    );
 }
 
 #[test]

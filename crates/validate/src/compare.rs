@@ -136,9 +136,9 @@ pub struct Verdict {
     /// Runs whose place in the period was not measured are simulated at every millisecond of it; this is the nearest.
     pub start_assumed: bool,
     pub edge: bool,
-    /// Columns in which repetitions of this very run lie further apart than twice the tolerance: no simulation can meet
-    /// all of them.
-    pub scattered: Vec<Column>,
+    /// Columns that repetitions of this very run were measured in, and whether those lie further apart than twice the
+    /// tolerance: no simulation can meet all of them.
+    pub repetitions: Vec<(Column, bool)>,
     /// For columns that missed: least and most over the seeds after the run's own, where seeds make a difference. The
     /// kernel's dice fall differently in every run, so that one run of each does not say whether the model does what
     /// the kernel does.
@@ -148,6 +148,12 @@ pub struct Verdict {
 impl Verdict {
     pub fn missed(&self) -> bool {
         self.figures.iter().any(Figure::missed)
+    }
+
+    /// Whether repetitions of the run differ in a column; `None`: there is only one.
+    pub fn repetitions_differ(&self, column: Column) -> Option<bool> {
+        let of_column = self.repetitions.iter().find(|(one, _)| *one == column);
+        of_column.map(|&(_, differ)| differ)
     }
 
     pub fn worst(&self) -> f64 {
@@ -226,9 +232,9 @@ fn judge(row: &Row, runs: &[Simulated], rows: &[Row]) -> Verdict {
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))
         .copied()
         .unwrap_or_default();
-    let scattered = Column::ALL
+    let repetitions = Column::ALL
         .into_iter()
-        .filter(|&column| scatters(row, column, edge, rows))
+        .filter_map(|column| Some((column, scatters(row, column, edge, rows)?)))
         .collect();
     Verdict {
         row: row.clone(),
@@ -236,13 +242,14 @@ fn judge(row: &Row, runs: &[Simulated], rows: &[Row]) -> Verdict {
         simulated,
         start_assumed: row.phase_us.is_none(),
         edge,
-        scattered,
+        repetitions,
         ranges: Vec::new(),
     }
 }
 
-/// Whether repetitions of the row lie so far apart that one value cannot be within the tolerance of all.
-fn scatters(row: &Row, column: Column, edge: bool, rows: &[Row]) -> bool {
+/// Whether repetitions of the row lie so far apart that one value cannot be within the tolerance of all. `None`: one
+/// measurement agrees with nothing.
+fn scatters(row: &Row, column: Column, edge: bool, rows: &[Row]) -> Option<bool> {
     let parameters = |row: &Row| Row {
         line: 0,
         rep: 0,
@@ -263,5 +270,5 @@ fn scatters(row: &Row, column: Column, edge: bool, rows: &[Row]) -> bool {
         Tolerance::Count(count) => count,
         Tolerance::Percent(percent) => value * percent / 100.0,
     };
-    values.len() > 1 && low + reach(low) < high - reach(high)
+    (values.len() > 1).then(|| low + reach(low) < high - reach(high))
 }

@@ -2,8 +2,8 @@
 //!
 //! Columns are found by name, in any order; unknown ones are refused: one that is misspelt would not be compared, unseen. A
 //! row describes a run by its parameters and holds what was measured; a measured field that is empty, or whose column is
-//! missing, is not compared, and a row without any is refused. So is one that has fewer fields than there are columns: it
-//! was cut off.
+//! missing, is not compared, and a row without any is refused. So is a row with an empty parameter, which is no zero: its
+//! run would be another one. So is one that has fewer fields than there are columns: it was cut off.
 use crate::rebuild::Scheduler;
 use plimsoll_scenario::{nearest, Problem, Problems};
 
@@ -208,24 +208,23 @@ impl Fields<'_> {
         });
     }
 
-    /// An integer in low ..= high; `default` where the field is empty, an error where there is none.
-    fn integer(&mut self, column: &str, low: i64, high: i64, default: Option<i64>) -> i64 {
-        let given = self.text(column).map(str::to_string);
-        match given {
-            None => match default {
-                Some(default) => default,
-                None => {
-                    self.wrong(column, format!("empty: allowed {low} .. {high}"));
-                    low
-                }
-            },
-            Some(text) => match text.parse::<i64>() {
-                Ok(value) if (low..=high).contains(&value) => value,
-                _ => {
-                    self.wrong(column, format!("\"{text}\": allowed {low} .. {high}"));
-                    low
-                }
-            },
+    /// An integer in low ..= high.
+    fn integer(&mut self, column: &str, low: i64, high: i64) -> i64 {
+        let text = self.text(column).unwrap_or("").to_string();
+        match text.parse::<i64>() {
+            Ok(value) if (low..=high).contains(&value) => value,
+            _ => {
+                self.wrong(column, format!("\"{text}\": allowed {low} .. {high}"));
+                low
+            }
+        }
+    }
+
+    /// Likewise, of a column that may be missing or empty.
+    fn integer_or(&mut self, column: &str, low: i64, high: i64, default: i64) -> i64 {
+        match self.text(column) {
+            Some(_) => self.integer(column, low, high),
+            None => default,
         }
     }
 
@@ -271,34 +270,43 @@ impl Fields<'_> {
         }
     }
 
+    fn label(&mut self) -> String {
+        let text = self.text("label").unwrap_or("").to_string();
+        if text.is_empty() {
+            self.wrong("label", "\"\": allowed is any text".to_string());
+        }
+        text
+    }
+
     fn row(&mut self) -> Row {
         let kernel = self.version();
-        let label = self.text("label").unwrap_or("").to_string();
-        let vcpus = self.integer("vcpus", 1, 1024, None) as u32;
-        let rep = self.integer("rep", 0, 1_000_000, Some(1)) as u32;
+        let label = self.label();
+        let vcpus = self.integer("vcpus", 1, 1024) as u32;
+        let rep = self.integer_or("rep", 0, 1_000_000, 1) as u32;
         let quota = self.quota();
-        let period_us = self.integer("period", 1000, 1_000_000, None) as u64;
+        let period_us = self.integer("period", 1000, 1_000_000) as u64;
         let burst_most = match self.scheduler {
             // Mainline semantics: no more burst than quota, nor, with it, than the longest time.
             Scheduler::Kernel => quota.max(0).min((1 << 44) - 1 - quota.max(0)),
             Scheduler::Plimsoll => (1 << 44) - 1,
         };
-        let burst_us = self.integer("burst", 0, burst_most, Some(0)) as u64;
-        let phase = self.integer("phase_us", -1, period_us as i64 - 1, Some(-1));
-        let nth = self.integer("nth", 0, 65_536, Some(0)) as u32;
-        let spin = self.integer("spin", 0, 65_536, Some(0)) as u32;
-        let slow = self.integer("slow", 0, 65_536, Some(0)) as u32;
-        if nth + spin + slow == 0 {
+        let burst_us = self.integer("burst", 0, burst_most) as u64;
+        let phase = self.integer_or("phase_us", -1, period_us as i64 - 1, -1);
+        let before = self.problems.len();
+        let nth = self.integer("nth", 0, 65_536) as u32;
+        let spin = self.integer("spin", 0, 65_536) as u32;
+        let slow = self.integer("slow", 0, 65_536) as u32;
+        if nth + spin + slow == 0 && self.problems.len() == before {
             self.wrong(
                 "nth",
                 "0, and so are spin and slow: allowed is at least one thread".to_string(),
             );
         }
         let least = i64::from(nth > 0);
-        let work_us = self.integer("work", least, 1_000_000_000, Some(0)) as u64;
-        let interval_us = self.integer("interval", 1, 1_000_000_000, Some(100_000)) as u64;
-        let pin = self.integer("pin", 0, 1, Some(0)) == 1;
-        let dur_ms = self.integer("dur_ms", 1, 3_600_000, None) as u64;
+        let work_us = self.integer("work", least, 1_000_000_000) as u64;
+        let interval_us = self.integer("interval", 1, 1_000_000_000) as u64;
+        let pin = self.integer("pin", 0, 1) == 1;
+        let dur_ms = self.integer("dur_ms", 1, 3_600_000) as u64;
         let measured = Measured {
             cpu_us: self.measured("cpu_us"),
             nr_periods: self.measured("nr_periods"),
@@ -405,6 +413,36 @@ mod tests {
                 .count(),
             1
         );
+    }
+
+    #[test]
+    fn an_empty_parameter_is_refused_and_is_no_zero() {
+        let columns: Vec<&str> = HEADER.split(',').collect();
+        let good: Vec<&str> = "6.1,4,1,a,50000,100000,0,47,2,40000,200000,1,0,0,2000,1"
+            .split(',')
+            .collect();
+        for (at, column) in columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| REQUIRED.contains(*column))
+        {
+            let mut row = good.clone();
+            row[at] = "";
+            let said = problems(&row.join(","));
+            assert!(
+                said.starts_with(&format!("m.csv:2: {column}: \"\": allowed ")),
+                "{said}"
+            );
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+        let mut row = good;
+        row[8] = "";
+        row[11] = "0";
+        assert_eq!(problems(&row.join(",")), "m.csv:2: nth: \"\": allowed 0 .. 65536");
+        // What may be missing as a column may be empty in a row.
+        let row = "6.1,4,,a,50000,100000,0,,2,40000,200000,1,0,0,2000,1";
+        let rows = read("m.csv", &format!("{HEADER}\n{row}\n"), Scheduler::Kernel).unwrap();
+        assert_eq!((rows[0].rep, rows[0].phase_us), (1, None));
     }
 
     #[test]

@@ -65,14 +65,28 @@ impl Workload {
         }
     }
 
-    /// Tasks, where two keys multiply; each key's own range bounds those of the other kinds.
-    pub fn tasks(&self) -> Option<u64> {
+    /// The most tasks that [`Workload::build`] makes on a machine of so many CPUs: as many where it may use all of them.
+    pub fn tasks_max(&self, nr_cpus: u32) -> u64 {
+        let sum = |some: &[u32]| some.iter().copied().map(u64::from).sum();
         match self {
-            Workload::Schbench(one) => {
-                Some(u64::from(one.message_threads) * (1 + u64::from(one.worker_threads)))
+            Workload::Schbench(one) => u64::from(one.message_threads) * (1 + u64::from(one.worker_threads)),
+            Workload::Hackbench(one) => u64::from(one.groups) * u64::from(one.fds) * 2,
+            Workload::Fibtest(one) => {
+                let slow = one
+                    .slow_threads
+                    .unwrap_or(nr_cpus.saturating_sub(one.fast_threads));
+                sum(&[one.fast_threads, slow])
             }
-            Workload::Hackbench(one) => Some(u64::from(one.groups) * u64::from(one.fds) * 2),
-            _ => None,
+            Workload::Duty(one) => {
+                let create = u32::from((one.create_us * 1e3) as u64 > 0);
+                sum(&[one.threads, one.spinners, one.slow_threads, create])
+            }
+            Workload::ClientsDb(one) => sum(&[one.clients; 2]),
+            Workload::RequestResponse(one) => sum(&[one.pairs; 2]),
+            Workload::Stream(one) => sum(&[one.pairs; 2]),
+            Workload::Server(one) => sum(&[one.workers, one.clients]),
+            Workload::Batch(one) => u64::from(one.threads.unwrap_or(nr_cpus)),
+            Workload::Spinners(one) => u64::from(one.threads),
         }
     }
 

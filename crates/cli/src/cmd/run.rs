@@ -2,6 +2,7 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::out::note;
 use plimsoll_live::{probe, Config, Machine, OpenObject, Scheduler, Server, Watch};
+use plimsoll_scenario::find::text;
 use sd_notify::NotifyState;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
@@ -37,10 +38,13 @@ pub struct Args {
 const POLL: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Args) -> Result {
-    let config = args
-        .config
-        .as_deref()
-        .map_or_else(|| Ok(Config::default()), Config::read)?;
+    let config = match args.config.as_deref() {
+        None => Config::default(),
+        Some(path) => {
+            let text = text(path).map_err(|error| Failure::file("read it", path, &error))?;
+            Config::read(path, &text)?
+        }
+    };
     if args.check {
         outln!("configuration: good");
     }

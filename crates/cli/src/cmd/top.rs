@@ -2,13 +2,14 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::rates::{Order, Rates};
 use plimsoll_live::{ask, Request, Status};
+use plimsoll_scenario::find::TEXT_BYTES_MAX;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 use ratatui::Frame;
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,7 @@ enum Source {
     Scheduler,
     Feed {
         path: PathBuf,
-        lines: std::io::Lines<BufReader<std::fs::File>>,
+        feed: BufReader<std::fs::File>,
         line: usize,
     },
 }
@@ -51,12 +52,12 @@ impl Source {
             Source::Scheduler => ask(&Request::Status { cgroup: None })?
                 .map(Some)
                 .ok_or_else(|| Failure::Machine("the scheduler sent no status".into())),
-            Source::Feed { path, lines, line } => {
-                let Some(text) = lines.next() else { return Ok(None) };
+            Source::Feed { path, feed, line } => {
                 *line += 1;
                 let place = format!("{}:{line}", path.display());
-                let text =
-                    text.map_err(|error| Failure::Input(format!("{place}: cannot read it: {error}")))?;
+                let text = next_line(feed)
+                    .map_err(|error| Failure::Input(format!("{place}: cannot read it: {error}")))?;
+                let Some(text) = text else { return Ok(None) };
                 serde_json::from_str(&text).map(Some).map_err(|error| {
                     Failure::Input(format!(
                         "{place}: no line of `plimsoll status --json - --watch`: {error}"
@@ -65,6 +66,18 @@ impl Source {
             }
         }
     }
+}
+
+/// The next line of a feed, however many there are; `None`: there is none. A device that never ends has one that never
+/// does.
+fn next_line(feed: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut text = String::new();
+    feed.take(TEXT_BYTES_MAX + 1).read_line(&mut text)?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        let why = format!("it is larger than {} MiB", TEXT_BYTES_MAX >> 20);
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
+    }
+    Ok((!text.is_empty()).then_some(text))
 }
 
 pub fn run(args: &Args) -> Result {
@@ -80,7 +93,7 @@ pub fn run(args: &Args) -> Result {
             let file = std::fs::File::open(path).map_err(|error| Failure::file("read it", path, &error))?;
             Source::Feed {
                 path: path.clone(),
-                lines: BufReader::new(file).lines(),
+                feed: BufReader::new(file),
                 line: 0,
             }
         }
@@ -390,6 +403,17 @@ mod tests {
     use crate::rates::tests::two;
     use ratatui::backend::TestBackend;
     use ratatui::Terminal;
+
+    #[test]
+    fn a_line_of_a_feed_ends_or_is_refused() {
+        let mut feed = &b"one\ntwo"[..];
+        let mut next = || next_line(&mut feed).unwrap();
+        assert_eq!(next().as_deref(), Some("one\n"));
+        assert_eq!(next().as_deref(), Some("two"));
+        assert_eq!(next(), None);
+        let error = next_line(&mut BufReader::new(std::io::repeat(0))).unwrap_err();
+        assert_eq!(error.to_string(), "it is larger than 64 MiB");
+    }
 
     fn text(screen: &mut Screen) -> Vec<String> {
         text_of_width(screen, 120)

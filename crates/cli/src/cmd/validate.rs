@@ -88,10 +88,10 @@ fn cell(verdict: &Verdict, column: Column) -> String {
     let Some(figure) = verdict.figures.iter().find(|figure| figure.column == column) else {
         return "-".to_string();
     };
-    let mark = match (figure.missed(), verdict.scattered.contains(&column)) {
+    let mark = match (figure.missed(), verdict.repetitions_differ(column)) {
         (false, _) => "",
-        (true, false) => "!",
-        (true, true) => "~",
+        (true, Some(true)) => "~",
+        (true, _) => "!",
     };
     let (simulated, measured) = (shown(column, figure.simulated), shown(column, figure.measured));
     format!("{simulated}/{measured}{mark}")
@@ -232,17 +232,16 @@ fn summary(verdicts: &[Verdict]) -> String {
     ]);
     for verdict in verdicts {
         for figure in verdict.figures.iter().filter(|figure| figure.missed()) {
-            let scattered = verdict.scattered.contains(&figure.column);
             table.row(vec![
                 name(verdict),
                 verdict.row.line.to_string(),
                 figure.column.name().to_string(),
                 off(figure),
                 range(verdict, figure),
-                if scattered {
-                    "differ by more than twice the tolerance"
-                } else {
-                    "agree"
+                match verdict.repetitions_differ(figure.column) {
+                    Some(true) => "differ by more than twice the tolerance",
+                    Some(false) => "agree",
+                    None => "-",
                 }
                 .to_string(),
             ]);
@@ -285,7 +284,7 @@ fn json(verdicts: &[Verdict], args: &Args) -> serde_json::Value {
                         "tolerance_unit": kind,
                         "missed": figure.missed(),
                         "range_over_seeds": verdict.ranges.iter().find(|range| range.0 == figure.column).map(|range| [range.1, range.2]),
-                        "repetitions_differ": verdict.scattered.contains(&figure.column),
+                        "repetitions_differ": verdict.repetitions_differ(figure.column),
                     })
                 })
                 .collect();

@@ -144,11 +144,9 @@ impl Resolve<'_> {
 
     fn change_group(&mut self, table: &ChangeTable, index: &str, now: &mut Now) -> Vec<What> {
         let name = table.group.clone().unwrap_or_default();
-        let before = self.problems.len();
-        let group = self.named_group(&name, &["change", index, "group"]);
-        if self.problems.len() > before {
+        let Some(group) = self.named_group(&name, &["change", index, "group"]) else {
             return Vec::new();
-        }
+        };
         let Some(number) = group.0.checked_sub(1) else {
             self.refuse(&["change", index, "group"], "the root group takes no knobs");
             return Vec::new();
@@ -205,9 +203,10 @@ impl Resolve<'_> {
         };
         let mut whats = Vec::new();
         if let Some(to) = &table.move_to {
-            let group = self.named_group(to, &["change", index, "move_to"]);
-            now.groups[workload] = group;
-            whats.push(What::Move(workload, group));
+            if let Some(group) = self.named_group(to, &["change", index, "move_to"]) {
+                now.groups[workload] = group;
+                whats.push(What::Move(workload, group));
+            }
         }
         if let Some(nice) = table.nice {
             whats.push(What::Nice(workload, nice));

@@ -6,6 +6,8 @@
 use super::{bad, line_place, Trace};
 use crate::error::{At, Place, TraceError};
 use crate::model::{Clock, CpuStat, Event, Group, GroupIx, Header, What};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 const TIMES: [(&str, f64); 4] = [("ts_ns", 1.0), ("ts_us", 1e3), ("ts_ms", 1e6), ("ts_s", 1e9)];
@@ -25,8 +27,45 @@ pub fn is_heading(line: &str) -> bool {
     names.len() > 1 && names.iter().any(|n| COUNTERS.contains(n))
 }
 
+/// The largest series that is read, as it is held in memory: 10 million rows and more.
+const BYTES_MAX: u64 = 1 << 30;
+
+fn text(path: &Path) -> Result<String, TraceError> {
+    let read_error = |e| TraceError::io(path, "read", e);
+    let large = |bytes: u64| {
+        let allowed = format!("at most {BYTES_MAX} bytes");
+        bad(Place::whole(path), "size", bytes, allowed)
+    };
+    let file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
+    let bytes = file.metadata().map_err(read_error)?.len();
+    if bytes > BYTES_MAX {
+        return Err(large(bytes));
+    }
+    let mut bytes = Vec::new();
+    // It may grow while it is read.
+    file.take(BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(read_error)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(large(bytes.len() as u64));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let lines = error.as_bytes()[..good]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        bad(
+            line_place(path, lines as u64 + 1),
+            "text",
+            "not UTF-8",
+            "text in UTF-8",
+        )
+    })
+}
+
 pub fn read(path: &Path) -> Result<Trace, TraceError> {
-    let text = std::fs::read_to_string(path).map_err(|e| TraceError::io(path, "read", e))?;
+    let text = text(path)?;
     // The reader counts a line's end at \r, and would name the line before.
     let text = text.replace("\r\n", "\n");
     let mut reader = csv::ReaderBuilder::new()

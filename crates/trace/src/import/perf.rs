@@ -86,6 +86,29 @@ pub fn is_line(line: &str) -> bool {
     matches!(head(line), Some(Ok(head)) if head.event.starts_with("sched:") || head.event.starts_with("sched_"))
 }
 
+/// How much of a line that is refused is shown, in characters.
+const SHOWN: usize = 60;
+
+/// What perf prints between events, other than comments: records that are none, the frames of a call chain (an address,
+/// a symbol, a file in parentheses), and what it tells its user. Any other line is an event that was damaged, and would
+/// be missed without a word.
+fn is_no_event(line: &str) -> bool {
+    let text = line.trim();
+    let frame = line.starts_with(char::is_whitespace)
+        && text.ends_with(')')
+        && text.split_once(' ').is_some_and(|(address, _)| {
+            !address.is_empty() && address.bytes().all(|b| b.is_ascii_hexdigit())
+        });
+    let told = [
+        "Warning:",
+        "Processed ",
+        "Check IO/CPU overload!",
+        "[ perf record: ",
+    ];
+    text.contains("PERF_RECORD_")
+        || (frame || told.iter().any(|told| text.starts_with(told))) && !text.contains("sched:")
+}
+
 #[derive(Default)]
 struct Script {
     importer: Importer,
@@ -159,6 +182,11 @@ impl Script {
             if text.trim().is_empty() || text.starts_with('#') {
                 continue;
             }
+            // What perf says of a recording goes to another stream, and into the file with `2>&1`.
+            if let Some(count) = lost_chunks(text) {
+                self.lost += count;
+                continue;
+            }
             if let Some((_, after)) = text.split_once("PERF_RECORD_LOST") {
                 self.lost += after
                     .split_whitespace()
@@ -167,7 +195,16 @@ impl Script {
                 continue;
             }
             match head(text) {
-                None => {}
+                None if is_no_event(text) => {}
+                None => {
+                    let shown: String = text.trim_start().chars().take(SHOWN).collect();
+                    return Err(bad(
+                        line_place(path, line),
+                        "line",
+                        format!("{shown:?}"),
+                        "COMM TID [CPU] TIME: EVENT: ..., a frame of a call chain, a comment, or nothing",
+                    ));
+                }
                 Some(Ok(head)) => self.event(&head, &|| line_place(path, line))?,
                 Some(Err(reason)) => {
                     return Err(bad(

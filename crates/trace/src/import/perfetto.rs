@@ -32,17 +32,24 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
     let mut reader = BytesReader::from_bytes(&bytes);
     while !reader.is_eof() {
         let at = (bytes.len() - reader.len()) as u64;
-        let truncated = |detail: quick_protobuf::Error| TraceError::Truncated {
-            place: Place::new(path, At::Byte(at)),
-            detail: format!("the packet here: {detail}"),
+        let damaged = |error: quick_protobuf::Error| {
+            let (place, detail) = (
+                Place::new(path, At::Byte(at)),
+                format!("the packet here: {error}"),
+            );
+            match error {
+                // It is longer than what is left of the file.
+                quick_protobuf::Error::UnexpectedEndOfBuffer => TraceError::Truncated { place, detail },
+                _ => TraceError::Damaged { place, detail },
+            }
         };
-        match reader.next_tag(&bytes).map_err(truncated)? {
+        match reader.next_tag(&bytes).map_err(damaged)? {
             PACKET_TAG => {
-                let packet = reader.read_bytes(&bytes).map_err(truncated)?;
+                let packet = reader.read_bytes(&bytes).map_err(damaged)?;
                 import.at = at;
                 import.packet(packet)?;
             }
-            tag => reader.read_unknown(&bytes, tag).map_err(truncated)?,
+            tag => reader.read_unknown(&bytes, tag).map_err(damaged)?,
         }
     }
     import.finish()
@@ -152,7 +159,7 @@ impl<'p> Import<'p> {
         mut take: impl FnMut(&mut Self, u32, Value<'a>) -> Result<(), TraceError>,
     ) -> Result<(), TraceError> {
         let place = self.place();
-        let damaged = move |detail: String| TraceError::Truncated {
+        let damaged = move |detail: String| TraceError::Damaged {
             place: place.clone(),
             detail: format!("the packet here: {detail}"),
         };
@@ -293,7 +300,7 @@ impl<'p> Import<'p> {
             (1..=12, Value::Bytes(packed)) => {
                 let mut reader = BytesReader::from_bytes(packed);
                 while !reader.is_eof() {
-                    let number = reader.read_varint64(packed).map_err(|e| TraceError::Truncated {
+                    let number = reader.read_varint64(packed).map_err(|e| TraceError::Damaged {
                         place: import.place(),
                         detail: format!("the packed field {field} here: {e}"),
                     })?;
