@@ -33,6 +33,12 @@ pub struct Ended {
     pub dump: String,
 }
 
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
 /// A scheduler that is loaded and attached. Dropping it hands the CPUs back to the kernel's own.
 pub struct Scheduler<'obj> {
     skel: PlimsollSkel<'obj>,
@@ -149,8 +155,7 @@ impl<'obj> Scheduler<'obj> {
         // has ended by then. Its state may not even be there.
         if let Some(ended) = scheduler.ended() {
             return Err(Error::Machine(format!(
-                "the scheduler cannot begin, and the kernel's own goes on: {}: {}",
-                ended.reason, ended.message
+                "the scheduler cannot begin, and the kernel's own goes on: {ended}"
             )));
         }
         Ok(scheduler)

@@ -102,11 +102,7 @@ pub fn run(args: &Args) -> Result {
             errln!("warning: {overdue} period timers so far did not fire, and were started again");
         }
         if let Some(ended) = scheduler.ended() {
-            errln!(
-                "plimsoll: the kernel's own scheduler has taken over: {}: {}",
-                ended.reason,
-                ended.message
-            );
+            errln!("plimsoll: the kernel's own scheduler has taken over: {ended}");
             crate::out::complain(format_args!("{}", ended.dump));
             return Ok(if ended.is_error {
                 Outcome::Missed
@@ -178,11 +174,7 @@ fn fallback_test(scheduler: &Scheduler) -> Result {
     std::thread::sleep(Duration::from_millis(300));
     let ours = measure();
     if let Some(ended) = scheduler.ended() {
-        outln!(
-            "the scheduler had left before it was made to: {}: {}",
-            ended.reason,
-            ended.message
-        );
+        outln!("the scheduler had left before it was made to: {ended}");
         return Ok(Outcome::Missed);
     }
     scheduler.fail_on_purpose()?;
@@ -203,12 +195,7 @@ fn fallback_test(scheduler: &Scheduler) -> Result {
         return Ok(Outcome::Missed);
     };
     let has_dump = ended.dump.contains("plimsoll:");
-    outln!(
-        "left because: {}: {}; dump: {} bytes",
-        ended.reason,
-        ended.message,
-        ended.dump.len()
-    );
+    outln!("left because: {ended}; dump: {} bytes", ended.dump.len());
     Ok(if holds(ours) && holds(kernels) && has_dump {
         Outcome::Done
     } else {
