@@ -1,7 +1,7 @@
 //! Finds machine models and scenarios: a path, then ./machines, then beside the executable, then in the binary itself.
 use crate::problem::nearest;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Take};
 use std::path::{Path, PathBuf};
 
 mod embedded {
@@ -103,18 +103,27 @@ pub fn scenario(path: &Path) -> Result<Found, String> {
 }
 
 /// No text that people write is larger; a device that never ends is.
-pub const TEXT_BYTES_MAX: u64 = 64 << 20;
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+fn invalid(why: String) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, why)
+}
+
+/// Reads text with `read`, which is given no more than people write. There may be more: an error.
+pub fn bounded<R: Read>(
+    from: R,
+    read: impl FnOnce(&mut Take<R>) -> std::io::Result<usize>,
+) -> std::io::Result<()> {
+    if read(&mut from.take(TEXT_BYTES_MAX + 1))? as u64 > TEXT_BYTES_MAX {
+        return Err(invalid(format!("it is larger than {} MiB", TEXT_BYTES_MAX >> 20)));
+    }
+    Ok(())
+}
 
 /// A file's text. The error names the line where it is none.
 pub fn text(path: &Path) -> std::io::Result<String> {
-    let invalid = |why| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
     let mut bytes = Vec::new();
-    File::open(path)?
-        .take(TEXT_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(invalid(format!("it is larger than {} MiB", TEXT_BYTES_MAX >> 20)));
-    }
+    bounded(File::open(path)?, |file| file.read_to_end(&mut bytes))?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..good]

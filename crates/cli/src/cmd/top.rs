@@ -2,14 +2,14 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::rates::{Order, Rates};
 use plimsoll_live::{ask, Request, Status};
-use plimsoll_scenario::find::TEXT_BYTES_MAX;
+use plimsoll_scenario::find::bounded;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 use ratatui::Frame;
-use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -72,11 +72,7 @@ impl Source {
 /// does.
 fn next_line(feed: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut text = String::new();
-    feed.take(TEXT_BYTES_MAX + 1).read_line(&mut text)?;
-    if text.len() as u64 > TEXT_BYTES_MAX {
-        let why = format!("it is larger than {} MiB", TEXT_BYTES_MAX >> 20);
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
-    }
+    bounded(feed, |feed| feed.read_line(&mut text))?;
     Ok((!text.is_empty()).then_some(text))
 }
 
