@@ -306,16 +306,14 @@ fn a_signal_leaves_no_half_of_a_file() {
         let dir = directory(&format!("signal-{signal}"));
         let trace = dir.join("t.pftrace").display().to_string();
         let day = ["--duration-ms", "86400000"];
-        // Whoever runs the tests may have had them ignored: nohup, or a shell in the background.
-        let mut child = Command::new("env")
-            .args([
-                "--default-signal=INT,TERM,HUP,QUIT",
-                env!("CARGO_BIN_EXE_plimsoll"),
-            ])
+        // Whoever runs the tests may have had them ignored: nohup, or a shell in the background. QUIT would leave a core.
+        let mut child = Command::new("prlimit")
+            .args(["--core=0", "env", "--default-signal=INT,TERM,HUP,QUIT"])
+            .arg(env!("CARGO_BIN_EXE_plimsoll"))
             .args([&["simulate", "limits.toml", "--trace", &trace][..], &day].concat())
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
             .spawn()
-            .expect("env of coreutils");
+            .expect("prlimit of util-linux, env of coreutils");
         let files = || std::fs::read_dir(&dir).expect("the directory").count();
         while files() == 0 {
             assert_eq!(
