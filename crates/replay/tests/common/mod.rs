@@ -1,0 +1,36 @@
+//! What the tests of replays share.
+use plimsoll_replay::{machine, percentile_ns, replay, Outcome, Program, Settings};
+use plimsoll_sim::Machine;
+use plimsoll_trace::example::MS;
+use plimsoll_trace::{Event, Header, Timeline};
+use std::sync::Arc;
+
+/// A program to be replayed, and the machine that it was recorded on.
+pub fn compile(header: &Header, events: &[Event]) -> (Arc<Program>, Machine) {
+    compile_with(header, events, None)
+}
+
+/// Likewise, with requests of this kind.
+pub fn compile_with(header: &Header, events: &[Event], request: Option<&str>) -> (Arc<Program>, Machine) {
+    let timeline = Timeline::build(header, events);
+    assert!(
+        timeline.quality.warnings.is_empty(),
+        "{:?}",
+        timeline.quality.warnings
+    );
+    let request = request.map(|text| text.parse().unwrap());
+    let program = Program::build(header, &timeline, None, request.as_ref(), 60).unwrap();
+    (Arc::new(program), machine(header, &timeline))
+}
+
+/// Under the recorded settings, and these.
+pub fn run(program: &Arc<Program>, machine: &Machine, sets: &[&str]) -> Outcome {
+    let mut settings = Settings::recorded(program);
+    sets.iter().for_each(|set| settings.set(program, set).unwrap());
+    replay(program, machine, &settings, None).unwrap()
+}
+
+/// A percentile of the latencies, in ms.
+pub fn p(outcome: &Outcome, percent: f64) -> f64 {
+    percentile_ns(&outcome.latencies(None), percent) as f64 / MS as f64
+}
