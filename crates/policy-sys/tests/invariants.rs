@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The invariants of ARCHITECTURE.md that can be read off the source.
 use std::path::{Path, PathBuf};
 

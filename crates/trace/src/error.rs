@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a file was not taken as a trace: where, what stood there, what is allowed.
 use std::fmt;
 use std::path::Path;

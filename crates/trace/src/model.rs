@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The trace model: events in order of time, and what has to be known beside them.
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Traces of other tools. `UPDATE_EXPECT=1 cargo test` records the expectations again.
 mod common;
 use common::render;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A CSV series of cpu.stat, as a monitoring system or a shell loop makes it.
 //!
 //! The first line names the columns, in any order: a time (`ts_ns`, `ts_us`, `ts_ms` or `ts_s`), `group`,

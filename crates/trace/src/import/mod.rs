@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads a file of any format that we know into the trace model.
 mod cpu_stat;
 mod perf;

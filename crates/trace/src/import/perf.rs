@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `perf sched record`, through the text that `perf script` makes of it.
 //!
 //! A line is `COMM TID [CPU] SECONDS.FRACTION: sched:EVENT: ...`; what follows is either `key=value` pairs

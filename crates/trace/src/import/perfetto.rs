@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Perfetto traces with the kernel's scheduling events (ftrace), compact or not.
 //!
 //! The generated types of all of Perfetto's messages take a minute to build; a dozen fields of them are
