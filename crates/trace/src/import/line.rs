@@ -111,10 +111,10 @@ pub fn missing_column(line: &str) -> Option<(&'static str, &'static str)> {
             .is_some_and(digits)
     };
     let time = |w: &&str| w.strip_suffix(':').is_some_and(|w| time_ns(w).is_some());
-    if !words.iter().any(|w| cpu(&w)) {
+    if !words.iter().any(cpu) {
         return Some(("CPU column", "cpu"));
     }
-    if !words.iter().any(|w| time(&w)) {
+    if !words.iter().any(time) {
         return Some(("times", "time"));
     }
     match head(line) {
