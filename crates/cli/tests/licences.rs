@@ -120,12 +120,12 @@ fn a_path_of_the_list_means_the_files_below_it() {
         ("bench/results/**", "bench/results/a/b.csv", true),
         (
             "crates/**/tests/**.csv",
-            "crates/validate/tests/held-out.csv",
+            "crates/validate/tests/misses.csv",
             true,
         ),
         (
             "crates/**/tests/**.csv",
-            "crates/validate/src/held-out.csv",
+            "crates/validate/src/misses.csv",
             false,
         ),
         ("docs/*.json", "docs/a/b.json", false),
