@@ -1,4 +1,5 @@
 //! One file for each subcommand: its flags and what it does.
+pub mod agent;
 pub mod calibrate;
 pub mod completions;
 pub mod demo;
