@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Entry points. `make help` lists them; a target is here only when it does something.
 SHELL := /bin/bash
 # rustup's toolchain counts even when the shell does not know it.
@@ -7,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: verify-plan help demo setup build test test-live static fuzz bench fmt lint clean guest bench-live
+.PHONY: verify-plan deny help demo setup build test test-live static fuzz bench fmt lint clean guest bench-live
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +82,12 @@ lint: ## check formatting, and every warning of clippy
 	@[ -n "$(C_FILES)" ] || { echo "lint: git lists no C file: is git there, and this a clone?" >&2; exit 3; }
 	clang-format-19 --dry-run -Werror $(C_FILES)
 	cargo clippy --workspace --all-targets -- -D warnings
+
+# Of crates.io; building it takes minutes, so `make test` holds the same list of licences by a test of its own.
+DENY := 0.20.2
+deny: ## check licences, sources and duplicates of all dependencies with cargo-deny, which is installed if it is not there
+	@cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny --version $(DENY)
+	cargo deny --all-features check licenses bans sources
 
 clean: ## remove everything built here
 	cargo clean

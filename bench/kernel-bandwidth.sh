@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Runs under limits of the kernel's own scheduler, on real kernels in virtual time, as a file that `plimsoll validate`
 # reads. The runs are those of bench/kernel-bandwidth.cases, one boot for each kernel and number of CPUs.
 #   make static guest

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """How many measured runs lay inside the ranges that were predicted for them.
 
 usage: bench/ranges_held.py [--points P] [--share S] [--cpus C] RESULTS...

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # What recording costs the machine, at 50,000 switches a second: one load, recorded for a second and left alone for a
 # second, again and again; crates/record/examples/overhead.rs says how. Root, or CAP_BPF and CAP_PERFMON.
 # usage: bench/record-overhead.sh [PAIRS [SWITCHES_PER_SECOND]]; builds what it needs; 3 s a pair. BUILD_ONLY=1: only that.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # How fast a trace is replayed on one CPU, and planned with on two. Goals: a trace of 30 s and 1 million switches in
 # under 2 s, a plan of some 200 settings in under 3 minutes. Prints every run: the time that passed, and the CPU time.
 # usage: bench/replay-speed.sh [RUNS [TRACE GROUP REQUEST]]; without TRACE one is made (crates/trace/examples/busy.rs).

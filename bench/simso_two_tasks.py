@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """The two-task set of `make bench` in SimSo: 3 ms every 10 ms and 4 ms every 14 ms, one CPU, earliest deadline first.
 
 Prints one JSON line: CPU seconds that simulating took, jobs finished, simulated milliseconds (the argument).

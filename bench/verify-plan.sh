@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Installs the services that `make verify-plan` runs (Debian's packages, none of them started), then runs it.
 # Exit: that of verify_plan.py; 3 where a package is missing that cannot be installed.
 set -euo pipefail

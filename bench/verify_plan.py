@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Predict, then verify: real services under real CPU limits against what their trace foretold.
 
 For each workload: start the service in a group of its own, record it several times without a limit, each time after a run

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * dump.h - what the scheduler knows, for who asks the kernel (SysRq-D) and for the report when it was ejected
  *

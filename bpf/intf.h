@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * intf.h - the scheduler's state, as both BPF and the loader (crates/live/src/intf.rs) see it
  *

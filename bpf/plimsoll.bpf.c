@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * plimsoll.bpf.c - the policy of policy/, as a sched_ext scheduler
  *
@@ -37,7 +37,7 @@
 #include "stop.h"
 #include "dump.h"
 
-char _license[] SEC("license") = "GPL";
+char _license[] SEC("license") = "Dual BSD/GPL";
 
 void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 {

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Measures how fast the simulator is, and how much memory it takes, on this machine; SimSo runs the same two-task set
 # beside it. Prints a table, and keeps the raw rows in bench/results/DATE.jsonl, after one that describes the machine.
 # Exit: 0 done; SimSo is left out, and that is said, where it cannot be installed.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # The live part of `make demo`: container-like cgroups on a real kernel in QEMU, under the kernel's scheduler and under
 # plimsoll. Needs dist/plimsoll (`make static`). Where no virtual machine can be had it says why, and succeeds.
 set -uo pipefail

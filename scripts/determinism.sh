@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Sixty random machines, simulated by a debug and by a release build: every event's log must be the same.
 # Exit: 0 the same, 1 not.
 set -euo pipefail

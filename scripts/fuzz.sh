@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Fuzzes the simulator and the policy in it: random machines against the invariants of crates/sim/tests/fuzz and
 # crates/sim/src/engine/{check,ledger}.rs. Then breaks the policy on purpose, three times, and sees that it is noticed.
 # Usage: fuzz.sh [SEEDS [FIRST]]. Exit: 0 all seeds clean and all mutations caught, 1 otherwise, 2 bad usage.

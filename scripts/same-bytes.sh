@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # A debug and a release build give the same bytes, in results and in timelines. Exit: 0 they do, 1 otherwise.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Installs what the build, the tests and `plimsoll vm` need, from Debian's own packages and nothing else.
 # A second run finds everything in place, calls neither apt nor the network, and returns at once.
 # Exit: 0 everything is there, 2 unknown argument, 3 something is missing that this user or system cannot install.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # The policy under every compiler that an engine uses: gcc and clang natively, clang for BPF, all without a warning;
 # then its tests against the clang build (cargo's own run is against gcc's).
 set -euo pipefail

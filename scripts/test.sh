@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # `make test`: every part in turn, each with its time; all of them run even if one fails.
 # Ends with one line: N passed, N failed. Exit: 0 all passed, 1 otherwise.
 set -uo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Compiles bpf/plimsoll.bpf.c, with the policy inside, and generates its skeleton.
 use libbpf_cargo::SkeletonBuilder;
 use std::env;

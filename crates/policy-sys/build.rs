@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Compiles policy/*.h natively, with external linkage, for the simulator and the tests.
 use std::path::Path;
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 import re,sys
 import os
 os.chdir(os.path.dirname(os.path.abspath(__file__)))

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Compiles bpf/record.bpf.c and generates its skeleton.
 use libbpf_cargo::SkeletonBuilder;
 use std::env;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts the machine models and the example scenarios into the binary, so that it works alone.
 use std::fmt::Write;
 use std::path::Path;

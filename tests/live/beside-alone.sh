@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Three spinners of equal weight share two CPUs while a fourth has another CPU to itself: each of the three gets a third.
 # Until 2026-11-24 the CPU of the one alone was ahead of the others without end, which took the differences between these
 # away: the three got 4.0, 3.4 and 4.7 s of 12.1. Each has a group, and CPU 3 is the shell's.

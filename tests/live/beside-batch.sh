@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # A service beside a batch job of another group on one CPU, and below its share: what a request of it takes, from its release to
 # its end, work included. The more threads a service has the less each of them weighs, and until 2026-11-25 the longer each had to
 # have waited before it took the CPU: 99 of 100 within 6.9, 6.9 and 6.8 ms; the kernel's own scheduler 1.8, 6.2 and 1.0.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Duty cycles under limits on the scheduler that runs, as rows that `plimsoll validate` reads: live against simulated.
 #   make static guest
 #   dist/plimsoll vm --timing --scheduler plimsoll --file target/guest/duty --file tests/live/duty-cycles.sh \

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # CPUs go off and come back beside a main group that wants 30% of the machine idle: the side's budget stays what that
 # leaves it. Starts the scheduler itself, with windows of 1 s, so that no window is missed.
 #   make static guest

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Real-time threads that wake up a thousand times a second on an otherwise idle machine do not end its idle time: beside
 # a main group that wants 30% of the machine idle the side gets what that leaves it. Starts the scheduler itself, with
 # windows of 1 s.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # What a group weighs while it may not run, or did until now. On CPU 0, against a spinner in a group of equal weight:
 # - a pod of which one container is throttled for most of the time: the other one has all that is left of the pod's half;
 # - a group that was cpu.idle and no longer is: it gets its half again, and did not while it was.

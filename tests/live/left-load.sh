@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Two groups of equal weight, each with a spinner on CPU 0; three more of the first worked on CPUs 1 to 3 before and are
 # gone. Their load stayed in the group's sum for good once, and the group got 201 of 1,000.
 #   dist/plimsoll vm --timing --scheduler plimsoll --file tests/live/left-load.sh -- left-load.sh

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Loads the scheduler: prints what the kernel's verifier walked for each program, and holds loading to 2 s of virtual time.
 plimsoll run --verifier-cost >/run/load.log 2>&1 &
 scheduler=$!

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Beyond what the scheduler can represent it refuses, names the cgroup, and hands back to the kernel's own scheduler.
 root=/sys/fs/cgroup
 

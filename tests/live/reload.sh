@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Loads and unloads the scheduler again and again under throttled load. $1: how often.
 # Every time it takes over, runs the load and hands back; the load loses no process.
 times=${1:-5}

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # What keeps a user safe: start-up probes, refusals, knobs whoever writes them, restarts, the way back. Starts and stops
 # the scheduler itself, with no more capabilities than packaging/plimsoll.service gives it.
 #   make static guest

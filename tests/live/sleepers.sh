@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Two groups of equal weight on CPU 0, each with a spinner; one has threads that sleep most of the time, too, in the
 # spinner's group or, as in a pod, in a sibling of it. What these take that spinner has less of: both groups get half. The
 # kernel's own scheduler gives 499 or 500 of 1,000 each time. Before groups had a vruntime on each CPU it was

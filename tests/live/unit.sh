@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # packaging/plimsoll.service under systemd itself, which is the first process of a PID namespace here: it starts, comes back
 # after its death, holds the limits that systemd sets, and stops; with the capabilities of the unit and no others.
 #   make static

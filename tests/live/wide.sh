@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # A machine of 1,024 CPUs, as far as kernel and scheduler know, of which 0 and the last three are on line (plimsoll vm
 # --possible-cpus 1024): limits, weights, a pinned task, a CPU that goes and comes, and groups by the hundred. The guest
 # runs on the host's clock. A busy host keeps its CPUs from running, so limits are asked for by period and weights as

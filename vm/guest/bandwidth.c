@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * bandwidth: runs under a limit of the kernel's own, as rows that `plimsoll validate` reads.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * churn ROUNDS [SEED]: groups are made, filled, limited, moved between, frozen, killed and removed while throttled.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* What the guest programs share: clocks, work, files of cgroups, numbers from the command line, errors. */
 #ifndef PLIMSOLL_GUEST_COMMON_H
 #define PLIMSOLL_GUEST_COMMON_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * grace ROUNDS: RCU's grace periods end in good time while processes in system calls are throttled.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * hierarchy DEPTH WIDTH: a chain of groups DEPTH deep with a limit at every level, then WIDTH groups beside each other.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * hotplug CYCLES [SEED]: CPUs go off and come back under load; whoever waited for one of them runs elsewhere.
  *

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # First process of the guest: mounts what a Linux user expects, runs the command, reports, and stops the machine.
 # The host reads four virtio serial ports: out and err are the command's own, control is ours, log is the kernel's.
 export PATH=/usr/local/bin:/bin HOME=/root USER=root TERM=dumb LC_ALL=C

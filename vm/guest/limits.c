@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * limits WRITES: limits are rewritten again and again under load, at two levels of a tree; the last ones hold.
  *

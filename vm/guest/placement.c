@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * placement CORES THREADS: where a task that wakes up goes, on a machine of CORES cores with THREADS CPUs each.
  *

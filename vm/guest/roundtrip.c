@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * roundtrip: what it costs to wake another task and to be woken by it.
  *

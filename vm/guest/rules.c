@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * rules: nice, affinity, cpusets and cpu.idle do what Linux says they do.
  *

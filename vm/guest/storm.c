@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * storm FORKS [STOPS]: processes are born and exit in throttled groups, and are stopped and continued there.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * waits SECONDS: how long anything waits beside and under limits that starve; stated bounds hold.
  *

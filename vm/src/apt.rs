@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fetches and unpacks Debian packages with a package list of our own; nothing is installed on the system.
 //!
 //! apt gets its state, cache and sources from folders of ours; everything else, a proxy for example, it takes from the

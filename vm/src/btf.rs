@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads the type information of a kernel (BTF, Documentation/bpf/btf.rst) as far as a question needs: are the
 //! prototypes of the functions that a scheduler calls what the kernel's verifier will compare them with?
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The folder, outside the repository, that keeps what was fetched.
 use crate::error::{Error, Result};
 use std::io::ErrorKind;

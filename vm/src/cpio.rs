@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Writes the archive that the kernel unpacks as its first file system: cpio, format "newc"
 //! (Documentation/driver-api/early-userspace/buffer-format.rst of the kernel).
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a guest could not be run.
 
 #[derive(Debug, thiserror::Error)]

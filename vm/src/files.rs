@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The files through which a guest and we talk. A file never makes the guest wait: a full pipe would stop its virtual
 //! clock at a moment that no two runs share.
 use crate::error::{Error, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Boots a guest, passes its output on while it runs, and brings back its exit code and kernel log.
 use crate::error::{Error, Result};
 use crate::files::{all_of, has_room, inherited, nameless, Control, Port};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Takes the type information out of a kernel image: bzImage (Documentation/arch/x86/boot.rst), in it a compressed
 //! ELF file, in that the section `.BTF`.
 use object::{Object, ObjectSection};

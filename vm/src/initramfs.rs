@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The guest's file system: busybox, the programs asked for with their shared libraries, and what `guest/init.sh` reads.
 use crate::cpio::Archive;
 use crate::error::{Error, Result};

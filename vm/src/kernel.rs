@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds, checks and keeps Debian kernels for the guest.
 use crate::apt::Apt;
 use crate::btf::{self, Fault};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Boots a real Debian kernel in QEMU and runs one command in it.
 //!
 //! `kernel` and `qemu` fetch what is needed into a cache, `initramfs` builds the guest's file system in memory, and

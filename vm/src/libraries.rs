@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds the shared libraries of a program of the host, by the dynamic linker's rules (ld.so(8)), without running it.
 use crate::error::{Error, Result};
 use object::elf::{FileHeader64, DT_NEEDED, DT_RPATH, DT_RUNPATH, PT_DYNAMIC, PT_INTERP};

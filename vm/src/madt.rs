@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The ACPI table of processors (MADT) of a machine in which most CPUs are only said to be there.
 //!
 //! A kernel with 1,024 emulated CPUs takes more than nine minutes to boot here, nearly all of it in the emulator.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which of the guest's drivers are files of their own, and in which order they load.
 use crate::error::{Error, Result};
 use object::{Object, ObjectSection};

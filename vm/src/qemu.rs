@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds a QEMU. For figures it has to be version 10: 7.2 does not share virtual time evenly between virtual CPUs.
 use crate::apt::{host_codename, Apt};
 use crate::cache::Cache;

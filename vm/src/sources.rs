@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's own apt sources, in both formats, read to learn which mirror of Debian it uses.
 
 /// One source of binary packages.

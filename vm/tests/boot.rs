@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Real boots; minutes, and the network at the first run: `make test-live`.
 use plimsoll_vm::{find_qemu, obtain, run, Cache, Ended, Error, Guest, Program, Result};
 use std::path::Path;

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # In QEMU's place, for tests without a boot: the kernel's image is a shell script, which finds the files that it may write
 # and the guest's initramfs in variables.
 while [ $# -gt 0 ]; do

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The live scheduler under churn, storms, hotplug and starving limits, on every kernel it is for: `make test-live`.
 //!
 //! Virtual time (`--timing`) but where a case says otherwise: a run repeats, and does not depend on how busy the host

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A measured value, what it must reach, and whether it does.
 
 /// What a figure must reach, in the figure's own unit.

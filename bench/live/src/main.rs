@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `make bench-live`: every case on a real kernel in virtual time, one guest each, for each scheduler.
 //!
 //! Guests in virtual time do not feel how busy the host is, so several run at once without changing a figure.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cases: what runs in the guest, and which figures are read from what it prints.
 use crate::figure::{Bound, Figure};
 use serde_json::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the process ends with. The codes are part of the interface: scripts and tests rely on them.
 use std::fmt;
 use std::process::ExitCode;

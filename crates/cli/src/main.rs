@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The one binary: flags in, results out. Everything else lives in the library crates.
 //!
 //! Each subcommand is a file in `cmd/` with its flags (`Args`) and `run`. The flags defined there feed the parser, the
@@ -33,11 +34,17 @@ use std::process::ExitCode;
 /// Simulates, enforces and plans CPU limits: quota, burst, weights, stealing, headroom. The simulator and the
 /// sched_ext scheduler share one policy, so what a simulation shows is what the scheduler does.
 #[derive(Parser)]
-#[command(name = "plimsoll", version, after_help = exit::HELP, after_long_help = exit::HELP)]
+#[command(name = "plimsoll", version, after_help = exit::HELP, after_long_help = exit::HELP, arg_required_else_help = true)]
 pub struct Cli {
+    /// Print the licences of Plimsoll and of all that is linked into it
+    #[arg(long, exclusive = true)]
+    licences: bool,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
+
+/// Made and compared by tests/notice.rs.
+const NOTICE: &str = include_str!("../../../NOTICE");
 
 #[derive(clap::Subcommand)]
 enum Command {
@@ -73,7 +80,12 @@ fn parse() -> Cli {
 
 fn main() -> ExitCode {
     signals::let_writes_fail();
-    let result = match parse().command {
+    let Some(command) = parse().command else {
+        // Without a command there is help, unless this was asked.
+        out!("{NOTICE}");
+        return ExitCode::SUCCESS;
+    };
+    let result = match command {
         Command::Demo(args) => cmd::demo::run(&args),
         Command::Simulate(args) => cmd::simulate::run(&args),
         Command::Calibrate(args) => cmd::calibrate::run(&args),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The figures that tables show, each defined once: what it is called, its unit, how many decimals it is worth.
 //!
 //! A table of one run has a row for each subject and a column for each figure; a comparison has a row for each figure

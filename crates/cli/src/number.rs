@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers of flags: a bad one is answered with what is allowed.
 use std::fmt::Display;
 use std::ops::RangeInclusive;

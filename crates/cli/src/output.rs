@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files that a command writes beside what it prints.
 //!
 //! They are tried before the work begins: minutes of simulation are not lost to a misspelt directory. They are there

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Writes Perfetto traces: the few messages of its protobuf format that a timeline of a simulation needs.
 //!
 //! The crate perfetto_protos generates types for all of Perfetto's 398 .proto files (0.51); this needs nine messages of

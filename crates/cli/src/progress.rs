@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How far a simulation is, seen from outside: the share of its simulated time.
 use indicatif::ProgressBar;
 use plimsoll_sim::observer::{Move, Observer, Stop};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The scheduler's counters as Prometheus metrics. Those that cAdvisor has too keep its names and labels, so that
 //! dashboards and alerts made for it go on working; the others begin with plimsoll_.
 use plimsoll_live::{GroupStatus, Status, CGROUP_ROOT};

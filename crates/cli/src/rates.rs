@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two readings of the scheduler's counters as rates: what `plimsoll top` shows.
 use plimsoll_live::{GroupStatus, Status};
 use std::collections::HashMap;

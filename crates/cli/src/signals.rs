@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Signals that end a command: Ctrl-C, Ctrl-\, `kill`, and the end of the session that it was started in.
 use crate::exit::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs scenarios, several at once, with a progress line while they do.
 use crate::exit::Failure;
 use crate::output::{lost, Whole};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Paths that stand for what is open or flows by: what is written there goes behind what others wrote, and replaces
 //! nothing. `/dev/stdout` is one even where it leads to a file.
 use plimsoll_trace::is_device;

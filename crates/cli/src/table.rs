@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Aligned tables of text: words to the left, figures to the right.
 use std::fmt;
 

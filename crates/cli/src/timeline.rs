@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The timeline of a run, for the Perfetto UI: what ran on each CPU, when groups were throttled, what their pools held.
 //!
 //! Groups are shown as processes, tasks as their threads. Between two tasks of a CPU there may be a gap that is shown

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where results go: files that are there whole or not at all, streams, and nothing over what is read.
 mod common;
 use common::{directory, plimsoll, plimsoll_in, shell, stdout, temporary};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulate command as a user runs it: what it prints, what it refuses, and that it always gives the same bytes.
 //! UPDATE_EXPECT=1 writes the expected output again.
 mod common;

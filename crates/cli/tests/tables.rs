@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What simulate's tables claim about a run holds for that run.
 mod common;
 use common::{plimsoll, stdout, temporary};

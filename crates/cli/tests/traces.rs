@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Recorded traces as a user meets them: what plan and simulate --replay make of good, bad and broken ones. No confident
 //! answer comes from a trace that cannot be believed, no goal is said to be met that is not.
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Machine-wide switches: a TOML file, checked as a whole before anything is loaded.
 use crate::intf::Settings;
 use crate::{Error, Result};

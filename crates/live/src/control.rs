@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How `plimsoll status`, `top` and `set` talk to the scheduler or the agent that runs: a socket, one line of JSON each way.
 use crate::{shown, Error, Result, Scheduler, Status, Watch};
 use serde::{Deserialize, Serialize};

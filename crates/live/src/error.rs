@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What can go wrong, by whose fault.
 
 #[derive(Debug, thiserror::Error)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! bpf/intf.h in Rust. The sizes are compared with the BPF program's own as it is loaded.
 use plimsoll_policy_sys as pl;
 use std::ffi::OsString;

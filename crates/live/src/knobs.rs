@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Knobs that the kernel's own files do not have: extended attributes `user.plimsoll.*` of cgroup directories.
 use crate::intf::Knobs;
 use crate::{Error, Result};

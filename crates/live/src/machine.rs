@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The CPUs of this machine: how many, which share a last-level cache or a core, how many nodes.
 use crate::{Error, Result};
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Can this machine run the scheduler? Each thing that is missing has its own message.
 use crate::{Error, Result, CGROUP_ROOT};
 use std::ffi::CString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Loads the BPF program, and is there while it schedules.
 use crate::config::Config;
 use crate::intf::{self, Group, Knobs, Settings, State};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the scheduler has counted, under the names that cpu.stat has for it.
 use crate::intf::{Cpu, Group};
 use crate::{Scheduler, Watch};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Notices cgroups that come and go, and knobs that change, whoever writes them.
 //!
 //! inotify says whose attributes were written. A cgroup that it cannot watch (there is a limit to watches), or whose

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The settings that a plan tries.
 use plimsoll_replay::{GroupSettings, Program, Semantics};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which of the candidates are shown: the recommendation, what the next cheaper one misses, and the frontier.
 use crate::goal::Subject;
 use crate::search::{Candidate, Limits, Options, PlanError, Search, Verdict};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the tables of a plan say of its goals: a value and a range for each that the columns of every plan do not show.
 use crate::confidence::Range;
 use crate::goal::{Goal, Subject};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How sure a figure is: what it would have been in other runs as long as the recording.
 //!
 //! Two things differ from run to run even if the service does the same: where the period's boundaries fall, and which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Goals: `p99(request) < 50ms`, `throttled < 1%`.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A plan as one self-contained page: the frontier, the distributions of latencies, a timeline of throttling. Inline
 //! SVG, no scripts, nothing loaded from elsewhere.
 use crate::columns::{goal_cells, goal_titles, range_cell};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a recorded trace and a goal to the cheapest limits that meet it.
 //!
 //! Entry points: [`Recordings::read`] one trace or several of the same service, [`Goal`]s from text, [`plan`]. No clock,

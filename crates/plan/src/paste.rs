@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A recommendation in the words of whatever has to be told, and what each of them cannot say.
 use crate::search::Limits;
 use plimsoll_replay::Semantics;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What goals speak of, measured; and whether a replay under the recorded settings shows what was recorded.
 use crate::confidence::mean;
 use crate::goal::Subject;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Several recordings of one service, and what a setting gives in all of them.
 //!
 //! A setting is replayed in each recording as it is, and in the median one with all work scaled to both ends of what

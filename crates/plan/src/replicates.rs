@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One setting in every case of the recordings, several times each with period boundaries elsewhere.
 use crate::confidence::{
     allow_cpus, allow_throttled, mean, mean_range, percentile_range, resample, value_range, Range,

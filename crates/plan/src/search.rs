@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The search: every candidate once, a closer look around the cheapest that do, ranges for those that are left.
 use crate::candidates::{first_pass, limits, needed, Knobs};
 use crate::choice::frontier;

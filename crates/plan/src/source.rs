@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace file, read, believed and compiled; or the reasons why not.
 use plimsoll_replay::{machine, recorded, replay, Outcome, Program, Settings, SettingsError};
 use plimsoll_sim::{Costs, Machine};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Just enough of a chart: axes with ticks, lines, dots, rows of spans.
 use std::fmt::Write;
 

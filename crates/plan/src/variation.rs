@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How much CPU time a request takes from run to run, and so what another run may take.
 //!
 //! - Several recordings: the logarithms of their CPU time per request are taken for draws of one normal distribution. One

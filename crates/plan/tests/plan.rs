@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plans for a synthetic service whose needs are known: 3 ms of work every 10 ms.
 use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict, DRIFT};
 use plimsoll_replay::Semantics;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The functions of policy/*.h. Every pointer must be valid and not aliased by a live Rust reference during the
 //! call; ranges and errors are documented in the headers.
 use crate::types::*;

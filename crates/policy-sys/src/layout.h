@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* What the C compiler says of every struct: its size, then the offset of each field, in order. */
 #define PL_LAYOUT_OF(type, field) offsetof(struct type, field)
 static const u64 pl_layout_values[] = {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! policy/ for Rust: the same C that BPF compiles, built natively.
 //!
 //! Invariant: no scheduling rule is written here. Types mirror the headers, functions are the headers', and

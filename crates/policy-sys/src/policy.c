@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Every function of the policy, with external linkage (PL_EXPORT), and the layout of every struct. */
 #include <stddef.h>
 #include "bandwidth.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! group.h and task.h: what a tree of groups makes of weights, limits and headroom.
 mod common;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rust's view of every policy struct is the C compiler's.
 use plimsoll_policy_sys::*;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What limits promise their user, over long random runs.
 mod common;
 

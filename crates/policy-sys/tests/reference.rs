@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! bandwidth.h against a slow, obvious reference: the specification's sentences, one after the other, on plain
 //! vectors. Every number of both must agree after every step of many random histories.
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Load, weights, the sparsemask, fairness and headroom: what each promises.
 mod common;
 

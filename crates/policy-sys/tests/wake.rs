@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! wake.h: how far a wake-up looks for an idle CPU.
 use plimsoll_policy_sys as pl;
 

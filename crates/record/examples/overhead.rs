@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What recording costs: a load of a known rate of switches runs throughout, and is recorded for a second, left alone for
 //! a second, and so on. The CPU time of one of its rounds in each recorded second, less the mean of the two seconds
 //! around it, is what recording adds to the load; the reader's own CPU time comes on top. Prints every pair, medians and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A load of a known rate of context switches, to measure what recording costs: pairs of threads that pass a byte back
 //! and forth on one CPU each, with a pause between rounds so that the rate is met. Prints the rate that was reached and
 //! the CPU time of one round, which is what recording makes longer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cgroup hierarchy that the cpu controller is on, version 1 or 2: groups, limits, statistics.
 use crate::error::RecordError;
 use plimsoll_trace::{CpuStat, Group};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why nothing was recorded.
 use plimsoll_trace::TraceError;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records what threads do, on a kernel whose scheduler is not replaced.
 //!
 //! With BPF: every switch and wake-up (`record`). Without: the groups' own statistics (`sample`).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine as the kernel describes it.
 use plimsoll_trace::{Cpu, Machine};
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who is who: turns the kernel's ids into the header's threads and groups, and changes of group into
 //! `move` events.
 use crate::cgroup::Hierarchy;

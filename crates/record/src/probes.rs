@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Loads bpf/record.bpf.c, attaches it, empties its ring buffer, and knows what it cost.
 use crate::error::RecordError;
 use crate::wire;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One recording with BPF, from loading the program to the finished file.
 use crate::cgroup::Hierarchy;
 use crate::error::RecordError;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Recording without BPF: the groups' cumulative statistics, read again and again.
 use crate::cgroup::Hierarchy;
 use crate::error::RecordError;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Holds what was recorded until it can be put into order.
 //!
 //! Each CPU's events arrive in order of time, but a quiet CPU's last batch arrives only at the end. So

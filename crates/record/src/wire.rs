@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The records of bpf/record.h, decoded.
 use plimsoll_trace::{Context, State, What};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records a known load on the kernel at hand. Where BPF is not permitted, the tests say so and do nothing.
 use plimsoll_record::{record, sample, Options, RecordError, Report};
 use plimsoll_trace::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Open or closed loop: whether work that comes from outside keeps its own time, or waits for the work before.
 //!
 //! A timer or a device wakes a thread. If it would have done so whenever the thread had finished (a periodic timer,

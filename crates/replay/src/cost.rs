@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU time per request, stretch by stretch of the recording: what work costs when the machine is fast, and when not.
 use crate::program::{is_below, Group, Thread};
 use crate::requests::Pair;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The groups of a trace: a tree by their paths.
 use crate::program::Thread;
 use crate::settings::SettingsError;

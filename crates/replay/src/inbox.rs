@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages that a thread has not served yet: bursts whose wake-up has come.
 //!
 //! They are served in the order in which they came, but a thread in the middle of something takes none that was recorded

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A recorded trace as a workload of the simulator: work between blocking points is kept, waiting for a CPU is
 //! left out, and what woke what is kept, so that latencies change when limits do.
 //!

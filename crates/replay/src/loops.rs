@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which work is open loop: set off by an arrival that keeps its own time, however many threads hand it on.
 //!
 //! A burst that begins at a time of the recording is open if that time is kept ([`crate::Pacing::Open`]): a schedule,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine that a trace was recorded on, as the simulator wants it.
 //!
 //! Recorded work already holds what the kernel did on a thread's behalf: system calls, wake-ups, switches. So those

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Points of a trace at which requests begin and end, turned into actions inside of bursts.
 use crate::program::{Action, Burst, BurstIx, Deed};
 use plimsoll_trace::{Cause, ThreadIx, Timeline};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a replay, or the recording itself, measured.
 use crate::requests::ClassIx;
 

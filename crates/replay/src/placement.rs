@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where the recorded kernel put threads that were woken.
 //!
 //! Whether a wake-up looks for an idle CPU depends on which CPUs the kernel believes to share a cache (in virtual

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread does in a replay: the trace, cut at its blocking points, with causes instead of times.
 //!
 //! A thread does its bursts in the order in which their causes arrive, not in that of the recording: a server that got

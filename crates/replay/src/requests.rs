@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a request is: pairs of moments, found in the recording, that exist again in every replay.
 //!
 //! Without `--request`, a wake-up chain: a thread outside of the planned group (a client) wakes one inside, blocks,

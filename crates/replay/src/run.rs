@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One replay: the program under settings, on the recorded machine.
 use crate::machine::resize;
 use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a replay is run with: limits of groups, and what is different about the machine.
 use crate::program::Program;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One thread of the trace at work in the simulator.
 use crate::inbox::Inbox;
 use crate::program::{BurstIx, Deed, Program, Start, NONE};

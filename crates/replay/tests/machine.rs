@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine of a replay: what it is made of, whatever the recorder calls its parts.
 mod common;
 use common::{compile, p, run};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Synthetic traces, replayed: what must come out is known.
 mod common;
 use common::{compile, compile_with, p, run};

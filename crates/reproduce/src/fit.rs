@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fits a machine's costs to the training set, and nothing else.
 //!
 //! One parameter after the other is tried over its grid while the others stay, twice around. The grid and the order are

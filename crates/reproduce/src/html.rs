@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page of plots: published against simulated, one plot for each table, drawn as SVG. Nothing is loaded from elsewhere.
 use crate::made::Made;
 use crate::outcome::{Outcome, Verdict};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! scenarios/published/tables.toml: which scenario and which settings make which published row.
 //!
 //! A row of the published file belongs to the case of its table whose every key it has (its workload, or one of its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The published tables again, in the simulator: what was published, what is simulated, and how far apart they are.
 //!
 //! `published` reads the figures, `index` says which scenario makes which row, `run` simulates, `outcome` holds each row

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What of a run's results stands for a published metric.
 use plimsoll_sim::Results;
 use schemars::JsonSchema;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One row held against its published figure.
 use crate::index::{Class, Compare, Plan, Tolerance, ToleranceUnit};
 use crate::published::Row;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Published figures: one row of the file each, typed.
 use plimsoll_scenario::Problems;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Simulates what a set of rows needs: every variant of every scenario once for each seed, on all cores.
 //!
 //! Runs share nothing and are put together in order, so the figures do not depend on the number of threads.

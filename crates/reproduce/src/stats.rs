@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Mean and spread over seeds.
 
 /// Over the runs of one row.

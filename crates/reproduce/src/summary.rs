@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! All rows together: the targets, and whether they are met.
 use crate::index::{Class, Plan};
 use crate::outcome::{Outcome, Verdict};

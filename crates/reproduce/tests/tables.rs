@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The index, the scenarios and the published figures belong together; runs are repeatable.
 use plimsoll_reproduce::run::Work;
 use plimsoll_reproduce::{published, Index, Outcome, Row, Verdict};

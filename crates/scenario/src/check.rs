@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Holds a TOML document against the JSON schema of its Rust types and finds everything that is wrong at once.
 //!
 //! The types are the only definition: schemars makes the schema from them, editors complete and check with it, and so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds machine models and scenarios: a path, then ./machines, then beside the executable, then in the binary itself.
 use crate::problem::nearest;
 use std::fs::File;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What differs between kernels on one machine: how the fair class slices time, and how it looks for idle CPUs.
 use crate::machine::MachineFile;
 use crate::switches::WakeSearchChoice;

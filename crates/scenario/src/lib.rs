@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Scenario and machine files: TOML in, what the simulator takes out; every error with its place.
 //!
 //! A file goes through three stages. `tree` parses it and keeps positions; `check` holds it against the JSON schema of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A group's limits: units of the file into those of the policy, which alone decides what is allowed.
 use crate::file::{Knobs, Quota};
 use plimsoll_policy_sys as pl;

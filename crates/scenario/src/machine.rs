@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine file: topology, clock, what things cost, and where each number comes from.
 use crate::kernel::{is_version, KernelTable};
 use crate::problem::{Problem, Problems};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is wrong with an input: one line for each thing, with the place where it stands.
 use std::fmt;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The keys of a file as Markdown tables, made from the same schema that checks it.
 use crate::check::{allowed, shown_range};
 use serde_json::Value as Json;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a scenario's file to what the simulator takes: names become numbers, and what a schema cannot check is checked.
 use crate::file::{CpuList, GroupTable, Knobs, ScenarioFile, WorkloadTable};
 use crate::find;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[switches]`: which of the published systems are on, and how the baseline around them behaves.
 use plimsoll_sim::{Enforce, Policy, WakeSearch};
 use schemars::JsonSchema;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A TOML document in which every key and value knows where it was written.
 //!
 //! serde reports one error at a time and forgets positions once a value is converted. Errors of a scenario come from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Errors of the grammar and the schema: each with place, value and what is allowed, all at once.
 use expect_test::{expect, Expect};
 use plimsoll_scenario::{read, Tree};

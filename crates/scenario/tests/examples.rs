@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The examples use the CPU time that their comments say, so that they show what they are for.
 use plimsoll_scenario::{find, Scenario};
 use plimsoll_sim::{Results, Simulation};

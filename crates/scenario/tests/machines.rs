@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine models that come with the binary.
 use plimsoll_scenario::{find, machine, read, MachineFile, Tree};
 

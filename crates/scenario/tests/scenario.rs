@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Scenario files: what is refused, where, and with which words; and what a good one becomes.
 use expect_test::{expect, Expect};
 use plimsoll_scenario::Scenario;

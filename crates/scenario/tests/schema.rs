@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The schemas in docs/ are those of the code. UPDATE_EXPECT=1 writes them again.
 use expect_test::expect_file;
 use plimsoll_scenario::{find, machine_schema, reference, scenario_schema, Scenario};

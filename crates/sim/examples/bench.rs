@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `make bench`: how fast the simulator is. Prints a table; arguments: a file that gets one JSON line per row, and the
 //! one case to run. `--list` prints the cases, `--header` the table's head.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `make fuzz`: random machines, groups, tasks and changes, against invariants that hold for every one of them.
 //!
 //! Arguments: the number of seeds, then the first one. A failure prints the seed; `fuzz 1 SEED` repeats it alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a task does: a sequence of steps, decided one at a time.
 use crate::config::{ChannelId, CounterId, LatencyId, TaskId, TaskSpec};
 use crate::engine::Services;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is simulated: a machine, groups, tasks, and what changes on the way. Plain data; nothing is read from outside.
 use crate::behaviour::Behaviour;
 use crate::cpuset::CpuSet;

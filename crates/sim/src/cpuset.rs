@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A set of CPUs, written like the kernel's lists: "0-3,8".
 
 /// CPUs numbered from 0.

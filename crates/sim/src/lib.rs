@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A machine in software: CPUs, caches, tasks and time, scheduled by the policy in policy/*.h.
 //!
 //! Entry points: fill a [`Config`], give it to [`Simulation::new`], call [`Simulation::run`], read [`Results`].

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What happens when, for timelines and traces. Without an observer none of it costs more than a branch.
 use crate::config::{GroupId, TaskId};
 

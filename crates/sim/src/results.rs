@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a run measured, from the end of the warm-up to the end of the run.
 use hdrhistogram::Histogram;
 

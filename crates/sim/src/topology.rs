@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which CPUs share a core, a last-level cache, a NUMA node, a socket.
 
 /// Where a CPU sits. Every number is unique in the whole machine.

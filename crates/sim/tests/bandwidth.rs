@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Limits on a simulated machine, against what they are defined to do and what real kernels did.
 use plimsoll_sim::{
     Config, Costs, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an administrator does to tasks while the machine runs.
 mod common;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One configuration and seed, one result: byte for byte, in every run and in every build profile.
 use plimsoll_sim::observer::{Move, Stop};
 use plimsoll_sim::{GroupId, Observer, Simulation, TaskId};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Processes that are started and end without end.
 use plimsoll_sim::{
     Config, Context, GroupId, Machine, Observer, Simulation, Step, TaskId, TaskSpec, Topology,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A few seeds of `make fuzz` in every test run.
 mod fuzz;
 

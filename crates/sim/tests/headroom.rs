@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Headroom on a simulated machine reaches the published steady state.
 use plimsoll_sim::observer::Observer;
 use plimsoll_sim::{Config, Context, GroupId, GroupSpec, Machine, Simulation, Step, TaskSpec, Topology};

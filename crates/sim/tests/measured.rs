@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is reported is about the measured time, the whole of it and nothing else.
 mod common;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stealing on a simulated machine, and the baseline without it.
 use plimsoll_sim::observer::Move;
 use plimsoll_sim::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where waking tasks go: the kernel's searches overlap, the live scheduler's do not. And who pays for what.
 use plimsoll_sim::{
     ChannelSpec, Config, Context, Costs, CpuSet, GroupId, GroupSpec, Limits, Machine, Observer, PerDistance,

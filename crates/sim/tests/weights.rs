@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Groups get what their weights say, however their tasks sleep, and in time.
 use plimsoll_sim::{
     Config, Context, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Writes a trace of a known size, to measure how fast traces are read, replayed and planned with
 //! (`bench/replay-speed.sh`): eight clients on CPU 0 sleep for a while, then each asks the worker of its own in /web on
 //! CPU 1 and waits for the answer.

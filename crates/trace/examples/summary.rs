@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Says what a trace of any known format holds, and how far it can be trusted.
 use plimsoll_trace::{Place, Timeline, DOUBTFUL_SHARE_MAX};
 

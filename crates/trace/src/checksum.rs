@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One checksum over the whole file, because the Parquet library panics on some damaged bytes (a page
 //! header that says "dictionary" where there is none) and a panic is no error message.
 //!

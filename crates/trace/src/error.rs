@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a file was not taken as a trace: where, what stood there, what is allowed.
 use std::fmt;
 use std::path::Path;
@@ -67,6 +68,13 @@ pub enum TraceError {
         place: Place,
         found: String,
         expected: String,
+    },
+
+    #[error("{place}: not a trace that is read: this is {what}; {cure}")]
+    Unread {
+        place: Place,
+        what: String,
+        cure: String,
     },
 
     #[error("{place}: the file ends early: {detail}; record or copy it again")]

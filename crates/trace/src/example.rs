@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Small recordings whose contents are known, for the tests of everything that reads traces.
 use crate::error::TraceError;
 use crate::model::{Clock, Context, Cpu, Event, Group, Header, Machine, State, Thread, Tid, What};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What may stand in the header of a trace file.
 use crate::error::{At, Place, TraceError};
 use crate::model::{Clock, Group, Header, CPU_MAX, DURATION_NS_MAX, TID_MAX};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What threads really did: the trace model, its Parquet file, readers for what people already
 //! have, and the thread-by-thread reconstruction that replay is built on.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How far a trace can be believed: every doubt is counted, too many are an error.
 use crate::error::{Place, TraceError};
 use crate::model::{Header, Loss};

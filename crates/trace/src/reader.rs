@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads a trace file, one row group at a time, and believes nothing in it.
 use crate::checksum::{self, Verdict};
 use crate::error::{At, Place, TraceError};

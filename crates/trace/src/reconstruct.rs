@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turns events into a [`Timeline`], one pass, in order of time.
 //!
 //! A thread is running, waiting for a CPU, or blocked. `switch` moves it between the three, `waking` ends

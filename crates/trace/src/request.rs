@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a user names a request: `--request` of `plimsoll record` and of `plimsoll plan`.
 use std::fmt;
 use std::path::PathBuf;

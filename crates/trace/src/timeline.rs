@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did, seen from the thread: when it was woken and by whom, how much it ran, how long
 //! it waited for a CPU, when it blocked. This is what replay is built on.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A file that is there whole or not at all.
 use std::fs::{read_link, remove_file, rename, set_permissions, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};

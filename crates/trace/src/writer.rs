@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Writes a trace as one Parquet file, in memory bounded by one row group.
 use crate::checksum;
 use crate::error::{At, Place, TraceError};

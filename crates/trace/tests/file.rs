@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Parquet file: what goes in comes out, and what is not a sound trace is refused by name.
 mod common;
 use common::{events, header, read, write};

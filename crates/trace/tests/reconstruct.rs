@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Thread by thread reconstruction. `UPDATE_EXPECT=1 cargo test` records the expectations again.
 mod common;
 use common::{events, header, render};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Simulated against measured: which columns, how close, and what a row came to.
 use crate::measured::{Measured, Row};
 use crate::rebuild::{Model, Simulated};

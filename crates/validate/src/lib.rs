@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Simulated against measured: runs of the bandwidth probe on real kernels, rebuilt row by row.
 //!
 //! `measured` reads the file, `rebuild` makes a simulated run of a row's parameters, `compare` says how close it came.

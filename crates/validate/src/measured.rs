@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Measured runs of the bandwidth probe: the CSV file, each row with its line.
 //!
 //! Columns are found by name, in any order; unknown ones are refused: one that is misspelt would not be compared, unseen. A

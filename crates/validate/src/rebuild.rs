@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A measured run again, on the simulated machine: built from the row's parameters alone.
 use crate::measured::Row;
 use hdrhistogram::Histogram;

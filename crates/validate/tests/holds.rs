@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulator stays as close to real kernels as it has come.
 use plimsoll_validate::{compare, read, Model, Scheduler, Verdict};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What slices that expire cost, against the published figure and a real kernel 5.0.
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::{Results, Simulation};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When requests arrive: open loop (at a rate, whatever the server does) or closed loop (think, then ask again).
 use plimsoll_sim::Machine;
 use rand::Rng;

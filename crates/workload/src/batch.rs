@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A batch job: threads that take pieces of work one after another, as a video encoder does frames.
 //!
 //! What a piece ends with makes it other programs, too: a critical section (threads that share a file's position), a

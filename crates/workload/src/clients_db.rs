@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A database under a load generator: client threads, and server threads that read, wait for storage and hold locks.
 //!
 //! As sysbench with MySQL or PostgreSQL: each client has a server thread of its own. A transaction is a number of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Duty cycles: spinners, threads with a burst of work at every interval, and slow threads, in one group.
 //!
 //! The same program as the one that measured `bench/results/kernel-bandwidth-truth.csv`: release k of a duty thread is at

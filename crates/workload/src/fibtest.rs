@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! fibtest: one busy thread and nearly idle ones, each on its own CPU, in one limited group.
 //!
 //! Every slow thread takes a slice whenever it wakes up and uses next to nothing of it. What it keeps is lost to the

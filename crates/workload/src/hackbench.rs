@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! hackbench: groups of senders and receivers that exchange small messages, all to all.
 //!
 //! Each of `fds` senders of a group writes `loops` messages to each of `fds` receivers, in turn; each receiver reads

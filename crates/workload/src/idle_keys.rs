@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Keys that are given and have no effect, since another key turns off what they are about.
 use crate::{Batch, ClientsDb, Schbench, Server, Workload};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Programs for the simulated machine: each a typed set of parameters that builds tasks.
 //!
 //! A scenario file names a workload by `kind`; the parameters are the fields of the struct of that name. Every workload

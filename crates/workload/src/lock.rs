@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What threads meet at: a mutex that the running thread may take again, and a barrier that threads spin at before they
 //! sleep.
 use plimsoll_sim::{ChannelId, Config, Step};

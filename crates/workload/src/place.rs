@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a workload's tasks go: their group, what they are called, and what they have in common.
 use plimsoll_sim::{cpus_of, Behaviour, Config, CpuSet, GroupId, TaskSpec, WorkloadId};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Request and response: pairs of a client and a server, one message each way, without end (netperf UDP_RR, tbench).
 use crate::place::{ns, Place};
 use plimsoll_sim::{ChannelSpec, Config, Context, Step, WorkloadId};

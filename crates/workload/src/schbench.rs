@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! schbench: message threads hand requests to worker threads; what counts is how long a worker takes to start.
 //!
 //! With a rate, requests are handed out eight at a time with equal sleeps in between, round robin over the workers, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A latency-sensitive server: requests arrive, wait in one queue, and are served by a pool of worker threads.
 use crate::arrivals::{Arrivals, Spread};
 use crate::place::Place;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Spinners: threads that compute without end.
 use crate::place::Place;
 use plimsoll_sim::{Config, Context, Step, WorkloadId};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stream: pairs of a sender and a receiver with a socket buffer between them (netperf TCP_STREAM).
 use crate::place::{ns, Place};
 use plimsoll_sim::{Config, Context, Step, WorkloadId};

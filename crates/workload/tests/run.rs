@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every workload does what its parameters say, on a machine on which only its own work takes time.
 use plimsoll_sim::{
     Change, ChangeKind, Config, Costs, GroupId, GroupSpec, Machine, Results, Simulation, TaskId, Topology,

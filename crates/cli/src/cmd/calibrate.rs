@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll calibrate`: fits machine models to the training set.
 use super::reproduce::inputs;
 use crate::exit::{Failure, Outcome, Result};

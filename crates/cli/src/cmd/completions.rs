@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll completions`: what a shell needs to complete our flags.
 use crate::exit::{Outcome, Result};
 use clap::CommandFactory;

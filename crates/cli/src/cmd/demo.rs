@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll demo`: what each of the five systems does to a workload that it was made for, without and with it.
 use crate::exit::{Failure, Outcome, Result};
 use crate::metrics::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll get`: knobs of a cgroup.
 use crate::exit::{Failure, Outcome, Result};
 use plimsoll_live::{cgroup_id, Knob};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll man`: the manual pages, from the flags' own definitions.
 use crate::exit::{Failure, Outcome, Result};
 use crate::output;

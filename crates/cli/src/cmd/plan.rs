@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll plan`: the cheapest CPU limits under which a recorded workload meets its goals.
 use crate::cmd::replay::{check_table, figure, heading};
 use crate::exit::{Failure, Outcome, Result};

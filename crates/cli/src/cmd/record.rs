@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll record`: what a real workload's threads do, into a trace file.
 use crate::exit::{Failure, Outcome, Result};
 use crate::output;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll simulate --replay`: a recorded workload, as it was and under other limits.
 use crate::exit::{Failure, Outcome, Result};
 use crate::output;

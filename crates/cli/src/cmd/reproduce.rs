@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll reproduce`: the published tables again, published against simulated.
 use crate::exit::{Failure, Outcome as End, Result};
 use crate::table::Table;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll run`: the live scheduler.
 use crate::exit::{Failure, Outcome, Result};
 use crate::out::note;

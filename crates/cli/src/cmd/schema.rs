@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll schema`: the JSON schemas of our input files, for editors and for reading.
 use crate::exit::{Outcome, Result};
 

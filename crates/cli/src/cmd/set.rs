@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll set`: knobs of a cgroup.
 use crate::exit::{Failure, Outcome, Result};
 use plimsoll_live::{ask, cgroup_id, cpu_max, is_root, only_roots, Error, Knob, KnobValues, Request, Status};

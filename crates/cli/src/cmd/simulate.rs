@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll simulate`: runs a scenario, or two side by side.
 use crate::exit::{Failure, Outcome, Result};
 use crate::report::Report;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll status`: what the running scheduler has counted.
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll top`: who uses what of which limit, now.
 use crate::exit::{Failure, Outcome, Result};
 use crate::rates::{Order, Rates};

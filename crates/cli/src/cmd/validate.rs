@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll validate`: every measured run again in the simulator, figure by figure.
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;

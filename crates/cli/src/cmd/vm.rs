@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll vm`: one command on a real kernel in QEMU.
 use crate::exit::{Failure, Outcome, Result};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs the command as a user does.
 #![allow(dead_code)] // each of the tests' files uses some of it
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A pool with its balances and its ring, on memory that does not move.
 #![allow(dead_code)] // each test binary uses its part of this
 use plimsoll_policy_sys::*;

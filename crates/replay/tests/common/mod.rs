@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the tests of replays share.
 use plimsoll_replay::{machine, percentile_ns, replay, Outcome, Program, Settings};
 use plimsoll_sim::Machine;

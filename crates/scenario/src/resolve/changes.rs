@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[[change]]`: each is judged by how things are at its time, after those before it.
 use super::{listed, ns_of_ms, Resolve, What, LEFT};
 use crate::file::ChangeTable;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tasks that move between queues: new-idle and periodic balance, stealing, pull on lag.
 use super::topo::{bits_from, LEVELS};
 use super::Engine;

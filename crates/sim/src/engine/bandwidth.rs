@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Moves tasks and sets timers as the limits of bandwidth.h say.
 use super::events::Timer;
 use super::state::{State, NONE};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an administrator does while the machine runs.
 use super::state::{State, NONE};
 use super::Engine;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Invariants, checked at every event where `check` asks for it. A broken one panics: it is a mistake in code.
 use super::state::{State, NONE};
 use super::Engine;

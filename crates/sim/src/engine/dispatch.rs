@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A CPU's life: pick a task, run it, charge it, stop it, go idle.
 use super::events::NEVER;
 use super::state::{Pending, State, GONE, NONE};

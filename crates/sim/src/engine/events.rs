@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What happens next: one slot per CPU in a tournament tree, everything else in a heap of timers.
 //!
 //! A CPU's own next event (end of work, tick, interrupt, end of a slice) changes with nearly every event, so it is

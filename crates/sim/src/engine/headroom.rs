@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Measures what headroom.h wants to know, once a window, and links groups to the side.
 use super::bandwidth::policy_limits;
 use super::events::Timer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Books kept only where invariants are checked: what every limited group was given, has used and still holds.
 //!
 //! ```text

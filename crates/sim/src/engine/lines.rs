@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Cache lines that many CPUs write: a queue with one server.
 //!
 //! A line is in one place at a time. A CPU that wants it and has it pays nothing; otherwise it is transferred, which

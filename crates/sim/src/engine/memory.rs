@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The policy's memory: groups, their queues and balances on each CPU, their rings.
 //!
 //! Indexed [group][CPU], allocated zeroed and touched only where a group has run, so that the system commits pages for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine at work.
 //!
 //! One event after the other, in order of time: a timer, or a CPU whose work ends, whose tick comes, that is

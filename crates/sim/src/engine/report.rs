@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From the engine's books to results.
 use super::state::State;
 use super::Engine;

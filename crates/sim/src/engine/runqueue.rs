@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A CPU's waiting tasks in order of vruntime.
 //!
 //! Most queues hold a few tasks and nearly all insertions are near the head, so a sorted array, head last, is faster

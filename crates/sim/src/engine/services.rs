@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What tasks may ask of the machine while they decide on their next step.
 use crate::config::{ChannelId, ChannelSpec, CounterId, LatencyId, TaskId, TaskSpec};
 use hdrhistogram::Histogram;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a configuration to a machine about to run: checks first, then memory, groups, tasks.
 use super::bandwidth::policy_limits;
 use super::events::{Slots, Timer, Timers};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the engine keeps about a CPU, a task, a channel.
 use super::events::NEVER;
 use super::runqueue::RunQueue;

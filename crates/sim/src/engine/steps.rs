@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tasks' programs: one step after the other, and the channels between them.
 use super::dispatch::stretch;
 use super::events::{Timer, NEVER};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's shape, as tables that searches walk, and which CPUs of it are idle or overloaded.
 use crate::config::PerDistance;
 use crate::topology::{CpuPlace, Topology};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A task becomes runnable: where it goes, and whether it runs at once.
 use super::state::{State, NONE};
 use super::topo::bits_from;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What tests of a run share.
 use plimsoll_sim::{Change, ChangeKind, Config, Results, Simulation};
 

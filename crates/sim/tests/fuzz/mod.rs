@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One random machine with random groups, tasks and changes: run with every check on, and the sums compared after.
 mod programs;
 

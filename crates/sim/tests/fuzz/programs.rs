@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Random tasks: spinners, duty cycles, pairs that talk, spawners, those that yield, some from another machine.
 use super::{cpus, MS, US};
 use plimsoll_sim::{Behaviour, ChannelId, Config, Context, CounterId, GroupId, Step, TaskSpec, WorkloadId};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A small language for traces in tests, one event a line: `TIME CPU WHAT`, times in ns.
 //!
 //! `switch PREV STATE NEXT`, `waking TID WAKER CONTEXT`, `wakeup TID WAKER TARGET_CPU`,
