@@ -136,3 +136,41 @@ fn documents_name_only_files_that_exist() {
         }
     }
 }
+
+/// Raw results are kept for the documents that cite them, each by its whole name; the history has the others.
+#[test]
+fn results_that_are_kept_are_cited() {
+    let mut documents = String::new();
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("docs/").flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else if entry.path().extension().is_some_and(|e| e == "md") {
+                documents += &std::fs::read_to_string(entry.path()).expect("text");
+            }
+        }
+    }
+    documents += &std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    // A name is cited where it does not go on: `a-2` does not cite `a`.
+    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let cited = |name: &str| {
+        let found = |(at, _): (usize, &str)| !documents[at + name.len()..].starts_with(goes_on);
+        documents.match_indices(name).any(found)
+    };
+    let kept = std::process::Command::new("git")
+        .args(["ls-files", "bench/results"])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
+    assert!(kept.status.success(), "{}", String::from_utf8_lossy(&kept.stderr));
+    let kept = String::from_utf8(kept.stdout).expect("UTF-8");
+    let kept: std::collections::BTreeSet<&str> =
+        kept.lines().filter_map(|path| path.split('/').nth(2)).collect();
+    assert!(kept.len() > 10);
+    let uncited: Vec<&str> = kept.into_iter().filter(|name| !cited(name)).collect();
+    assert!(
+        uncited.is_empty(),
+        "in bench/results and in no document: {uncited:?}; cite each by its whole name in docs/, or remove it"
+    );
+}

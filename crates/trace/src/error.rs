@@ -70,6 +70,13 @@ pub enum TraceError {
         expected: String,
     },
 
+    #[error("{place}: not a trace that is read: this is {what}; {cure}")]
+    Unread {
+        place: Place,
+        what: String,
+        cure: String,
+    },
+
     #[error("{place}: the file ends early: {detail}; record or copy it again")]
     Truncated { place: Place, detail: String },
 

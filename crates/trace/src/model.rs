@@ -191,7 +191,7 @@ pub struct CpuStat {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// What made the trace: `bpf`, `cgroup-stat`, `perf-script`, `perfetto`, `cpu-stat-csv`.
+    /// What made the trace: `bpf`, `cgroup-stat`, `perf-script`, `ftrace-text`, `perfetto`, `cpu-stat-csv`.
     pub source: String,
     pub clock: Clock,
     pub machine: Machine,

@@ -275,23 +275,23 @@ fn a_damaged_line_of_perf_is_refused_and_what_perf_says_beside_events_is_not() {
 
 #[test]
 fn foreign_and_empty_files_are_refused() {
-    check_error("", expect!["FILE: the file is empty; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"]);
+    check_error("", expect!["FILE: the file is empty; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, of ftrace or of `trace-cmd report`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"]);
     check_error(
         "hello\n",
         expect![[
-            r#"FILE: not a trace: found a file that starts with "hello\n"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
+            r#"FILE: not a trace: found a file that starts with "hello\n"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, of ftrace or of `trace-cmd report`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
         ]],
     );
     check_error(
         "a,b\n1,2\n",
         expect![[
-            r#"FILE: not a trace: found a file that starts with "a,b\n1,2\n"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
+            r#"FILE: not a trace: found a file that starts with "a,b\n1,2\n"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, of ftrace or of `trace-cmd report`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
         ]],
     );
     check_error(
         [0u8; 100],
         expect![[
-            r#"FILE: not a trace: found a file that starts with "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
+            r#"FILE: not a trace: found a file that starts with "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"; expected a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, of ftrace or of `trace-cmd report`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat"#
         ]],
     );
     check_error("PAR1 but no more", expect!["FILE: the file ends early: no Parquet footer at the end of its 16 bytes; record or copy it again"]);
@@ -429,6 +429,28 @@ fn perfetto_events_of_all_cpus_are_put_into_order() {
         trace.header.threads.iter().find(|t| t.tid == 8).unwrap().tgid,
         Some(6)
     );
+}
+
+/// As a BPF program writes it (scxtop), with the woken thread where ftrace has the one that runs.
+#[test]
+fn a_thread_that_wakes_itself_was_woken_by_what_runs_on_that_cpu() {
+    let events = |said: fn(u64, u64) -> u64| {
+        let events = [
+            switch(50, 0, 0, 0, 7),
+            waking(100, said(7, 8), 8, 0),
+            switch(150, 7, 7, 1, 8),
+            waking(200, said(8, 7), 7, 0),
+            switch(250, 8, 8, 1, 7),
+            switch(300, 7, 7, 1, 0),
+            waking(400, said(0, 8), 8, 0),
+            switch(410, 0, 0, 0, 8),
+        ];
+        Trace::read(&file(packet(1, bundle(0, &events))).path).unwrap()
+    };
+    let right = events(|runs, _| runs);
+    assert_eq!(events(|_, woken| woken), right);
+    let timeline = Timeline::build(&right.header, &right.events);
+    assert_eq!(timeline.quality.warnings, []);
 }
 
 #[test]
@@ -640,8 +662,8 @@ fn bad_series_of_cpu_stat_are_refused_with_their_line() {
     check_error(
         "ts_ms,group,usage_usec,color\n1,/a,1,red\n",
         expect![[
-            r#"FILE:1: column: "color"; allowed: one of ts_ns, ts_us, ts_ms, ts_s; group; usage_usec, nr_periods, nr_throttled, throttled_usec, nr_bursts, burst_usec; quota_us, period_us, burst_us"#
+            r#"FILE:1: column: "color"; allowed: one of ts_ns, ts_us, ts_ms, ts_s, time; group; usage_usec, nr_periods, nr_throttled, throttled_usec, nr_bursts, burst_usec; quota_us, period_us, burst_us; and fields of cpu.stat"#
         ]],
     );
-    check_error("group,usage_usec\n/a,1\n", expect!["FILE:1: columns: 0 columns of time; allowed: one of ts_ns, ts_us, ts_ms, ts_s; group; usage_usec, nr_periods, nr_throttled, throttled_usec, nr_bursts, burst_usec; quota_us, period_us, burst_us"]);
+    check_error("group,usage_usec\n/a,1\n", expect!["FILE:1: columns: 0 columns of time; allowed: one of ts_ns, ts_us, ts_ms, ts_s, time; group; usage_usec, nr_periods, nr_throttled, throttled_usec, nr_bursts, burst_usec; quota_us, period_us, burst_us; and fields of cpu.stat"]);
 }

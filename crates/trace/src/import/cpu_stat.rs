@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A CSV series of cpu.stat, as a monitoring system or a shell loop makes it.
 //!
-//! The first line names the columns, in any order: a time (`ts_ns`, `ts_us`, `ts_ms` or `ts_s`), `group`,
-//! and any of `usage_usec`, `nr_periods`, `nr_throttled`, `throttled_usec`, `nr_bursts`, `burst_usec`: the
-//! cumulative counters of cpu.stat. `quota_us`, `period_us` and `burst_us` may give the group's limits.
-use super::{bad, line_place, Trace};
+//! The first line names the columns, in any order, between commas, semicolons or tabs: a time (`ts_ns`, `ts_us`, `ts_ms`
+//! or `ts_s`, and the usual names for it; see `time.rs`), `group`, and any of `usage_usec`, `nr_periods`,
+//! `nr_throttled`, `throttled_usec`, `nr_bursts`, `burst_usec`: the cumulative counters of cpu.stat, or those of the
+//! first cgroup version, in ns: `throttled_time`, `burst_time`, `cpuacct.usage`. `quota_us`, `period_us` and `burst_us`
+//! may give the group's limits. The other fields of cpu.stat, which a replay does not need, may be there; the trace's
+//! source names them.
+use super::time::{self, Unit};
+use super::{bad, line_place, source, Trace};
 use crate::error::{At, Place, TraceError};
 use crate::model::{Clock, CpuStat, Event, Group, GroupIx, Header, What};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-const TIMES: [(&str, f64); 4] = [("ts_ns", 1.0), ("ts_us", 1e3), ("ts_ms", 1e6), ("ts_s", 1e9)];
+/// Counters in the order of their fields: name, ns (or 1) for each unit.
 const COUNTERS: [&str; 6] = [
     "usage_usec",
     "nr_periods",
@@ -20,12 +23,43 @@ const COUNTERS: [&str; 6] = [
     "nr_bursts",
     "burst_usec",
 ];
+/// Other names: which counter, and what its values are divided by.
+const ALIASES: [(&str, usize, u64); 4] = [
+    ("cpuacct.usage", 0, 1000),
+    ("usage_ns", 0, 1000),
+    ("throttled_time", 3, 1000),
+    ("burst_time", 5, 1000),
+];
 const LIMITS: [&str; 3] = ["quota_us", "period_us", "burst_us"];
+const GROUPS: [&str; 3] = ["group", "cgroup", "path"];
+/// Fields of cpu.stat that are not needed.
+const SKIPPED: [&str; 5] = [
+    "user_usec",
+    "system_usec",
+    "nice_usec",
+    "wait_sum",
+    "core_sched.force_idle_usec",
+];
+
+fn is_counter(name: &str) -> bool {
+    COUNTERS.contains(&name) || ALIASES.iter().any(|alias| alias.0 == name)
+}
+
+fn delimiter(heading: &str) -> char {
+    [',', ';', '\t']
+        .into_iter()
+        .max_by_key(|&d| (heading.matches(d).count(), d == ','))
+        .expect("three")
+}
 
 /// Whether a line is the heading of such a file.
 pub fn is_heading(line: &str) -> bool {
-    let names: Vec<&str> = line.split(',').map(str::trim).collect();
-    names.len() > 1 && names.iter().any(|n| COUNTERS.contains(n))
+    let names: Vec<&str> = line.split(delimiter(line)).map(unquoted).collect();
+    names.len() > 1 && names.iter().any(|n| is_counter(n))
+}
+
+fn unquoted(name: &str) -> &str {
+    name.trim_start_matches('\u{feff}').trim().trim_matches('"')
 }
 
 /// The largest series that is read, as it is held in memory: 10 million rows and more.
@@ -37,14 +71,15 @@ fn text(path: &Path) -> Result<String, TraceError> {
         let allowed = format!("at most {BYTES_MAX} bytes");
         bad(Place::whole(path), "size", bytes, allowed)
     };
-    let file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
-    let bytes = file.metadata().map_err(read_error)?.len();
-    if bytes > BYTES_MAX {
-        return Err(large(bytes));
+    // Before a gigabyte of it is read.
+    let on_disk = std::fs::metadata(path).map_err(read_error)?.len();
+    if on_disk > BYTES_MAX {
+        return Err(large(on_disk));
     }
     let mut bytes = Vec::new();
-    // It may grow while it is read.
-    file.take(BYTES_MAX + 1)
+    // It may be packed, and grow while it is read.
+    source::open(path)?
+        .take(BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(read_error)?;
     if bytes.len() as u64 > BYTES_MAX {
@@ -69,8 +104,11 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
     let text = text(path)?;
     // The reader counts a line's end at \r, and would name the line before.
     let text = text.replace("\r\n", "\n");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let heading = text.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#'));
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
+        .delimiter(delimiter(heading.unwrap_or("")) as u8)
         .comment(Some(b'#'))
         .from_reader(text.as_bytes());
     let columns = Columns::of(path, reader.headers().map_err(|e| damaged(path, e))?)?;
@@ -87,7 +125,7 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
         });
     };
     trace.header = Header {
-        source: "cpu-stat-csv".into(),
+        source: columns.source(),
         clock: Clock {
             name: "unknown".into(),
             start_ns: first.ts_ns,
@@ -112,10 +150,12 @@ fn damaged(path: &Path, error: csv::Error) -> TraceError {
 
 /// Where each column is.
 struct Columns {
-    time: (usize, f64),
+    time: (usize, Unit),
     group: usize,
-    counters: [Option<usize>; 6],
+    /// Column, and what its values are divided by.
+    counters: [Option<(usize, u64)>; 6],
     limits: [Option<usize>; 3],
+    skipped: Vec<String>,
 }
 
 impl Columns {
@@ -123,16 +163,15 @@ impl Columns {
         let place = || line_place(path, 1);
         let at = |name: &str| heading.iter().position(|h| h == name);
         let known = |name: &str| {
-            name == "group"
-                || TIMES.iter().any(|t| t.0 == name)
-                || COUNTERS.contains(&name)
+            GROUPS.contains(&name)
+                || time::unit(name).is_some()
+                || is_counter(name)
                 || LIMITS.contains(&name)
+                || SKIPPED.contains(&name)
         };
         let allowed = || {
-            let times: Vec<&str> = TIMES.iter().map(|t| t.0).collect();
             format!(
-                "one of {}; group; {}; {}",
-                times.join(", "),
+                "one of ts_ns, ts_us, ts_ms, ts_s, time; group; {}; {}; and fields of cpu.stat",
                 COUNTERS.join(", "),
                 LIMITS.join(", ")
             )
@@ -150,9 +189,10 @@ impl Columns {
                 ));
             }
         }
-        let times: Vec<(usize, f64)> = TIMES
+        let times: Vec<(usize, Unit)> = heading
             .iter()
-            .filter_map(|&(name, ns)| at(name).map(|i| (i, ns)))
+            .enumerate()
+            .filter_map(|(i, name)| time::unit(name).map(|unit| (i, unit)))
             .collect();
         let [time] = times[..] else {
             return Err(bad(
@@ -162,13 +202,44 @@ impl Columns {
                 allowed(),
             ));
         };
-        let group = at("group").ok_or_else(|| bad(place(), "columns", "no column group", allowed()))?;
+        let groups: Vec<usize> = GROUPS.into_iter().filter_map(at).collect();
+        let [group] = groups[..] else {
+            return Err(bad(
+                place(),
+                "columns",
+                format!("{} columns of the group's path", groups.len()),
+                "one column `group`, with a path such as /docker/web in each row",
+            ));
+        };
+        let mut counters = [None; 6];
+        let names = COUNTERS.iter().enumerate().map(|(i, name)| (*name, i, 1));
+        for (name, counter, divisor) in names.chain(ALIASES) {
+            if let Some(column) = at(name) {
+                if counters[counter].replace((column, divisor)).is_some() {
+                    let value = format!("{:?} and {name:?}", COUNTERS[counter]);
+                    return Err(bad(place(), "columns", value, "one column for each counter"));
+                }
+            }
+        }
         Ok(Columns {
             time,
             group,
-            counters: COUNTERS.map(at),
+            counters,
             limits: LIMITS.map(at),
+            skipped: heading
+                .iter()
+                .filter(|n| SKIPPED.contains(n))
+                .map(String::from)
+                .collect(),
         })
+    }
+
+    /// What the trace says that it is made of.
+    fn source(&self) -> String {
+        match &self.skipped[..] {
+            [] => "cpu-stat-csv".into(),
+            skipped => format!("cpu-stat-csv, without its columns {}", skipped.join(", ")),
+        }
     }
 
     fn row(
@@ -177,7 +248,9 @@ impl Columns {
         trace: &mut Trace,
         place: &dyn Fn() -> Place,
     ) -> Result<(), TraceError> {
-        let ts_ns = self.time_ns(&record[self.time.0], place)?;
+        let text = &record[self.time.0];
+        let ts_ns = time::ns(text, self.time.1)
+            .map_err(|allowed| bad(place(), "time", format!("{text:?}"), allowed))?;
         if let Some(last) = trace.events.last().filter(|last| ts_ns < last.ts_ns) {
             return Err(TraceError::ClockBackwards {
                 place: place(),
@@ -187,7 +260,9 @@ impl Columns {
         }
         let mut counters = [None; 6];
         for (value, (at, name)) in counters.iter_mut().zip(self.counters.iter().zip(COUNTERS)) {
-            *value = number(record, *at, name, place)?;
+            if let Some((column, divisor)) = *at {
+                *value = number(record, Some(column), name, place)?.map(|n| n / divisor);
+            }
         }
         let [usage, nr_periods, nr_throttled, throttled, nr_bursts, burst] = counters;
         let ns = |us: Option<u64>| us.map(|us| us.saturating_mul(1000));
@@ -215,27 +290,6 @@ impl Columns {
             },
         });
         Ok(())
-    }
-
-    fn time_ns(&self, text: &str, place: &dyn Fn() -> Place) -> Result<i64, TraceError> {
-        let wrong = || {
-            bad(
-                place(),
-                "time",
-                format!("{text:?}"),
-                "a number of 0 or more, below 292 years",
-            )
-        };
-        if self.time.1 == 1.0 {
-            return text.parse::<i64>().ok().filter(|&t| t >= 0).ok_or_else(wrong);
-        }
-        let value: f64 = text.parse().map_err(|_| wrong())?;
-        let ns = (value * self.time.1).round();
-        if (0.0..i64::MAX as f64).contains(&ns) {
-            Ok(ns as i64)
-        } else {
-            Err(wrong())
-        }
     }
 
     fn group(

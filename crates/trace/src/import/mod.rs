@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads a file of any format that we know into the trace model.
 mod cpu_stat;
+mod line;
+mod named;
 mod perf;
 mod perfetto;
+mod source;
+mod time;
 
 use crate::error::{At, Place, TraceError};
 use crate::model::{Clock, Cpu, Event, Header, Machine, Thread, Tid, What, DURATION_NS_MAX};
@@ -10,9 +14,10 @@ use crate::reader::TraceReader;
 use crate::reconstruct::TimelineBuilder;
 use crate::timeline::Timeline;
 use crate::unfinished::is_device;
+use named::Named;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, Read};
 use std::path::Path;
 
 /// Formats, by what their files begin with.
@@ -20,14 +25,15 @@ use std::path::Path;
 enum Format {
     Parquet,
     PerfData,
-    PerfScript,
+    /// Of perf, ftrace or trace-cmd.
+    Script,
     Perfetto,
     CpuStatCsv,
 }
 
 const KNOWN: &str =
     "a trace of `plimsoll record` (Parquet), perf.data of `perf sched record`, text of `perf script`, \
-                     a Perfetto trace with scheduling events, or a CSV series of cpu.stat";
+                     of ftrace or of `trace-cmd report`, a Perfetto trace with scheduling events, or a CSV series of cpu.stat";
 
 /// How much of a file is looked at to tell its format.
 const SAMPLE: u64 = 1 << 16;
@@ -54,7 +60,7 @@ impl Trace {
                 })
             }
             Format::PerfData => perf::read_data(path),
-            Format::PerfScript => perf::read_script(path),
+            Format::Script => perf::read_script(path),
             Format::Perfetto => perfetto::read(path),
             Format::CpuStatCsv => cpu_stat::read(path),
         }
@@ -90,10 +96,20 @@ fn sniff(path: &Path) -> Result<Format, TraceError> {
             allowed: "a file: it is read more than once".into(),
         });
     }
-    let mut file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
     let read_error = |e| TraceError::io(path, "read", e);
-    let mut head = Vec::new();
+    let unread = |named: Named| TraceError::Unread {
+        place: Place::whole(path),
+        what: named.what,
+        cure: named.cure,
+    };
+    let mut file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
+    let mut packed = Vec::new();
     file.by_ref()
+        .take(SAMPLE)
+        .read_to_end(&mut packed)
+        .map_err(read_error)?;
+    let mut head = Vec::new();
+    source::open(path)?
         .take(SAMPLE)
         .read_to_end(&mut head)
         .map_err(read_error)?;
@@ -103,14 +119,25 @@ fn sniff(path: &Path) -> Result<Format, TraceError> {
             expected: KNOWN,
         });
     }
-    if head.starts_with(b"PAR1") {
-        return Ok(Format::Parquet);
+    let binary = if head.starts_with(b"PAR1") {
+        Some(Format::Parquet)
+    } else if head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP") {
+        Some(Format::PerfData)
+    } else {
+        None
+    };
+    match binary {
+        // Their readers take the file itself.
+        Some(_) if source::is_gzip(&packed) => {
+            return Err(named::binary(&packed).map(unread).expect("gzip is named"))
+        }
+        Some(format) => return Ok(format),
+        None => {}
     }
-    if head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP") {
-        return Ok(Format::PerfData);
+    if let Some(named) = named::binary(&head) {
+        return Err(unread(named));
     }
-    file.rewind().map_err(read_error)?;
-    let sample = without_comments(file).map_err(read_error)?;
+    let sample = without_comments(source::open(path)?).map_err(read_error)?;
     let sample = String::from_utf8_lossy(&sample);
     let mut lines = sample
         .lines()
@@ -120,21 +147,26 @@ fn sniff(path: &Path) -> Result<Format, TraceError> {
             return Ok(Format::CpuStatCsv);
         }
         if perf::is_line(first) || lines.any(perf::is_line) {
-            return Ok(Format::PerfScript);
+            return Ok(Format::Script);
         }
     }
     // Last, because text that begins with an empty line looks like it.
-    if perfetto::begins_like_one(&head) {
+    let is_text = head
+        .iter()
+        .all(|&byte| byte >= b' ' || matches!(byte, b'\n' | b'\r' | b'\t'));
+    if !is_text && perfetto::begins_like_one(&head) {
         return Ok(Format::Perfetto);
+    }
+    let begins = String::from_utf8_lossy(&head);
+    // Behind a long header of comments, or with it.
+    if let Some(named) = named::text(&begins).or_else(|| named::text(&sample)) {
+        return Err(unread(named));
     }
     Err(TraceError::Foreign {
         place: Place::whole(path),
         found: format!(
             "a file that starts with {:?}",
-            String::from_utf8_lossy(&head)
-                .chars()
-                .take(16)
-                .collect::<String>()
+            begins.chars().take(16).collect::<String>()
         ),
         expected: KNOWN.into(),
     })
@@ -142,8 +174,7 @@ fn sniff(path: &Path) -> Result<Format, TraceError> {
 
 /// The beginning of a text behind its leading comments and empty lines, of which `perf script --header` writes any
 /// number.
-fn without_comments(file: File) -> std::io::Result<Vec<u8>> {
-    let mut reader = BufReader::new(file);
+fn without_comments(mut reader: impl BufRead) -> std::io::Result<Vec<u8>> {
     let mut sample = Vec::new();
     loop {
         sample.clear();

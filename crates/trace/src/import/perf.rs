@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `perf sched record`, through the text that `perf script` makes of it.
+//! `perf sched record`, through the text that `perf script` makes of it; and the text of ftrace and trace-cmd, which has
+//! the same events.
 //!
-//! A line is `COMM TID [CPU] SECONDS.FRACTION: sched:EVENT: ...`; what follows is either `key=value` pairs
-//! or, with older builds of perf, the short form of its plugin: `COMM:TID [PRIO] STATE ==> COMM:TID [PRIO]`.
-use super::{bad, line_place, Birth, Importer, Trace};
+//! What follows an event's name is either `key=value` pairs or the short form of libtraceevent's plugin, which trace-cmd
+//! and older builds of perf print: `COMM:TID [PRIO] STATE ==> COMM:TID [PRIO]`.
+use super::line::{self, head, time_ns, Form, Head, REAPED};
+use super::{bad, line_place, source, Birth, Importer, Trace};
 use crate::error::{Place, TraceError};
 use crate::model::{Context, Event, Loss, State, Tid, What, CPU_MAX, TID_MAX};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 const EXPECTED: &str =
-    "events of `perf sched record`: sched:sched_switch, sched:sched_waking or sched_wakeup";
+    "the events sched_switch, and sched_waking or sched_wakeup, as `perf sched record` records them";
 const ARGS: [&str; 6] = [
     "script",
     "--ns",
@@ -24,9 +25,8 @@ const ARGS: [&str; 6] = [
 ];
 
 pub fn read_script(path: &Path) -> Result<Trace, TraceError> {
-    let file = File::open(path).map_err(|e| TraceError::io(path, "open", e))?;
     let mut script = Script::default();
-    script.read(path, BufReader::new(file))?;
+    script.read(path, source::open(path)?)?;
     script.finish(path)
 }
 
@@ -82,9 +82,10 @@ fn lost_chunks(messages: &str) -> Option<u64> {
     after.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether a line is one of perf's scheduling events.
+/// Whether a line is a scheduling event, or any event of ftrace.
 pub fn is_line(line: &str) -> bool {
-    matches!(head(line), Some(Ok(head)) if head.event.starts_with("sched:") || head.event.starts_with("sched_"))
+    matches!(head(line), Some(Ok(head)) if head.event.starts_with("sched:") || head.event.starts_with("sched_")
+        || head.form == Form::Ftrace && time_ns(head.time).is_some())
 }
 
 /// How much of a line that is refused is shown, in characters.
@@ -107,6 +108,7 @@ fn is_no_event(line: &str) -> bool {
         "[ perf record: ",
     ];
     text.contains("PERF_RECORD_")
+        || line::is_between(text)
         || (frame || told.iter().any(|told| text.starts_with(told))) && !text.contains("sched:")
 }
 
@@ -114,54 +116,10 @@ fn is_no_event(line: &str) -> bool {
 struct Script {
     importer: Importer,
     lost: u64,
+    /// The form of its first event.
+    form: Option<Form>,
     /// What runs on each CPU by the last switch there.
     running: HashMap<u32, Tid>,
-}
-
-/// What perf prints for a thread that has been reaped while it still ran: most exits look like this.
-const REAPED: &str = "-1";
-
-struct Head<'a> {
-    tid: &'a str,
-    comm: &'a str,
-    cpu: &'a str,
-    time: &'a str,
-    event: &'a str,
-    rest: &'a str,
-}
-
-/// Splits a line in front of its event's own text. `None`: not an event. `Err`: it looks like one, but
-/// something is missing.
-fn head(line: &str) -> Option<Result<Head<'_>, &'static str>> {
-    // The name may hold anything, so look for ` TID [CPU] ` from the left.
-    let mut from = 0;
-    while let Some(open) = line[from..].find(" [").map(|i| from + i) {
-        from = open + 2;
-        let close = line[from..].find(']').map(|i| from + i)?;
-        let cpu = &line[from..close];
-        let before = line[..open].trim_end();
-        let (comm, tid) = before.rsplit_once(char::is_whitespace).unwrap_or(("", before));
-        let tid = tid.rsplit('/').next().unwrap_or(tid);
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if !digits(cpu) || !(digits(tid) || tid == REAPED) {
-            continue;
-        }
-        let Some((time, rest)) = line[close + 1..].split_once(": ") else {
-            return Some(Err("no time and event after the CPU"));
-        };
-        let Some((event, rest)) = rest.trim_start().split_once(": ") else {
-            return Some(Err("no event's text after its name"));
-        };
-        return Some(Ok(Head {
-            tid,
-            comm: comm.trim(),
-            cpu,
-            time: time.trim(),
-            event: event.trim(),
-            rest,
-        }));
-    }
-    None
 }
 
 impl Script {
@@ -195,8 +153,20 @@ impl Script {
                     .unwrap_or(1);
                 continue;
             }
+            if let Some(count) = line::lost(text) {
+                self.lost += count;
+                continue;
+            }
+            if let Some((before, record)) = text.split_once("PERF_RECORD_") {
+                if !before.contains("sched:") {
+                    self.record(record);
+                    continue;
+                }
+            }
             match head(text) {
                 None if is_no_event(text) => {}
+                // A line of the function tracer, a marker.
+                Some(Err(_)) if !text.contains("sched_") && self.form == Some(Form::Ftrace) => {}
                 None => {
                     let shown: String = text.trim_start().chars().take(SHOWN).collect();
                     return Err(bad(
@@ -206,7 +176,11 @@ impl Script {
                         "COMM TID [CPU] TIME: EVENT: ..., a frame of a call chain, a comment, or nothing",
                     ));
                 }
-                Some(Ok(head)) => self.event(&head, &|| line_place(path, line))?,
+                Some(Ok(head)) => {
+                    self.form.get_or_insert(head.form);
+                    let result = self.event(&head, &|| line_place(path, line));
+                    result.map_err(|error| self.as_differences(error))?
+                }
                 Some(Err(reason)) => {
                     return Err(bad(
                         line_place(path, line),
@@ -216,6 +190,37 @@ impl Script {
                     ))
                 }
             }
+        }
+    }
+
+    /// perf's record of a name, `COMM: init:1/1` or `COMM exec: init:1/1`, that `--show-task-events` prints. The other
+    /// records say nothing that the events do not.
+    fn record(&mut self, record: &str) {
+        let name = record.strip_prefix("COMM").and_then(|r| r.split_once(": "));
+        let thread = name.and_then(|(_, thread)| thread.rsplit_once(':'));
+        if let Some((comm, ids)) = thread {
+            let tid = ids.rsplit('/').next().and_then(|tid| tid.parse().ok());
+            if let Some(tid) = tid.filter(|&tid| tid <= TID_MAX) {
+                let ts_ns = self.importer.events.last().map_or(0, |e| e.ts_ns);
+                self.importer.name(tid, comm, ts_ns);
+            }
+        }
+    }
+
+    /// The first of perf's differences is 0; as times they run backwards soon.
+    fn as_differences(&self, error: TraceError) -> TraceError {
+        match error {
+            TraceError::ClockBackwards { place, .. }
+                if self.form == Some(Form::Perf)
+                    && self.importer.events.first().is_some_and(|e| e.ts_ns == 0) =>
+            {
+                TraceError::Unread {
+                    place,
+                    what: "text whose times are differences (perf script --deltatime)".into(),
+                    cure: "run perf script without --deltatime".into(),
+                }
+            }
+            error => error,
         }
     }
 
@@ -250,19 +255,26 @@ impl Script {
             REAPED => self.running.get(&cpu).copied().unwrap_or(0),
             tid => {
                 let tid = tid_of(tid, "tid", place)?;
-                self.importer.name(tid, head.comm, ts_ns);
+                // perf need not print names; ftrace forgets those of threads that it has not seen for long.
+                if !matches!(head.comm, "" | "<...>") {
+                    self.importer.name(tid, head.comm, ts_ns);
+                }
                 tid
             }
         };
         let rest = head.rest.trim();
+        if rest.is_empty() {
+            return Err(bad(
+                place(),
+                "event's text",
+                "none",
+                "what perf script -F +trace prints",
+            ));
+        }
         let what = match name {
             "switch" => self.switch(rest, ts_ns, cpu, place)?,
             "waking" => {
-                let context = if current == 0 {
-                    Context::Interrupt
-                } else {
-                    Context::Unknown
-                };
+                let context = context(current, head);
                 let tid = self.woken(rest, ts_ns, place)?;
                 What::Waking {
                     tid,
@@ -375,7 +387,11 @@ impl Script {
     }
 
     fn finish(self, path: &Path) -> Result<Trace, TraceError> {
-        let mut trace = self.importer.finish(path, "perf-script", "unknown", EXPECTED)?;
+        let source = match self.form {
+            Some(Form::Ftrace) => "ftrace-text",
+            _ => "perf-script",
+        };
+        let mut trace = self.importer.finish(path, source, "unknown", EXPECTED)?;
         if self.lost > 0 {
             let clock = &trace.header.clock;
             let loss = Loss {
@@ -390,15 +406,19 @@ impl Script {
     }
 }
 
-/// `3416.748160285` in ns.
-fn time_ns(text: &str) -> Option<i64> {
-    let (seconds, fraction) = text.split_once('.')?;
-    if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
+/// ftrace's third flag tells where its CPU was: in an interrupt, in a softirq, or in the thread itself.
+fn context(waker: Tid, head: &Head) -> Context {
+    let flag = match head.form {
+        Form::Ftrace => head.flags.as_bytes().get(2),
+        Form::Perf => None,
+    };
+    match flag {
+        _ if waker == 0 => Context::Interrupt,
+        Some(b'h' | b'H' | b'z' | b'Z') => Context::Interrupt,
+        Some(b's') => Context::TaskSoftirq,
+        Some(b'.') => Context::Task,
+        _ => Context::Unknown,
     }
-    let nanos: i64 = format!("{fraction:0<9}").parse().ok()?;
-    let seconds: i64 = seconds.parse().ok().filter(|&s| s >= 0)?;
-    seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
 fn tid_of(text: &str, field: &str, place: &dyn Fn() -> Place) -> Result<Tid, TraceError> {

@@ -4,7 +4,7 @@
 //! The generated types of all of Perfetto's messages take a minute to build; a dozen fields of them are
 //! read here, so the field numbers are declared. Source of each: protos/perfetto/trace/ in Perfetto's
 //! repository; they are stable.
-use super::{bad, Birth, Importer, Trace};
+use super::{bad, source, Birth, Importer, Trace};
 use crate::error::{At, Place, TraceError};
 use crate::model::{Context, Event, Loss, State, Thread, Tid, What, CPU_MAX, TID_MAX};
 use quick_protobuf::BytesReader;
@@ -28,7 +28,7 @@ pub fn begins_like_one(head: &[u8]) -> bool {
 }
 
 pub fn read(path: &Path) -> Result<Trace, TraceError> {
-    let bytes = std::fs::read(path).map_err(|e| TraceError::io(path, "read", e))?;
+    let bytes = source::bytes(path)?;
     let mut import = Import::new(path);
     let mut reader = BytesReader::from_bytes(&bytes);
     while !reader.is_eof() {
@@ -454,7 +454,7 @@ impl<'p> Import<'p> {
                     }
                 }
                 RawWhat::Waking { tid, waker, flags } => {
-                    let waker = waker.or_else(|| running.get(&raw.cpu).copied()).unwrap_or(0);
+                    let waker = current(&running, raw.cpu, waker, tid);
                     What::Waking {
                         tid,
                         waker,
@@ -467,13 +467,16 @@ impl<'p> Import<'p> {
                     target_cpu,
                 } => What::Wakeup {
                     tid,
-                    waker,
+                    waker: current(&running, raw.cpu, Some(waker), tid),
                     target_cpu,
                 },
-                RawWhat::Birth { birth, parent, child } => match importer.birth(birth, parent, child) {
-                    Some(fork) => fork,
-                    None => continue,
-                },
+                RawWhat::Birth { birth, parent, child } => {
+                    let parent = current(&running, raw.cpu, Some(parent), child);
+                    match importer.birth(birth, parent, child) {
+                        Some(fork) => fork,
+                        None => continue,
+                    }
+                }
                 RawWhat::Exit { tid } => What::Exit { tid },
             };
             importer.push(
@@ -528,6 +531,15 @@ impl<'p> Import<'p> {
         }
         Ok(trace)
     }
+}
+
+/// The thread that wakes or makes `other` on a CPU: as the event says or, where it does not, by the last switch there.
+/// No thread wakes itself: BPF programs that write such traces (scxtop) put the woken thread where ftrace has the one
+/// that runs.
+fn current(running: &BTreeMap<u32, Tid>, cpu: u32, said: Option<Tid>, other: Tid) -> Tid {
+    said.filter(|&tid| tid != other)
+        .or_else(|| running.get(&cpu).copied())
+        .unwrap_or(0)
 }
 
 /// ftrace's flags tell interrupts apart, but not timers from devices.
