@@ -216,6 +216,7 @@ impl<'o> Engine<'o> {
             own_cpusets.push(group.cpuset.clone());
         }
         phases_ns.push(0);
+        let fair = config.policy.fair;
         let mut engine = Self {
             now_ns: 0,
             ended: false,
@@ -258,6 +259,7 @@ impl<'o> Engine<'o> {
                 config.channels.len() as u32,
             ),
             memory: Memory::new(&parents, nr_cpus as usize),
+            eevdf: super::eevdf::Eevdf::new(fair, nr_groups, nr_cpus as usize),
             paths,
             phases_ns,
             own_cpusets,
@@ -368,6 +370,9 @@ impl<'o> Engine<'o> {
             debug_assert_eq!(self.tasks[number as usize].state, State::Exited);
             self.tasks[number as usize] = task;
             self.behaviours[number as usize] = spec.behaviour;
+        }
+        if let Some(eevdf) = self.eevdf.as_deref_mut() {
+            eevdf.is_new(number);
         }
         self.unfinished += 1;
         self.set_class(number);
