@@ -328,4 +328,8 @@ extern "C" {
         config: *const HeadroomConfig,
         bandwidth: *const BwConfig,
     ) -> u32;
+
+    // lend.h
+    pub fn pl_lend_quota(pool: *const Pool, balance: *const Balance) -> u64;
+    pub fn pl_lend_share(budget_ns: u64, used_ns: u64, used_sum_ns: u64, nr_groups: u32) -> u64;
 }

@@ -16,6 +16,7 @@
 #include "balance.h"
 #include "wake.h"
 #include "headroom.h"
+#include "lend.h"
 #include "layout.h"
 
 u64 pl_layout(u32 index)
