@@ -111,7 +111,7 @@ PL_INLINE struct pl_domain PL_MEM *pl_domain_of(const struct pl_steps PL_MEM *st
 PL_INLINE void pl_turn_counts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn, u64 weight,
 			      u64 behind_ns, u64 ahead_ns)
 {
-	turn->u = pl_domain_clamp(domain, turn->u, behind_ns, ahead_ns);
+	turn->u = pl_domain_clamp(domain, turn->u, weight, behind_ns, ahead_ns);
 	turn->domain_w = turn->pinned ? 0 : weight;
 	if (turn->domain_w)
 		pl_domain_count(domain, turn->u, weight, true);
@@ -286,9 +286,9 @@ PL_FN bool pl_steps_pulls(const struct pl_steps PL_MEM *steps, const struct pl_t
 		return false;
 	if (!has_own)
 		return true;
-	if (!pl_domain_pulls(own, turn->u, config))
+	if (!pl_domain_pulls(own, turn->u, task->effective, config))
 		return false;
-	behind = pl_min(own - turn->u, config->lag_max_ns);
+	behind = pl_min(own - turn->u, pl_fair_scale(config->pull_ns, task->effective));
 	turn->behind = (s64)pl_min(behind * task->effective, config->pull_ns << PL_ENTITY_SHIFT);
 	return true;
 }
