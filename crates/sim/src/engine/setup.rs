@@ -327,6 +327,22 @@ impl<'o> Engine<'o> {
     /// Takes over a task that has been numbered, and starts it when its time comes.
     pub(super) fn add_task(&mut self, task: TaskId, spec: TaskSpec, near_cpu: u32) {
         let number = task.0;
+        // Those of the configuration have been checked; one that a behaviour spawns is a mistake of its author's.
+        let nr_groups = self.memory.side();
+        assert!(
+            spec.group.0 < nr_groups,
+            "task {}: group {} is not there; allowed: 0 .. {}",
+            spec.name,
+            spec.group.0,
+            nr_groups - 1
+        );
+        assert!(
+            (spec.workload.0 as usize) < self.workloads.len(),
+            "task {}: workload {} is not there; allowed: numbers below {}",
+            spec.name,
+            spec.workload.0,
+            self.workloads.len()
+        );
         let mut policy: pl::Task = pl::zeroed();
         policy.group = self.memory.group(spec.group.0);
         policy.cpu = near_cpu;
