@@ -41,7 +41,7 @@ echo "30000 100000" >$root/kernels/cpu.max
 plimsoll agent --dry-run --config config.toml
 holds kernels cpu.max.burst 0 "a dry run"
 start
-holds kernels cpu.max.burst 20000 "the kernel's burst"
+holds kernels cpu.max.burst 19999 "the kernel's burst"
 sleep 1
 duties "100 ms of burst"
 p50=$(sed -n 's/.*"p50":\([0-9]*\).*/\1/p' result)
@@ -61,7 +61,7 @@ plimsoll status $root/lent
 plimsoll set $root/kernels burst_us=5000 || fail "set"
 plimsoll get $root/kernels
 sleep 11
-holds kernels cpu.max.burst 5000 "after the retreat"
+holds kernels cpu.max.burst 4999 "after the retreat"
 
 echo "== kill -9, and the way back"
 sleep 1

@@ -37,6 +37,8 @@ pub(crate) struct Group {
     retreat_ns: u64,
     /// The agent itself has written cpu.max since events were last read: the next one of it says nothing.
     wrote: bool,
+    /// Why its knobs were refused.
+    refused: String,
     complaint: String,
     /// What a dry run has said already.
     announced: String,
@@ -84,23 +86,26 @@ impl<F: Files, S: Store> Agent<F, S> {
         for group in self.groups.values_mut() {
             group.wrote = false;
         }
-        if self.headroom.is_due(now_ns) {
-            self.headroom.window(&self.files, &mut self.groups, now_ns);
-        }
-        let is_due =
-            |group: &Group| group.due || group.loan.as_ref().is_some_and(|loan| now_ns >= loan.due_ns);
-        let due: Vec<PathBuf> = self
-            .groups
-            .iter()
-            .filter(|(_, group)| is_due(group))
-            .map(|(path, _)| path.clone())
-            .collect();
+        // All knobs before any file: who is main may have changed.
+        let is_touched = |(path, group): (&PathBuf, &Group)| group.due.then(|| path.clone());
+        let touched: Vec<PathBuf> = self.groups.iter().filter_map(is_touched).collect();
         let mut knobs_changed = false;
-        for path in due {
-            knobs_changed |= self.look(&path, now_ns)?;
+        for path in &touched {
+            knobs_changed |= self.read_knobs(path);
         }
         if knobs_changed {
             self.headroom.link(&mut self.groups);
+        }
+        if self.headroom.is_due(now_ns) {
+            self.headroom.window(&self.files, &mut self.groups, now_ns);
+        }
+        let is_due = |(path, group): (&PathBuf, &Group)| {
+            let is_loans = group.loan.as_ref().is_some_and(|loan| now_ns >= loan.due_ns);
+            (group.due || is_loans).then(|| path.clone())
+        };
+        let due: Vec<PathBuf> = self.groups.iter().filter_map(is_due).collect();
+        for path in due {
+            self.look(&path, now_ns)?;
         }
         Ok(std::mem::take(&mut self.said))
     }
@@ -131,9 +136,10 @@ impl<F: Files, S: Store> Agent<F, S> {
             let message = "the agent does not know this cgroup; does it have the cpu controller?";
             return Err(Error::Input(format!("{}: {message}", shown(group))));
         }
-        if self.look(group, now_ns)? {
+        if self.read_knobs(group) {
             self.headroom.link(&mut self.groups);
         }
+        self.look(group, now_ns)?;
         match self.groups.get(group).map(|group| group.complaint.as_str()) {
             Some("") | None => Ok(()),
             Some(complaint) => Err(Error::Input(complaint.into())),
@@ -165,6 +171,7 @@ impl<F: Files, S: Store> Agent<F, S> {
                 due: true,
                 retreat_ns: 0,
                 wrote: false,
+                refused: String::new(),
                 complaint: String::new(),
                 announced: String::new(),
             });
@@ -214,37 +221,41 @@ impl<F: Files, S: Store> Agent<F, S> {
         group.due = true;
     }
 
-    /// Reads a group's files and knobs, and brings the files to what they are to hold. True: its knobs have changed.
-    fn look(&mut self, path: &Path, now_ns: u64) -> Result<bool> {
-        let Some(mut group) = self.groups.remove(path) else {
-            return Ok(false);
+    /// True: they have changed.
+    fn read_knobs(&mut self, path: &Path) -> bool {
+        let Some(group) = self.groups.get_mut(path) else {
+            return false;
         };
-        if self.files.id(path) != Some(group.id) {
-            self.forget(group.id, path)?;
-            return Ok(true);
-        }
-        group.due = false;
-        let knobs = group.knobs;
-        let mut complaint = String::new();
+        let before = group.knobs;
+        group.refused = String::new();
         match self.files.knobs(path) {
             Ok(own) => group.knobs = self.settings.of(self.files.shown(path), &own),
-            Err(error) => complaint = format!("{error}; the knobs of this cgroup are left as they were"),
+            Err(error) => group.refused = format!("{error}; the knobs of this cgroup are left as they were"),
         }
+        group.knobs != before
+    }
+
+    /// Reads a group's files, and brings them to what they are to hold.
+    fn look(&mut self, path: &Path, now_ns: u64) -> Result<()> {
+        let Some(mut group) = self.groups.remove(path) else {
+            return Ok(());
+        };
+        if self.files.id(path) != Some(group.id) {
+            return self.forget(group.id, path);
+        }
+        group.due = false;
+        let mut complaint = group.refused.clone();
         match self.bring(path, &mut group, now_ns)? {
             Ok(()) => {}
-            Err(error) if is_gone(&error) => {
-                self.forget(group.id, path)?;
-                return Ok(true);
-            }
+            Err(error) if is_gone(&error) => return self.forget(group.id, path),
             Err(error) => complaint = format!("{}: {error}", shown(path)),
         }
         if complaint != group.complaint && !complaint.is_empty() {
             self.said.push(format!("warning: {complaint}"));
         }
         group.complaint = complaint;
-        let changed = group.knobs != knobs;
         self.groups.insert(path.into(), group);
-        Ok(changed)
+        Ok(())
     }
 
     /// The outer error is the journal's, the inner the group's.
@@ -328,13 +339,13 @@ impl<F: Files, S: Store> Agent<F, S> {
         match (terms, kernels) {
             (_, Some(terms)) => {
                 if now_ns >= group.retreat_ns {
-                    to.burst_us = Some(terms.burst_us);
+                    to.burst_us = Some(marked_burst(terms.burst_us, group.owner.burst_us));
                 }
                 group.loan = None;
             }
             (Some(terms), None) => {
                 // The kernel's burst would come on top of what is lent.
-                to.burst_us = to.burst_us.map(|_| 0);
+                to.burst_us = to.burst_us.map(|_| marked_burst(0, group.owner.burst_us));
                 let usage_us = self.files.usage_us(path).unwrap_or(0);
                 if group.loan.as_ref().is_none_or(|loan| loan.terms != terms) {
                     group.loan = Some(Loan::new(terms, usage_us, now_ns));
@@ -383,6 +394,15 @@ fn marked(quota_us: u64, owners_us: u64) -> u64 {
         odd if odd <= quota_us && odd > owners_us => odd,
         _ if quota_us % 2 == 1 => quota_us,
         _ => owners_us.max(quota_us.saturating_sub(1)),
+    }
+}
+
+/// Likewise a burst: at most 1 us less, or 1 us where the owner has one and is to have none.
+fn marked_burst(burst_us: u64, owners_us: Option<u64>) -> u64 {
+    match owners_us {
+        Some(owners_us) if owners_us == burst_us => burst_us,
+        _ if burst_us == 0 => 1,
+        _ => burst_us.saturating_sub(1) | 1,
     }
 }
 
