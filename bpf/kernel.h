@@ -149,6 +149,10 @@ struct scx_exit_info {
 struct scx_dump_ctx {
 	enum scx_exit_kind kind;
 };
+/* Only to ask whether the kernel has sub-schedulers (7.1). */
+struct sched_ext_ops___7_1 {
+	void *sub_attach;
+};
 
 #pragma clang attribute pop
 
@@ -181,6 +185,7 @@ struct sched_ext_ops {
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
 	void (*tick)(struct task_struct *p);
+	bool (*yield)(struct task_struct *from, struct task_struct *to);
 	void (*update_idle)(s32 cpu, bool idle);
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);

@@ -205,6 +205,23 @@ void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
 	}
 }
 
+/* sched_yield() of the task that runs on this CPU; `to` is a form of it that no system call has. */
+bool BPF_OPS(plimsoll_yield, struct task_struct *from, struct task_struct *to)
+{
+	USE_ARENA;
+	struct live_task PL_MEM *task = task_of(from);
+	u32 cpu = scx_bpf_task_cpu(from);
+	bool others;
+
+	if (to || !task || !task->runnable || task->t.cpu != cpu)
+		return false;
+	charge((u64)task, from->se.sum_exec_runtime, scx_bpf_now());
+	others = look_at_head(cpu, cpu);
+	pl_task_yield(&task->t, others, cpu_of(cpu)->head_vruntime, &S->config.fair);
+	set_slice(from, 0);
+	return true;
+}
+
 /* The backup for this CPU's timer, and where a task that runs alone gets its present weight. */
 void BPF_OPS(plimsoll_tick, struct task_struct *p)
 {
@@ -276,6 +293,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init_task, struct task_struct *p, struct scx_init
 	struct live_group PL_MEM *group = group_of_new(args);
 	struct live_task PL_MEM *task;
 	struct task_entry *entry;
+	u32 cpu;
 
 	if (!group) {
 		scx_error("%s[%d]: its cgroup is not known", p->comm, p->pid);
@@ -295,9 +313,14 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init_task, struct task_struct *p, struct scx_init
 	task->group = group;
 	task->t.group = &group->g;
 	task->pid = p->pid;
-	/* New tasks start at their CPU's clock: pl_fair_place moves one that lies before it up. */
-	task->t.cpu = scx_bpf_task_cpu(p);
-	task->t.vruntime = cpu_of(task->t.cpu)->fair.clock;
+	cpu = scx_bpf_task_cpu(p);
+	if (args->fork) {
+		pl_task_born(&task->t, cpu, &cpu_of(cpu)->fair, &S->config.fair);
+	} else {
+		/* It was there before the scheduler. pl_fair_place moves one that lies before the clock up. */
+		task->t.cpu = cpu;
+		task->t.vruntime = cpu_of(cpu)->fair.clock;
+	}
 	entry->task = (u64)task;
 	return 0;
 }
@@ -517,6 +540,7 @@ struct sched_ext_ops plimsoll_ops = {
     .enqueue = (void *)plimsoll_enqueue,
     .dispatch = (void *)plimsoll_dispatch,
     .tick = (void *)plimsoll_tick,
+    .yield = (void *)plimsoll_yield,
     .update_idle = (void *)plimsoll_update_idle,
     .running = (void *)plimsoll_running,
     .stopping = (void *)plimsoll_stopping,

@@ -90,7 +90,7 @@ __noinline bool steal(u32 cpu)
 	return taken;
 }
 
-/* Before 6.19 no function shows the head of a queue: an iterator's first step does. See look_at_head. */
+/* An iterator's first step shows the head of a queue on every kernel. See look_at_head. */
 __noinline bool walk_to_head(u32 queue, u32 looker)
 {
 	struct task_struct *p;
@@ -110,7 +110,9 @@ static __always_inline bool look_at_head(u32 queue, u32 looker)
 {
 	struct task_struct *head;
 
-	if (!bpf_ksym_exists(scx_bpf_dsq_peek))
+	/* From 6.19 to 7.0 it may return a task that has gone; kernels with sub-schedulers, 7.1, keep it until the look is over. */
+	if (!bpf_ksym_exists(scx_bpf_dsq_peek) ||
+	    !bpf_core_field_exists(struct sched_ext_ops___7_1, sub_attach))
 		return walk_to_head(queue, looker);
 	head = scx_bpf_dsq_peek(queue);
 	if (head)

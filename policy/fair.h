@@ -18,6 +18,8 @@
  *                     woken: vruntime = max(vruntime, served - credit), credit in weight-1024 time
  *                     served = min(clock, vruntime of the last task picked + credit): a queue that pays back
  *                     what is owed to tasks of others is behind its clock, and who wakes up does not wait for it
+ *            new:     vruntime = served + slice * 2^20 / weight: a group that makes tasks faster than they end
+ *                     gets no more than its share by that. Source: START_DEBIT of the kernel's fair class
  *            bound:   vruntime <= clock + wait_max * 2^20 / (sum of weights queued here)
  *                     a queue's clock advances 2^20 / sum per ns, but stands while what others are owed is paid
  *                     back: at weights that stay, no task waits longer than about wait_max + lag_max
@@ -55,7 +57,13 @@
 #define PL_FAIR_WAKEUP_GRAN_NS (4 * PL_MS)
 /* Who is of another group than the one that runs does not wait for its waker: this part of wakeup_gran_ns is enough. */
 #define PL_FAIR_GROUP_GRAN_PART 4
-#define PL_FAIR_WAIT_MAX_NS (1000 * PL_MS)
+/*
+ * Weights hold while (waiting tasks) x slice < the heavy side's share of this: each task gets a slice within it, whatever
+ * it weighs. A third of sched_ext's watchdog of 30 s, so that the lightest task does not trip it.
+ */
+#define PL_FAIR_WAIT_MAX_NS (10000 * PL_MS)
+/* Further ahead on a timeline than any task can be: where a new task stands until it is placed. */
+#define PL_FAIR_FAR_NS (1ULL << 60)
 #define PL_FAIR_PULL_NS (10 * PL_MS)
 #define PL_FAIR_LAG_MAX_NS (100 * PL_MS)
 

@@ -391,6 +391,38 @@ PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 }
 
 /*
+ * A new task, before it first becomes runnable: until then its timeline is that of CPU `cpu`, whose queue is `fair`.
+ * Where it is placed it waits for its first turn behind a slice of its own weight (fair.h, "new"); not in the baselines
+ * (pull_ns 0), whose figures were compared without that.
+ */
+PL_FN void pl_task_born(struct pl_task PL_MEM *task, u32 cpu, const struct pl_fair_cpu PL_MEM *fair,
+			const struct pl_fair_config PL_MEM *config)
+{
+	task->cpu = cpu;
+	task->vruntime = fair->clock;
+	if (!config->pull_ns)
+		return;
+	task->lead = PL_FAIR_FAR_NS;
+	task->vruntime += PL_FAIR_FAR_NS;
+}
+
+/*
+ * The running task, charged up to now, yields (sched_yield): it goes behind the head of its CPU's queue, the next to run, by
+ * no more than a slice of its own. So it gives up what it was owed and owes no more than a turn, however often it yields.
+ * With nothing queued (`others` false) it gives up nothing. Source: the kernel's fair class from 6.18 on, where the
+ * vruntime of a task that yields moves to its deadline, unless it is alone.
+ */
+PL_FN void pl_task_yield(struct pl_task PL_MEM *task, bool others, u64 head_vruntime,
+			 const struct pl_fair_config PL_MEM *config)
+{
+	u64 furthest = task->vruntime + pl_fair_scale(config->slice_ns, task->effective);
+
+	if (!others || pl_fair_before(head_vruntime, task->vruntime))
+		return;
+	task->vruntime = pl_fair_before(furthest, head_vruntime + 1) ? furthest : head_vruntime + 1;
+}
+
+/*
  * Whether a task just woken preempts the one that runs, whose vruntime is running_vruntime by now: pl_fair_preempts. Of two
  * groups it is these that take turns, so what counts is how far the woken one's queue is ahead, not the part that each of
  * its tasks has: a service of sixteen threads would have to be sixteen times as far ahead of a batch job as one of one

@@ -358,7 +358,11 @@ impl<F: Files, S: Store> Agent<F, S> {
         }
         group.lent_us = to.quota_us;
         if let Some(side_us) = group.side_us {
-            let side_us = marked(side_us * to.period_us / 100_000, 0).max(1_001);
+            // The owner's period stays where a limit of his goes with it.
+            if to.quota_us.is_none() && side_us * SIDE_PERIOD_US / 100_000 > QUOTA_MIN_US {
+                to.period_us = SIDE_PERIOD_US;
+            }
+            let side_us = marked(side_us * to.period_us / 100_000, 0).max(QUOTA_MIN_US + 1);
             if to.quota_us.is_none_or(|quota_us| side_us < quota_us) {
                 to.quota_us = Some(side_us);
                 // The kernel takes no burst above a quota.
@@ -387,6 +391,12 @@ impl<F: Files, S: Store> Agent<F, S> {
         }
     }
 }
+
+/// The kernel refills a quota at each write, so a window that rewrites it grants one quota more: a tenth of what a period
+/// of 100 ms would.
+const SIDE_PERIOD_US: u64 = 10_000;
+/// The kernel takes no quota below this.
+const QUOTA_MIN_US: u64 = 1_000;
 
 /// Quotas of the agent's are odd numbers, which an owner hardly writes: so his own are told from them.
 fn marked(quota_us: u64, owners_us: u64) -> u64 {

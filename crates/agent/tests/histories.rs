@@ -96,6 +96,10 @@ impl Machine {
         };
         let burst = now.burst_us <= Some(burst_us.max(owner.burst_us.unwrap_or(0)).max(1));
         let holds = match file {
+            // Of a side group without a limit of its owner's the period is the agent's, too.
+            File::Max if owner.quota_us.is_none() && now.quota_us.is_some() => {
+                quota && [owner.period_us, 10_000].contains(&now.period_us)
+            }
             File::Max => quota && now.period_us == owner.period_us,
             File::Burst => burst,
         };

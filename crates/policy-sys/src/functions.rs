@@ -206,6 +206,8 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> u32;
+    pub fn pl_task_born(task: *mut Task, cpu: u32, fair: *const FairCpu, config: *const FairConfig);
+    pub fn pl_task_yield(task: *mut Task, others: bool, head_vruntime: u64, config: *const FairConfig);
     pub fn pl_task_count(task: *mut Task, cpu: *mut FairCpu) -> u32;
     pub fn pl_task_uncount(task: *mut Task, cpu: *mut FairCpu) -> u32;
     pub fn pl_task_place(task: *mut Task, cpu: *const FairCpu, woken: bool, config: *const FairConfig)

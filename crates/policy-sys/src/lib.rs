@@ -45,13 +45,13 @@ pub const BW_SLICE_NS: u64 = 5_000_000;
 pub const LOAD_PUBLISH_NS: u64 = 1_000_000;
 pub const FAIR_SLICE_NS: u64 = 3_000_000;
 pub const FAIR_WAKEUP_GRAN_NS: u64 = 4_000_000;
-pub const FAIR_WAIT_MAX_NS: u64 = 1_000_000_000;
+pub const FAIR_WAIT_MAX_NS: u64 = 10_000_000_000;
 pub const FAIR_PULL_NS: u64 = 10_000_000;
 pub const FAIR_LAG_MAX_NS: u64 = 100_000_000;
 pub const REFRESH_NS: u64 = 1_000_000;
 /// Queued tasks, the running one included, with which a CPU counts as overloaded.
 pub const STEAL_OVERLOADED: u32 = 2;
-pub const STEAL_NODE_LIMIT: u32 = 2;
+pub const STEAL_NODE_LIMIT: u32 = 1024;
 pub const STEAL_COST_NS: u64 = 10_000;
 pub const HEADROOM_WINDOW_NS: u64 = 100_000_000;
 pub const HEADROOM_TOLERANCE_NS: u64 = 1_000_000;

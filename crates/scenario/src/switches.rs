@@ -19,7 +19,7 @@ pub struct SwitchesTable {
     pub burst_semantics: Option<BurstSemantics>,
     /// System 3: a CPU that runs dry takes a task from an overloaded one of its cache. Default true.
     pub steal: Option<bool>,
-    /// System 3: no stealing on machines with more NUMA nodes than this. Default 2.
+    /// System 3: no stealing on machines with more NUMA nodes than this. Default 1024; the published series had 2.
     #[schemars(range(min = 0, max = 4096))]
     pub steal_node_limit: Option<u32>,
     /// System 3: a CPU whose idle times are shorter on average does not look for work, in microseconds. Default 10.

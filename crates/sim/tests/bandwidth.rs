@@ -127,3 +127,23 @@ fn a_light_task_released_with_a_heavy_one_waits_no_longer_than_both_weights_allo
     let turns = results.workloads[1].usage_ns / (2 * MS);
     assert!(turns >= 13, "{turns} turns in 4 s");
 }
+
+#[test]
+fn one_that_yields_in_a_loop_leaves_the_cpu_to_a_spinner_beside_it() {
+    // The kernel's own leaves 1.2% to it: docs/live.md.
+    let mut config = spinners(1, 1, Limits::UNLIMITED, 1000 * MS, Enforce::Tick);
+    let workload = config.add_workload("yields");
+    let mut steps = 0;
+    let yields = move |_: &mut plimsoll_sim::Context| {
+        steps += 1;
+        if steps % 2 == 1 {
+            Step::Compute { ns: 1_000 }
+        } else {
+            Step::Yield
+        }
+    };
+    config.add_task(TaskSpec::new(GroupId(1), workload, "yields".to_string(), yields));
+    let results = Simulation::new(config).unwrap().run(None);
+    let used_ns = results.workloads[1].usage_ns;
+    assert!(used_ns > 0 && used_ns <= 12 * MS, "{used_ns} ns of 1 s");
+}

@@ -414,8 +414,11 @@ impl<'o> Engine<'o> {
             false => self.select_any(task),
         };
         let entry = &mut self.tasks[task as usize];
-        entry.policy.cpu = cpu;
-        entry.policy.vruntime = self.cpus[cpu as usize].fair.clock;
+        // SAFETY: plain structs.
+        unsafe {
+            let fair = &self.cpus[cpu as usize].fair;
+            pl::pl_task_born(&mut entry.policy, cpu, fair, &self.policy.core.fair);
+        }
         entry.runnable_ns = self.now_ns;
         self.counts.wakeups += 1;
         if let Some(observer) = self.observer.as_deref_mut() {

@@ -6,6 +6,7 @@ use super::state::{Channel, Pending, State, NONE};
 use super::Engine;
 use crate::behaviour::{Context, Step};
 use crate::config::{GroupId, TaskId, TaskSpec};
+use plimsoll_policy_sys as pl;
 use rand::Rng;
 
 /// More steps than this without time passing are an endless loop.
@@ -197,11 +198,9 @@ impl Engine<'_> {
         self.steps_yield(self.cpus[cpu as usize].running);
         let state = &self.cpus[cpu as usize];
         let running = &mut self.tasks[state.running as usize].policy;
-        if let Some(head) = state.queue.head_vruntime() {
-            if (running.vruntime.wrapping_sub(head) as i64) < 0 {
-                running.vruntime = head;
-            }
-        }
+        let head = state.queue.head_vruntime();
+        // SAFETY: plain structs.
+        unsafe { pl::pl_task_yield(running, head.is_some(), head.unwrap_or(0), &self.policy.core.fair) };
         // Nothing is left to do of this step: the next one begins as soon as the task runs again.
         self.cpus[cpu as usize].work_end_ns = self.now_ns;
         self.resched(cpu, 0);
