@@ -19,7 +19,11 @@ impl Merges {
     pub fn news(&mut self, scheduler: &Scheduler, watch: &Watch) -> Vec<String> {
         let (merged, lost) = scheduler.merged_since(&mut self.seen);
         let max_groups = scheduler.config().max_groups;
-        let into = |id| watch.path(id).map_or_else(|| format!("cgroup {id}").into(), PathBuf::from);
+        let into = |id| {
+            watch
+                .path(id)
+                .map_or_else(|| format!("cgroup {id}").into(), PathBuf::from)
+        };
         let lines = merged
             .iter()
             .map(|merged| line(merged, &into(merged.into_id), max_groups));
@@ -82,6 +86,9 @@ mod tests {
         merged.quota_us = u64::MAX;
         let said = line(&merged, Path::new("/cg/up"), 64);
         assert!(said.contains("max_groups = 64"), "{said}");
-        assert!(said.contains("its own cpu.max, cpu.weight and cpu.idle have no effect"), "{said}");
+        assert!(
+            said.contains("its own cpu.max, cpu.weight and cpu.idle have no effect"),
+            "{said}"
+        );
     }
 }
