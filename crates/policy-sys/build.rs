@@ -25,8 +25,15 @@ fn main() {
     if std::env::var("PROFILE").as_deref() == Ok("release") {
         build.define("NDEBUG", None);
     }
-    // Three deliberately broken rules, to prove that fuzzing catches them. Never in a normal build.
-    for mutation in ["PL_MUTATE_LEAVE", "PL_MUTATE_REFILL", "PL_MUTATE_STEAL"] {
+    // Deliberately broken rules, to prove that fuzzing catches them. Never in a normal build.
+    for mutation in [
+        "PL_MUTATE_LEAVE",
+        "PL_MUTATE_REFILL",
+        "PL_MUTATE_STEAL",
+        "PL_MUTATE_LAG",
+        "PL_MUTATE_WEIGH",
+        "PL_MUTATE_DEBT",
+    ] {
         println!("cargo:rerun-if-env-changed={mutation}");
         if std::env::var_os(mutation).is_some() {
             build.define(mutation, None);

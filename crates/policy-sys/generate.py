@@ -3,7 +3,7 @@ import re,sys
 import os
 os.chdir(os.path.dirname(os.path.abspath(__file__)))
 base='../../policy/'
-order=['port','bandwidth','pelt','load','weight','fair','sparsemask','steal','group','balance','wake','headroom']
+order=['port','bandwidth','pelt','load','weight','fair','sparsemask','steal','group','balance','wake','headroom','lend']
 import os
 T={'u64':'u64','s64':'i64','u32':'u32','s32':'i32','u8':'u8','bool':'bool'}
 def ty(t,ptr,const=False):

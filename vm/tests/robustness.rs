@@ -193,3 +193,25 @@ cases! {
     };
     loading_takes_less_than_two_seconds: Case { loaded: false, ..Case::of(&["load.sh"]) };
 }
+
+/// Nothing is loaded: also on a kernel without sched_ext.
+mod agent {
+    use super::{holds, Case};
+    const CASE: Case = Case {
+        loaded: false,
+        also: &["target/guest/duty"],
+        ..Case::of(&["agent.sh"])
+    };
+
+    #[test]
+    #[ignore = "boots a kernel"]
+    fn burst_headroom_and_the_way_back_hold_through_files_alone_newest() {
+        holds("newest", &CASE);
+    }
+
+    #[test]
+    #[ignore = "boots a kernel"]
+    fn burst_headroom_and_the_way_back_hold_through_files_alone_6_12() {
+        holds("6.12", &CASE);
+    }
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How `plimsoll status`, `top` and `set` talk to the scheduler that runs: a socket, one line of JSON each way.
+//! How `plimsoll status`, `top` and `set` talk to the scheduler or the agent that runs: a socket, one line of JSON each way.
 use crate::{shown, Error, Result, Scheduler, Status, Watch};
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
@@ -53,7 +53,7 @@ pub fn ask(request: &Request) -> Result<Option<Status>> {
 fn ask_at(socket: &Path, request: &Request) -> Result<Option<Status>> {
     let said = |error: std::io::Error| {
         let socket = socket.display();
-        format!("no plimsoll scheduler answers at {socket} ({error}); `plimsoll run` starts one")
+        format!("no plimsoll scheduler or agent answers at {socket} ({error}); `plimsoll run` and `plimsoll agent` start one")
     };
     let silent = |error: std::io::Error| Error::Machine(said(error));
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
@@ -76,7 +76,7 @@ fn ask_at(socket: &Path, request: &Request) -> Result<Option<Status>> {
         .read_line(&mut answer)
         .map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => Error::Machine(format!(
-                "`plimsoll run` is there but has not answered at {} within {} s",
+                "a scheduler or an agent is there but has not answered at {} within {} s",
                 socket.display(),
                 LONGEST_ANSWER.as_secs()
             )),
@@ -86,9 +86,25 @@ fn ask_at(socket: &Path, request: &Request) -> Result<Option<Status>> {
         Ok(Answer::Status(status)) => Ok(Some(status)),
         Ok(Answer::Done) => Ok(None),
         Ok(Answer::Error(message)) => Err(Error::Input(message)),
-        Err(error) => Err(Error::Failed(format!(
-            "the scheduler's answer cannot be read: {error}"
-        ))),
+        Err(error) => Err(Error::Failed(format!("the answer cannot be read: {error}"))),
+    }
+}
+
+/// What answers requests.
+pub trait Serves {
+    /// Of all groups, or of the one at `cgroup` and what is below it.
+    fn status(&mut self, cgroup: Option<&Path>) -> Status;
+    /// The knobs of a cgroup were changed. An error says why they are refused.
+    fn reload(&mut self, cgroup: &Path) -> Result<()>;
+}
+
+impl Serves for (&Scheduler<'_>, &mut Watch) {
+    fn status(&mut self, cgroup: Option<&Path>) -> Status {
+        Status::read(self.0, self.1, cgroup)
+    }
+
+    fn reload(&mut self, cgroup: &Path) -> Result<()> {
+        self.1.reload(self.0, cgroup)
     }
 }
 
@@ -113,7 +129,7 @@ impl Server {
     }
 
     /// Answers whoever asks, for up to `wait`.
-    pub fn serve(&self, scheduler: &Scheduler, watch: &mut Watch, wait: Duration) {
+    pub fn serve(&self, serves: &mut impl Serves, wait: Duration) {
         let mut descriptor = libc::pollfd {
             fd: std::os::fd::AsRawFd::as_raw_fd(&self.listener),
             events: libc::POLLIN,
@@ -123,7 +139,7 @@ impl Server {
         unsafe { libc::poll(&mut descriptor, 1, wait.as_millis() as i32) };
         loop {
             match self.listener.accept() {
-                Ok((stream, _)) => drop(answer(scheduler, watch, &stream)),
+                Ok((stream, _)) => drop(answer(serves, &stream)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
@@ -145,15 +161,15 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-fn answer(scheduler: &Scheduler, watch: &mut Watch, mut stream: &UnixStream) -> std::io::Result<()> {
+fn answer(serves: &mut impl Serves, mut stream: &UnixStream) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(Request::Status { cgroup }) => Answer::Status(Status::read(scheduler, watch, cgroup.as_deref())),
-        Ok(Request::Reload { cgroup }) => match watch.reload(scheduler, &cgroup) {
+        Ok(Request::Status { cgroup }) => Answer::Status(serves.status(cgroup.as_deref())),
+        Ok(Request::Reload { cgroup }) => match serves.reload(&cgroup) {
             Ok(()) => Answer::Done,
             Err(error) => Answer::Error(error.to_string()),
         },

@@ -16,7 +16,7 @@ mod status;
 mod watch;
 
 pub use config::Config;
-pub use control::{ask, Request, Server};
+pub use control::{ask, Request, Server, Serves};
 pub use error::{Error, Result};
 pub use knobs::{cgroup_id, cpu_max, is_root, only_roots, Knob, KnobValues};
 pub use libbpf_rs::OpenObject;

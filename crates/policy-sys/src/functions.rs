@@ -225,6 +225,66 @@ extern "C" {
     ) -> bool;
     pub fn pl_waiting_due(cpu: *mut FairCpu, now_ns: u64, config: *const Config) -> bool;
 
+    // entity.h
+    pub fn pl_line_mean(line: *const Line) -> u64;
+    pub fn pl_entity_lag(line: *const Line, entity: *const Entity) -> i64;
+    pub fn pl_entity_kept(line: *const Line, entity: *const Entity) -> i64;
+    pub fn pl_line_join(line: *mut Line, entity: *mut Entity, lag: i64);
+    pub fn pl_line_leave(line: *mut Line, entity: *mut Entity);
+    pub fn pl_line_weigh(line: *mut Line, entity: *mut Entity, weight: u64);
+    pub fn pl_line_ran(line: *mut Line, entity: *mut Entity, delta_ns: u64) -> bool;
+    pub fn pl_line_pick(line: *const Line, least_ns: *mut u64) -> *mut Entity;
+    // domain.h
+    pub fn pl_domain_count(domain: *mut Domain, u: u64, weight: u64, comes: bool);
+    // steps.h
+    pub fn pl_steps_tick(steps: *const Steps, task: *const Task);
+    pub fn pl_steps_enter(
+        steps: *const Steps,
+        task: *mut Task,
+        turn: *mut Turn,
+        id: u64,
+        config: *const FairConfig,
+    );
+    pub fn pl_steps_leave(steps: *const Steps, task: *mut Task, turn: *mut Turn, sleeps: bool);
+    pub fn pl_steps_ran(
+        steps: *const Steps,
+        task: *mut Task,
+        turn: *mut Turn,
+        delta_ns: u64,
+        config: *const FairConfig,
+    );
+    pub fn pl_steps_slice(
+        steps: *const Steps,
+        task: *const Task,
+        turn: *const Turn,
+        config: *const FairConfig,
+    ) -> u64;
+    pub fn pl_steps_pick(steps: *const Steps, root: *const Group, cpu: u32) -> u64;
+    pub fn pl_steps_pulls(
+        steps: *const Steps,
+        task: *const Task,
+        turn: *mut Turn,
+        to: u32,
+        has_own: bool,
+        own: u64,
+        config: *const FairConfig,
+    ) -> bool;
+    pub fn pl_steps_preempts(
+        steps: *const Steps,
+        woken: *const Task,
+        turn: *const Turn,
+        running: *const Task,
+        current: *const Turn,
+    ) -> bool;
+    pub fn pl_steps_yield(steps: *const Steps, task: *const Task, turn: *mut Turn);
+    pub fn pl_task_weigh(
+        task: *mut Task,
+        cpu: *mut FairCpu,
+        now_ns: u64,
+        touch: *mut Touch,
+        config: *const Config,
+    );
+
     // balance.h
     pub fn pl_newidle_init(newidle: *mut Newidle);
     pub fn pl_newidle_drawn(newidle: *mut Newidle, dice: u32) -> bool;
@@ -268,4 +328,8 @@ extern "C" {
         config: *const HeadroomConfig,
         bandwidth: *const BwConfig,
     ) -> u32;
+
+    // lend.h
+    pub fn pl_lend_quota(pool: *const Pool, balance: *const Balance) -> u64;
+    pub fn pl_lend_share(budget_ns: u64, used_ns: u64, used_sum_ns: u64, nr_groups: u32) -> u64;
 }

@@ -10,9 +10,13 @@
 #include "steal.h"
 #include "group.h"
 #include "task.h"
+#include "entity.h"
+#include "domain.h"
+#include "steps.h"
 #include "balance.h"
 #include "wake.h"
 #include "headroom.h"
+#include "lend.h"
 #include "layout.h"
 
 u64 pl_layout(u32 index)

@@ -242,6 +242,78 @@ pub struct Task {
     pub load: Pelt,
 }
 
+// entity.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Entity {
+    pub v: u64,
+    pub deadline: u64,
+    pub credit: i64,
+    pub owes: u64,
+    pub weight: u64,
+    pub slice_ns: u64,
+    pub id: u64,
+    pub line: *mut Line,
+    pub next: *mut Entity,
+    pub before: *mut Entity,
+    pub on: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    pub v0: u64,
+    pub sum_wv: i64,
+    pub sum_w: u64,
+    pub first: *mut Entity,
+    pub n: u32,
+    pub reserved: u32,
+}
+
+// domain.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Domain {
+    pub u0: u64,
+    pub sum_wu: i64,
+    pub sum_w: u64,
+}
+
+// steps.h
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    pub entity: Entity,
+    pub line: Line,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    pub entity: Entity,
+    pub u: u64,
+    pub domain_w: u64,
+    pub used_ns: u64,
+    pub usual_ns: u64,
+    pub line: u64,
+    pub behind: i64,
+    pub pinned: u32,
+    pub reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Steps {
+    pub nodes: *mut Node,
+    pub domains: *mut Domain,
+    pub domain_of: *mut u32,
+    pub nr_cpus: u64,
+}
+
 // balance.h
 
 #[repr(C)]
@@ -431,6 +503,15 @@ macro_rules! for_each_struct {
             pool_locks,
             reserved
         );
+        $m!(
+            pl_entity, Entity, v, deadline, credit, owes, weight, slice_ns, id, line, next, before, on,
+            reserved
+        );
+        $m!(pl_line, Line, v0, sum_wv, sum_w, first, n, reserved);
+        $m!(pl_domain, Domain, u0, sum_wu, sum_w);
+        $m!(pl_node, Node, entity, line);
+        $m!(pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, line, behind, pinned, reserved);
+        $m!(pl_steps, Steps, nodes, domains, domain_of, nr_cpus);
         $m!(
             pl_newidle,
             Newidle,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[switches]`: which of the published systems are on, and how the baseline around them behaves.
-use plimsoll_sim::{Enforce, Policy, WakeSearch};
+use plimsoll_sim::{Enforce, Fair, Policy, WakeSearch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -75,6 +75,19 @@ pub struct SwitchesTable {
     /// Default 10000.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub pull_us: Option<u64>,
+    /// Fairness: by which rules tasks take turns. "eevdf" ignores run_latency_us, sleeper_credit_us and
+    /// wakeup_granularity_us. Default "flat".
+    pub fair: Option<FairChoice>,
+}
+
+/// By which rules tasks take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FairChoice {
+    /// One queue per CPU in order of vruntime, as the live scheduler has it.
+    Flat,
+    /// Earliest eligible virtual deadline first, with conserved lag, level by level. Not yet in the live scheduler.
+    Eevdf,
 }
 
 /// Whose rules of burst hold.
@@ -157,6 +170,12 @@ impl SwitchesTable {
             policy.enforce = match enforce {
                 EnforceChoice::Tick => Enforce::Tick,
                 EnforceChoice::Timer => Enforce::Timer,
+            };
+        }
+        if let Some(fair) = self.fair {
+            policy.fair = match fair {
+                FairChoice::Flat => Fair::Flat,
+                FairChoice::Eevdf => Fair::Eevdf,
             };
         }
         set(self.newidle, &mut policy.newidle);

@@ -7,6 +7,8 @@
 //!
 //! A scheduling event is a context switch, a wake-up, a tick or a timer that was handled; the steps of tasks' programs
 //! (a message sent or received) are counted apart.
+// It measures: it is no part of the simulator.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 use plimsoll_sim::{
     Behaviour, ChannelId, ChannelSpec, Config, Context, CounterId, GroupId, GroupSpec, Machine, Numbering,
     Simulation, Step, TaskSpec, Topology, WorkloadId,

@@ -380,6 +380,16 @@ pub struct Policy {
     pub wake_crowd: u32,
     /// Whose rule of placement, and how many CPUs it looks at.
     pub wake_search: WakeSearch,
+    pub fair: Fair,
+}
+
+/// By which rules a CPU's tasks take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fair {
+    /// fair.h: one queue per CPU in order of vruntime, with flattened weights. What the live scheduler does.
+    Flat,
+    /// entity.h and steps.h: earliest eligible virtual deadline first, with conserved lag, level by level.
+    Eevdf,
 }
 
 /// How a waking task's CPU is found.
@@ -440,6 +450,7 @@ impl Default for Policy {
             wake_affine_far: false,
             wake_crowd: 0,
             wake_search: WakeSearch::All,
+            fair: Fair::Flat,
         }
     }
 }

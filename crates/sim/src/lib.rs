@@ -17,7 +17,7 @@ pub mod topology;
 pub use behaviour::{Behaviour, Choice, Context, Seat, Step};
 pub use config::{
     cpus_of, Change, ChangeKind, ChannelId, ChannelSpec, Config, ConfigError, Costs, CounterId, Enforce,
-    GroupId, GroupSpec, IdleState, LatencyId, Limits, Machine, PerDistance, Policy, TaskId, TaskSpec,
+    Fair, GroupId, GroupSpec, IdleState, LatencyId, Limits, Machine, PerDistance, Policy, TaskId, TaskSpec,
     WakeSearch, WorkloadId,
 };
 pub use cpuset::CpuSet;

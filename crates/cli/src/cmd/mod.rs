@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One file for each subcommand: its flags and what it does.
+pub mod agent;
 pub mod calibrate;
 pub mod completions;
 pub mod demo;

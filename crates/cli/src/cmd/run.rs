@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result {
     }
     let mut overdue = 0;
     while !stop.load(Ordering::Relaxed) {
-        server.serve(&scheduler, &mut watch, POLL);
+        server.serve(&mut (&scheduler, &mut watch), POLL);
         look(&mut watch);
         let before = std::mem::replace(&mut overdue, scheduler.mend_timers()?);
         if overdue != before {

@@ -215,7 +215,7 @@ impl Engine<'_> {
             return false;
         };
         let state = &self.cpus[cpu as usize];
-        let mut own = self.running(cpu).map(|t| self.tasks[t as usize].policy.vruntime);
+        let mut own = self.running(cpu).map(|t| self.key(t));
         if let Some(head) = state.queue.head_vruntime() {
             own = Some(own.map_or(head, |v| {
                 if (head.wrapping_sub(v) as i64) < 0 {
@@ -224,6 +224,17 @@ impl Engine<'_> {
                     v
                 }
             }));
+        }
+        if self.eevdf.is_some() {
+            let Some(task) = self.movable(other, cpu, false) else {
+                return false;
+            };
+            if !self.steps_pull(task, cpu, own) {
+                return false;
+            }
+            self.cpus[cpu as usize].stats.lag_pulls += 1;
+            self.move_task(task, cpu, Move::Pull);
+            return true;
         }
         // SAFETY: plain structs.
         let pull = unsafe {

@@ -187,6 +187,9 @@ impl Engine<'_> {
 
     /// As the kernel does: an affinity that leaves no CPU of the group's is forgotten.
     pub(super) fn forget_useless_affinity(&mut self, task: u32) {
+        if let Some(eevdf) = self.eevdf.as_deref_mut() {
+            eevdf.changed();
+        }
         let entry = &self.tasks[task as usize];
         let group_set = self.cpusets[entry.group as usize].as_ref();
         let usable = |set: &CpuSet| {
@@ -202,6 +205,9 @@ impl Engine<'_> {
 
     /// Cpusets with their ancestors' and the CPUs online; one that leaves none is its parent's.
     pub(super) fn resolve_cpusets(&mut self) {
+        if let Some(eevdf) = self.eevdf.as_deref_mut() {
+            eevdf.changed();
+        }
         for group in 0..self.memory.side() {
             // SAFETY: the group is alive and not borrowed; parents have lower numbers.
             let parent = self.memory.number(unsafe { (*self.memory.group(group)).parent });

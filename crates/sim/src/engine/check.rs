@@ -84,6 +84,7 @@ impl Engine<'_> {
             self.check_pool(group);
         }
         self.check_runnable();
+        self.check_lines();
     }
 
     /// Every level's count of what is runnable on a CPU: its own tasks, and child groups that have any.

@@ -59,6 +59,7 @@ impl Engine<'_> {
                 &self.policy.core,
             )
         };
+        self.steps_ran(running, delta_ns);
         if self.ledger.is_some() {
             self.book_use(group, delta_ns);
         }
@@ -248,6 +249,12 @@ impl Engine<'_> {
 
     /// The running task goes on, as if it had been picked now.
     fn pick_again(&mut self, cpu: u32) {
+        if let Some(slice_ns) = self.steps_tick(self.cpus[cpu as usize].running) {
+            let state = &mut self.cpus[cpu as usize];
+            state.slice_end_ns = self.now_ns.max(state.exec_ns) + slice_ns;
+            self.set_limit(cpu);
+            return;
+        }
         let state = &mut self.cpus[cpu as usize];
         let task = &self.tasks[state.running as usize].policy;
         // SAFETY: plain structs of the engine's.
@@ -266,9 +273,10 @@ impl Engine<'_> {
 
     /// Puts a counted task into its CPU's queue.
     pub(super) fn insert(&mut self, task: u32, cpu: u32) {
+        let key = self.key(task);
         let entry = &mut self.tasks[task as usize];
         entry.state = State::Queued;
-        entry.order = self.cpus[cpu as usize].queue.insert(task, entry.policy.vruntime);
+        entry.order = self.cpus[cpu as usize].queue.insert(task, key);
     }
 
     /// Finds something to run on a CPU that runs nothing; it begins `delay_ns` from now.
@@ -287,10 +295,24 @@ impl Engine<'_> {
         }
     }
 
+    /// Takes whose turn it is out of a CPU's queue.
+    fn pop(&mut self, cpu: u32) -> Option<u32> {
+        let queue = &mut self.cpus[cpu as usize].queue;
+        match &self.eevdf {
+            Some(eevdf) if !queue.is_empty() => {
+                let task = self.steps_pick(eevdf, cpu);
+                let (key, order) = (self.key(task), self.tasks[task as usize].order);
+                self.cpus[cpu as usize].queue.remove(task, key, order);
+                Some(task)
+            }
+            _ => queue.pop(),
+        }
+    }
+
     /// The first of the queue that may run; those before it are parked.
     fn pick(&mut self, cpu: u32) -> Option<u32> {
         loop {
-            let task = self.cpus[cpu as usize].queue.pop()?;
+            let task = self.pop(cpu)?;
             match self.throttled_by(self.tasks[task as usize].group, cpu) {
                 None => return Some(task),
                 Some(group) => self.park(task, cpu, group),
@@ -322,6 +344,9 @@ impl Engine<'_> {
             );
             pl::pl_fair_slice(&state.fair, task.policy.effective, &self.policy.core.fair)
         };
+        let slice_ns = self.steps_tick(next).unwrap_or(slice_ns);
+        let state = &mut self.cpus[cpu as usize];
+        let task = &mut self.tasks[next as usize];
         let mut work_ns = task.work_ns;
         if state.last != next {
             work_ns = work_ns.saturating_add(self.costs.context_switch_ns);
@@ -470,6 +495,8 @@ impl Engine<'_> {
                 &self.policy.core,
             )
         };
+        let turn_over = self.steps_tick(running).is_none() && turn_over;
+        let state = &mut self.cpus[cpu as usize];
         let slice_over = turn_over || self.now_ns >= state.slice_end_ns;
         let queued = state.fair.nr_queued;
         self.count_runnable(cpu, queued);
@@ -545,6 +572,9 @@ impl Engine<'_> {
             Stop::Blocked
         };
         let task = self.take_off(cpu, why);
+        if let Some(eevdf) = self.eevdf.as_deref_mut() {
+            eevdf.sleeps = true;
+        }
         self.uncount(task, cpu);
         self.no_longer_runnable(task, cpu);
         let entry = &mut self.tasks[task as usize];

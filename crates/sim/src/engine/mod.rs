@@ -8,6 +8,7 @@ mod bandwidth;
 mod changes;
 mod check;
 mod dispatch;
+mod eevdf;
 mod events;
 mod fair_wake;
 mod headroom;
@@ -119,6 +120,8 @@ struct Engine<'o> {
     services: Services,
 
     memory: Memory,
+    /// Where tasks take turns by policy/steps.h.
+    eevdf: Option<Box<eevdf::Eevdf>>,
     paths: Vec<String>,
     phases_ns: Vec<u64>,
     own_cpusets: Vec<Option<CpuSet>>,

@@ -216,6 +216,7 @@ impl<'o> Engine<'o> {
             own_cpusets.push(group.cpuset.clone());
         }
         phases_ns.push(0);
+        let fair = config.policy.fair;
         let mut engine = Self {
             now_ns: 0,
             ended: false,
@@ -258,6 +259,7 @@ impl<'o> Engine<'o> {
                 config.channels.len() as u32,
             ),
             memory: Memory::new(&parents, nr_cpus as usize),
+            eevdf: super::eevdf::Eevdf::new(fair, nr_groups, nr_cpus as usize),
             paths,
             phases_ns,
             own_cpusets,
@@ -325,6 +327,22 @@ impl<'o> Engine<'o> {
     /// Takes over a task that has been numbered, and starts it when its time comes.
     pub(super) fn add_task(&mut self, task: TaskId, spec: TaskSpec, near_cpu: u32) {
         let number = task.0;
+        // Those of the configuration have been checked; one that a behaviour spawns is a mistake of its author's.
+        let nr_groups = self.memory.side();
+        assert!(
+            spec.group.0 < nr_groups,
+            "task {}: group {} is not there; allowed: 0 .. {}",
+            spec.name,
+            spec.group.0,
+            nr_groups - 1
+        );
+        assert!(
+            (spec.workload.0 as usize) < self.workloads.len(),
+            "task {}: workload {} is not there; allowed: numbers below {}",
+            spec.name,
+            spec.workload.0,
+            self.workloads.len()
+        );
         let mut policy: pl::Task = pl::zeroed();
         policy.group = self.memory.group(spec.group.0);
         policy.cpu = near_cpu;
@@ -368,6 +386,9 @@ impl<'o> Engine<'o> {
             debug_assert_eq!(self.tasks[number as usize].state, State::Exited);
             self.tasks[number as usize] = task;
             self.behaviours[number as usize] = spec.behaviour;
+        }
+        if let Some(eevdf) = self.eevdf.as_deref_mut() {
+            eevdf.is_new(number);
         }
         self.unfinished += 1;
         self.set_class(number);

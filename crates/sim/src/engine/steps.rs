@@ -194,6 +194,7 @@ impl Engine<'_> {
     /// The running task goes behind the next one.
     fn give_way(&mut self, cpu: u32) {
         self.charge(cpu, false);
+        self.steps_yield(self.cpus[cpu as usize].running);
         let state = &self.cpus[cpu as usize];
         let running = &mut self.tasks[state.running as usize].policy;
         if let Some(head) = state.queue.head_vruntime() {

@@ -105,6 +105,9 @@ impl Engine<'_> {
     /// Gives a task its vruntime on its CPU's timeline. `woken`: it slept, is new or was throttled; else it was
     /// preempted or moved.
     pub(super) fn place(&mut self, task: u32, cpu: u32, woken: bool) {
+        if self.eevdf.is_some() {
+            return;
+        }
         let state = &mut self.cpus[cpu as usize];
         // SAFETY: plain structs.
         unsafe {
@@ -131,10 +134,12 @@ impl Engine<'_> {
         let state = &mut self.cpus[cpu as usize];
         // SAFETY: plain structs.
         let before = unsafe { pl::pl_task_count(&mut self.tasks[task as usize].policy, &mut state.fair) };
+        self.steps_enter(task);
         self.count_changed(cpu, before, before + 1)
     }
 
     pub(super) fn uncount(&mut self, task: u32, cpu: u32) -> u64 {
+        self.steps_leave(task);
         let state = &mut self.cpus[cpu as usize];
         // SAFETY: plain structs.
         let before = unsafe { pl::pl_task_uncount(&mut self.tasks[task as usize].policy, &mut state.fair) };
@@ -163,8 +168,12 @@ impl Engine<'_> {
         let cpu = entry.policy.cpu;
         match entry.state {
             State::Queued => {
-                let (vruntime, order) = (entry.policy.vruntime, entry.order);
-                self.cpus[cpu as usize].queue.remove(task, vruntime, order);
+                let (key, order) = (self.key(task), entry.order);
+                self.cpus[cpu as usize].queue.remove(task, key, order);
+                if self.eevdf.is_some() {
+                    // What is due to those that wait is known as of now.
+                    self.charge(cpu, false);
+                }
                 self.uncount(task, cpu);
             }
             State::Parked => self.unpark(task),
@@ -191,6 +200,9 @@ impl Engine<'_> {
 
     /// Something heavy may have left a CPU: then who waits there is weighed anew, and waits where that puts it.
     pub(super) fn weigh_waiting(&mut self, cpu: u32) {
+        if self.eevdf.is_some() {
+            return;
+        }
         let fair = &mut self.cpus[cpu as usize].fair;
         // SAFETY: plain structs of the engine's.
         if unsafe { pl::pl_waiting_due(fair, self.now_ns, &self.policy.core) } {
@@ -233,6 +245,9 @@ impl Engine<'_> {
         let Some(running) = self.running(cpu) else {
             return false;
         };
+        if let Some(eevdf) = &self.eevdf {
+            return self.steps_preempts(eevdf, task, running);
+        }
         let woken = &self.tasks[task as usize].policy;
         let current = &self.tasks[running as usize].policy;
         // SAFETY: plain structs, and the group's memory.

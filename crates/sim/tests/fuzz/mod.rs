@@ -3,7 +3,7 @@
 mod programs;
 
 use plimsoll_sim::{
-    Change, ChangeKind, Config, Costs, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Numbering,
+    Change, ChangeKind, Config, Costs, CpuSet, Enforce, Fair, GroupId, GroupSpec, Limits, Machine, Numbering,
     Results, Simulation, TaskId, Topology, WakeSearch,
 };
 use rand::seq::IndexedRandom;
@@ -16,14 +16,22 @@ const MS: u64 = 1_000_000;
 /// Runs one seed. Returns how many scheduling events it had, or what is wrong with its sums; a broken invariant panics.
 #[allow(dead_code)] // not every test that shares this module runs seeds
 pub fn one(seed: u64) -> Result<u64, String> {
-    if seed % 50 == 0 {
-        return shares(&mut Pcg64::seed_from_u64(seed));
+    // Both rules of taking turns, on the same machine.
+    let mut events = 0;
+    for fair in [Fair::Flat, Fair::Eevdf] {
+        if seed % 50 == 0 {
+            events += shares(&mut Pcg64::seed_from_u64(seed), fair)?;
+            continue;
+        }
+        let mut config = config(seed);
+        config.policy.fair = fair;
+        let results = Simulation::new(config)
+            .map_err(|e| format!("refused: {e}"))?
+            .run(None);
+        sums(&results)?;
+        events += results.events.total();
     }
-    let results = Simulation::new(config(seed))
-        .map_err(|e| format!("refused: {e}"))?
-        .run(None);
-    sums(&results)?;
-    Ok(results.events.total())
+    Ok(events)
 }
 
 /// The random machine of a seed.
@@ -72,12 +80,13 @@ fn sums(results: &Results) -> Result<(), String> {
 }
 
 /// Groups of spinners, more than enough of each to use its share: what they get is what they weigh.
-fn shares(rng: &mut Pcg64) -> Result<u64, String> {
+fn shares(rng: &mut Pcg64, fair: Fair) -> Result<u64, String> {
     let nr_cpus = rng.random_range(1..=8);
     let mut config = Config::new(Machine::new(Topology::flat(nr_cpus)), 4000 * MS);
     config.warmup_ns = 2000 * MS;
     config.check = true;
     config.policy.enforce = Enforce::Timer;
+    config.policy.fair = fair;
     let workload = config.add_workload("w");
     let weights: Vec<u32> = (0..rng.random_range(2..=4))
         .map(|_| rng.random_range(50..=500))

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The files that the agent reads and writes, so that the same code runs on a machine and on a model of one.
+use crate::Result;
+use plimsoll_live::KnobValues;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file that the agent may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum File {
+    #[serde(rename = "cpu.max")]
+    Max,
+    #[serde(rename = "cpu.max.burst")]
+    Burst,
+}
+
+impl File {
+    pub const ALL: [File; 2] = [File::Max, File::Burst];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            File::Max => "cpu.max",
+            File::Burst => "cpu.max.burst",
+        }
+    }
+}
+
+/// What happened since it was last asked.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// Groups came or went.
+    pub tree: bool,
+    /// Directories in which something was written, or whose attributes were.
+    pub touched: Vec<PathBuf>,
+    /// Directories in whose limits somebody may have tried to write, perhaps in vain.
+    pub tried: Vec<PathBuf>,
+    /// Too much happened to be told one by one.
+    pub all: bool,
+}
+
+pub trait Files {
+    /// The directories that have limits, parents before children. The root is none of them.
+    fn groups(&mut self) -> Vec<PathBuf>;
+    /// The kernel's number for a group: another one where a directory was removed and made again. `None`: it is gone.
+    fn id(&self, group: &Path) -> Option<u64>;
+    /// The text without its last line feed.
+    fn read(&self, group: &Path, file: File) -> io::Result<String>;
+    fn write(&mut self, group: &Path, file: File, value: &str) -> io::Result<()>;
+    /// CPU time that the group has used.
+    fn usage_us(&self, group: &Path) -> Option<u64> {
+        self.counted(group).get("usage_usec").copied()
+    }
+    /// cpu.stat, empty where the group is gone.
+    fn counted(&self, group: &Path) -> HashMap<String, u64>;
+    /// The knobs that are set on the group itself.
+    fn knobs(&self, group: &Path) -> Result<KnobValues>;
+    fn events(&mut self) -> Events;
+    /// Time that the CPUs were idle, summed, and how many are online.
+    fn machine(&self) -> Option<(u64, u32)>;
+    /// What settings match: the path below the mount.
+    fn shown<'a>(&self, group: &'a Path) -> &'a Path;
+}

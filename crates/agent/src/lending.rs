@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Burst above the quota, which the kernel refuses: what a group saved is lent to it by a higher quota. The account is
+//! policy's (bandwidth.h, lend.h); here it gets the time and what the group has used.
+use plimsoll_policy_sys as pl;
+
+/// The policy's own smallest slice: the pool holds all but that, and what the group may use is known to it.
+const CONFIG: pl::BwConfig = pl::BwConfig {
+    slice_ns: 1_000,
+    expire: 0,
+    burst_off: 0,
+    mainline: 0,
+    reserved: 0,
+};
+
+/// Looks in a period while the group uses CPU time, and while it does not.
+const LOOKS_BUSY: u64 = 10;
+const LOOKS_IDLE: u64 = 2;
+
+/// What a loan is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    pub quota_us: u64,
+    pub period_us: u64,
+    pub burst_us: u64,
+    pub onset_percent: u32,
+}
+
+pub struct Loan {
+    pub terms: Terms,
+    pool: Box<pl::Pool>,
+    balance: Box<pl::Balance>,
+    /// The pool has its address.
+    _ring: Box<[u32; 1]>,
+    usage_us: u64,
+    pub due_ns: u64,
+}
+
+impl Loan {
+    pub fn new(terms: Terms, usage_us: u64, now_ns: u64) -> Self {
+        let mut loan = Self {
+            terms,
+            pool: Box::new(pl::zeroed()),
+            balance: Box::new(pl::zeroed()),
+            _ring: Box::new([0]),
+            usage_us,
+            due_ns: now_ns,
+        };
+        let limits = pl::BwLimits {
+            quota_ns: terms.quota_us * 1000,
+            period_ns: terms.period_us * 1000,
+            burst_ns: terms.burst_us * 1000,
+            onset_percent: terms.onset_percent,
+            reserved: 0,
+        };
+        // SAFETY: pool, balance and ring live as long as the loan, at the same place.
+        unsafe {
+            pl::pl_bw_init(&mut *loan.pool, &mut *loan.balance, 1, loan._ring.as_mut_ptr(), 1);
+            pl::pl_bw_set(&mut *loan.pool, &limits, now_ns, now_ns, &CONFIG);
+        }
+        loan
+    }
+
+    /// The quota until the next look, which is due at `due_ns`.
+    pub fn look(&mut self, usage_us: u64, now_ns: u64) -> u64 {
+        let used_us = usage_us.saturating_sub(self.usage_us);
+        self.usage_us = usage_us;
+        let (pool, balance): (*mut pl::Pool, *mut pl::Balance) = (&mut *self.pool, &mut *self.balance);
+        // SAFETY: as above; the policy has no other pointers to them.
+        let quota_ns = unsafe {
+            pl::pl_bw_charge(pool, balance, used_us * 1000, true, now_ns, &CONFIG);
+            // Also where the policy's timer rests: what a sleeping group earns is lent before it wakes.
+            if now_ns >= (*pool).next_ns {
+                pl::pl_bw_period(pool, now_ns, 1, &CONFIG);
+            }
+            if pl::pl_bw_distribute_begin(pool) {
+                while !pl::pl_bw_distribute_next(pool, now_ns).is_null() {}
+                pl::pl_bw_distribute_end(pool);
+            }
+            pl::pl_lend_quota(pool, balance)
+        };
+        let looks = if used_us > 0 { LOOKS_BUSY } else { LOOKS_IDLE };
+        self.due_ns = now_ns + self.terms.period_us * 1000 / looks;
+        quota_ns / 1000
+    }
+
+    /// What is saved, the quota of the present period included; negative: it has used more than it had.
+    pub fn have_us(&self) -> i64 {
+        (self.pool.runtime_ns + self.balance.remaining_ns) / 1000
+    }
+
+    /// Periods that used more than the quota, and the time above it.
+    pub fn bursts(&self) -> (u64, u64) {
+        (self.pool.nr_bursts, self.pool.burst_ns_used / 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms {
+        quota_us: 30_000,
+        period_us: 100_000,
+        burst_us: 100_000,
+        onset_percent: 0,
+    };
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_a_sleep_saves_is_lent_up_to_the_buffer_and_taken_back_as_it_is_used() {
+        let mut loan = Loan::new(TERMS, 0, 0);
+        assert_eq!(loan.look(0, MS), 30_000);
+        // Steps of 100 ms / 16, rounded down.
+        assert_eq!(loan.look(0, 101 * MS), 30_000 + 4 * 6_250);
+        assert_eq!(loan.look(0, 1_001 * MS), 130_000);
+        assert_eq!(
+            loan.look(50_000, 1_050 * MS),
+            30_000 + 8 * 6_250,
+            "80 ms are left"
+        );
+        assert_eq!(loan.look(125_000, 1_090 * MS), 30_000);
+        // Used more than it had: the owner's quota stays, and is saved for only after the debt.
+        assert_eq!(loan.look(160_000, 1_099 * MS), 30_000);
+        // Beside the pool the balance keeps the smallest slice, 1 us.
+        assert!((-30_000..=-29_999).contains(&loan.have_us()));
+        assert_eq!(loan.look(160_000, 1_201 * MS), 30_000);
+        // Two periods have ended, at 1.1 and 1.2 s.
+        assert!((30_000..=30_001).contains(&loan.have_us()));
+        assert!(loan.look(160_000, 1_301 * MS) > 30_000);
+    }
+
+    #[test]
+    fn the_onset_is_lent_at_once_and_sleeps_are_looked_at_seldom() {
+        let mut loan = Loan::new(
+            Terms {
+                onset_percent: 50,
+                ..TERMS
+            },
+            5,
+            0,
+        );
+        assert_eq!(loan.look(5, MS), 80_000);
+        assert_eq!(loan.due_ns, 51 * MS);
+        loan.look(6, 51 * MS);
+        assert_eq!(loan.due_ns, 61 * MS);
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `plimsoll agent`: limits by the kernel's own files.
+use crate::exit::{Failure, Outcome, Result};
+use crate::out::note;
+use plimsoll_agent::{lock, restore, Agent, At, Disk, Journal, Mounted, Settings};
+use plimsoll_live::{Server, CGROUP_ROOT};
+use plimsoll_scenario::find::text;
+use sd_notify::NotifyState;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Enforce burst and headroom on any kernel with cgroup v2, through the kernel's own files
+///
+/// Loads nothing: rewrites cpu.max and cpu.max.burst, and puts back what their owners wrote when it ends. A journal in
+/// --state names every file before it is changed, so that a killed agent's changes are put back by the next one, or by
+/// `plimsoll agent --restore`. What an owner writes himself stays.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rules in TOML: knobs for the cgroups that match a glob
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Print what would be changed, and change nothing
+    #[arg(long, conflicts_with = "restore")]
+    dry_run: bool,
+
+    /// Put back what an agent that was killed has changed, and end
+    #[arg(long, conflicts_with = "config")]
+    restore: bool,
+
+    /// Folder of the journal and the lock; what they say ends with the boot, so it belongs into /run
+    #[arg(long, value_name = "DIR", default_value = "/run/plimsoll")]
+    state: PathBuf,
+}
+
+/// A changed knob or limit is noticed after this.
+const POLL_NS: u64 = 100_000_000;
+const LEAST_WAIT_NS: u64 = 1_000_000;
+
+pub fn run(args: &Args) -> Result {
+    let settings = match args.config.as_deref() {
+        None => Settings::default(),
+        Some(path) => {
+            let text = text(path).map_err(|error| Failure::file("read it", path, &error))?;
+            Settings::read(path, &text)?
+        }
+    };
+    let mut files = Mounted::at(Path::new(CGROUP_ROOT))?;
+    if args.dry_run {
+        // Beside an agent that runs, and without a word to it.
+        let journal = Journal::open(Nowhere, "")?;
+        for line in Agent::new(files, journal, settings, true).step(now_ns())? {
+            outln!("{line}");
+        }
+        return Ok(Outcome::Done);
+    }
+    let _lock = lock(&args.state.join("agent.lock"))?;
+    let mut journal = Journal::open(Disk::at(&args.state.join("agent.journal")), &boot()?)?;
+    let left = journal.changed().len();
+    for line in restore(&mut files, &mut journal)? {
+        errln!("{line}");
+    }
+    if left > 0 || args.restore {
+        note(format_args!(
+            "plimsoll: {left} groups of an earlier agent were put back"
+        ));
+    }
+    if args.restore {
+        return Ok(if journal.changed().is_empty() {
+            Outcome::Done
+        } else {
+            Outcome::Missed
+        });
+    }
+    if runs() {
+        let message = "`plimsoll run` schedules this machine, and holds its limits: end it first";
+        return Err(Failure::Machine(message.into()));
+    }
+
+    let stop = crate::signals::stop()?;
+    let mut agent = Agent::new(files, journal, settings, false);
+    let server = Server::open()?;
+    let mut first = true;
+    let (mut took_over, mut failed) = (false, None);
+    while !stop.load(Ordering::Relaxed) && !took_over {
+        match agent.step(now_ns()) {
+            Ok(lines) => lines.iter().for_each(|line| errln!("{line}")),
+            // Without its journal it may change nothing more.
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+        if std::mem::take(&mut first) {
+            note(format_args!("plimsoll: agent of {} groups", agent.nr_groups()));
+            if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+                errln!("warning: the service manager cannot be told: {error}");
+            }
+        }
+        let now = now_ns();
+        let wait_ns = agent.due_ns().saturating_sub(now).clamp(LEAST_WAIT_NS, POLL_NS);
+        let mut at = At {
+            agent: &mut agent,
+            now_ns: now,
+        };
+        server.serve(&mut at, Duration::from_nanos(wait_ns));
+        took_over = runs();
+    }
+    let ended = agent.end();
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    for line in ended? {
+        errln!("{line}");
+    }
+    note(format_args!("plimsoll: the owners' limits are back"));
+    if took_over {
+        errln!("plimsoll: `plimsoll run` has taken over, and holds the limits");
+    }
+    Ok(Outcome::Done)
+}
+
+/// Whether our scheduler is loaded.
+fn runs() -> bool {
+    let ops = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+    ops.trim().starts_with("plimsoll")
+}
+
+fn boot() -> std::result::Result<String, Failure> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    let text = std::fs::read_to_string(path);
+    Ok(text
+        .map_err(|error| Failure::Machine(format!("{}: {error}", path.display())))?
+        .trim()
+        .to_string())
+}
+
+/// Since the machine started.
+fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the time that is passed.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The journal of a dry run, which changes nothing.
+struct Nowhere;
+
+impl plimsoll_agent::Store for Nowhere {
+    fn read(&mut self) -> std::io::Result<String> {
+        Ok(String::new())
+    }
+
+    fn append(&mut self, _line: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn replace(&mut self, _text: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        "a dry run".into()
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! entity.h against the ideal: a fluid that divides each moment in proportion to weights.
+use plimsoll_policy_sys as pl;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+fn entity(weight: u64, slice_ns: u64, id: u64) -> Box<pl::Entity> {
+    let mut entity: pl::Entity = pl::zeroed();
+    entity.weight = weight << pl::LOAD_SHIFT;
+    entity.slice_ns = slice_ns;
+    entity.id = id;
+    Box::new(entity)
+}
+
+fn ns(lag: i64) -> f64 {
+    lag as f64 / f64::from(1 << 20)
+}
+
+#[test]
+fn over_any_window_each_has_what_a_fluid_gives_it_within_a_request() {
+    for seed in 0..200 {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let mut line: pl::Line = pl::zeroed();
+        let n = rng.random_range(2..20);
+        let requests: Vec<u64> = (0..n).map(|_| rng.random_range(300 * US..=3 * MS)).collect();
+        let mut entities: Vec<Box<pl::Entity>> = (0..n)
+            .map(|i| entity(rng.random_range(2..100_000), requests[i], i as u64))
+            .collect();
+        for entity in &mut entities {
+            unsafe { pl::pl_line_join(&mut line, entity.as_mut(), 0) };
+        }
+        let sum: u64 = entities.iter().map(|e| e.weight).sum();
+        let (mut served, mut now_ns) = (vec![0u64; n], 0u64);
+        let longest = *requests.iter().max().expect("not empty") as f64;
+        let turn_ns = 100 * US;
+        // How far each was ahead of the fluid and behind it at most: any window lies between.
+        let mut ends = vec![(0f64, 0f64); n];
+        for _ in 0..5_000 {
+            let mut least_ns = 0;
+            let picked = unsafe { &*pl::pl_line_pick(&line, &mut least_ns) }.id as usize;
+            assert_eq!(least_ns, *requests.iter().min().expect("not empty"));
+            unsafe { pl::pl_line_ran(&mut line, entities[picked].as_mut(), turn_ns) };
+            served[picked] += turn_ns;
+            now_ns += turn_ns;
+            for i in 0..n {
+                let due = now_ns as f64 * entities[i].weight as f64 / sum as f64;
+                let ahead = served[i] as f64 - due;
+                ends[i] = (ends[i].0.min(ahead), ends[i].1.max(ahead));
+                let lag = ns(unsafe { pl::pl_entity_lag(&line, entities[i].as_ref()) });
+                // V and v are whole numbers, and each turn is rounded down to one.
+                let rounding =
+                    2.0 * 5_000.0 * entities[i].weight.max(sum / n as u64) as f64 / f64::from(1 << 20);
+                assert!(
+                    (lag + ahead).abs() <= rounding,
+                    "seed {seed}: lag {lag} is not {}",
+                    -ahead
+                );
+            }
+        }
+        for (i, (behind, ahead)) in ends.iter().enumerate() {
+            let within = longest + turn_ns as f64;
+            assert!(
+                -behind <= within && *ahead <= within,
+                "seed {seed}, {i}: {behind} .. {ahead} ns"
+            );
+        }
+    }
+}
+
+#[test]
+fn coming_going_and_weighing_anew_change_nobodys_lag_but_by_what_closes_the_sum() {
+    for seed in 0..200 {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let mut line: pl::Line = pl::zeroed();
+        let mut entities: Vec<Box<pl::Entity>> = (0..12)
+            .map(|i| {
+                entity(
+                    rng.random_range(2..100_000),
+                    rng.random_range(300 * US..=3 * MS),
+                    i,
+                )
+            })
+            .collect();
+        for _ in 0..2_000 {
+            let chosen = rng.random_range(0..entities.len());
+            let lags = |line: &pl::Line, entities: &[Box<pl::Entity>]| -> Vec<Option<f64>> {
+                let lag = |e: &pl::Entity| ns(unsafe { pl::pl_entity_lag(line, e) });
+                entities.iter().map(|e| (e.on != 0).then(|| lag(e))).collect()
+            };
+            let before = lags(&line, &entities);
+            let mean = unsafe { pl::pl_line_mean(&line) };
+            let entity = entities[chosen].as_mut();
+            let rounding = 4.0 * (line.sum_w + entity.weight) as f64 / f64::from(1 << 20) + 4.0;
+            match (entity.on != 0, rng.random_range(0..3)) {
+                (true, 0) => {
+                    unsafe { pl::pl_line_leave(&mut line, entity) };
+                    let kept = ns(entity.credit);
+                    let had = before[chosen].expect("it was there");
+                    let bound = (entity.slice_ns + 10 * MS) as f64;
+                    assert!(
+                        (kept - had.clamp(-bound, bound)).abs() < 1.0,
+                        "seed {seed}: {kept}, had {had}"
+                    );
+                }
+                (true, 1) => {
+                    let weight = rng.random_range(2..100_000) << pl::LOAD_SHIFT;
+                    let most = rounding + 4.0 * weight as f64 / f64::from(1 << 20);
+                    unsafe { pl::pl_line_weigh(&mut line, entity, weight) };
+                    let moved = unsafe { pl::pl_line_mean(&line) }.wrapping_sub(mean) as i64;
+                    let after = lags(&line, &entities)[chosen].expect("it is there");
+                    let off = after - before[chosen].expect("it was there");
+                    assert!(
+                        off.abs() <= most,
+                        "seed {seed}: lag moved by {off} ns, V by {moved}"
+                    );
+                }
+                (true, _) => {
+                    unsafe { pl::pl_line_ran(&mut line, entity, rng.random_range(1..3 * MS)) };
+                }
+                (false, _) => {
+                    let kept = unsafe { pl::pl_entity_kept(&line, entity) };
+                    let alone = line.n == 0;
+                    unsafe { pl::pl_line_join(&mut line, entity, kept) };
+                    let got = lags(&line, &entities)[chosen].expect("it is there");
+                    let due = if alone { 0.0 } else { ns(kept) };
+                    assert!((got - due).abs() <= rounding, "seed {seed}: {got} ns of {due}");
+                }
+            }
+            let sum: f64 = lags(&line, &entities).iter().flatten().sum();
+            let most = line.sum_w as f64 / f64::from(1 << 20) + 1.0;
+            assert!(sum.abs() <= most, "seed {seed}: lags add up to {sum} ns");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Shares and waits where tasks take turns by earliest eligible virtual deadline (policy/entity.h, steps.h).
+use plimsoll_sim::{
+    Behaviour, Config, Context, CpuSet, Fair, GroupId, GroupSpec, Machine, Observer, Results, Simulation,
+    Step, TaskId, TaskSpec, Topology, WorkloadId,
+};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+struct Case {
+    config: Config,
+    workload: WorkloadId,
+    tasks: u32,
+}
+
+impl Case {
+    fn new(nr_cpus: u32, duration_ms: u64) -> Self {
+        let mut config = Config::new(Machine::new(Topology::flat(nr_cpus)), duration_ms * MS);
+        config.warmup_ns = duration_ms * MS / 4;
+        config.policy.fair = Fair::Eevdf;
+        // As live: queue lengths are nobody's concern, and would be evened out against the weights.
+        (config.policy.newidle, config.policy.periodic) = (false, false);
+        let workload = config.add_workload("w");
+        Self {
+            config,
+            workload,
+            tasks: 0,
+        }
+    }
+
+    fn group(&mut self, parent: GroupId, weight: u32) -> GroupId {
+        let path = format!("/g{}", self.config.groups.len());
+        let mut group = GroupSpec::new(path, parent);
+        group.cpu_weight = weight;
+        self.config.add_group(group)
+    }
+
+    fn task(&mut self, group: GroupId, behaviour: impl Behaviour + 'static) -> &mut TaskSpec {
+        self.tasks += 1;
+        let name = format!("t{}", self.tasks);
+        let task = TaskSpec::new(group, self.workload, name, behaviour);
+        self.config.add_task(task);
+        self.config.tasks.last_mut().expect("just added")
+    }
+
+    fn spinners(&mut self, n: u32, group: GroupId, nice: i32, cpus: Option<&str>) {
+        for _ in 0..n {
+            let task = self.task(group, |_: &mut Context| Step::Compute { ns: u64::MAX });
+            task.nice = nice;
+            task.affinity = cpus.map(|list| CpuSet::parse(list).expect("a list"));
+        }
+    }
+
+    /// `n` tasks that work for `work_us` and are released each `period_us`, one after the other.
+    fn duties(&mut self, n: u32, group: GroupId, work_us: u64, period_us: u64) {
+        for k in 0..n {
+            let mut release_ns = u64::from(k) * period_us * US / u64::from(n);
+            let mut works = false;
+            let task = self.task(group, move |ctx: &mut Context| {
+                works = !works;
+                if works {
+                    return Step::Compute { ns: work_us * US };
+                }
+                release_ns = (release_ns + period_us * US).max(ctx.now_ns() + 1);
+                Step::SleepUntil { at_ns: release_ns }
+            });
+            task.start_ns = u64::from(k) * period_us * US / u64::from(n) + 1;
+        }
+    }
+
+    fn run(self) -> Results {
+        Simulation::new(self.config).expect("a valid case").run(None)
+    }
+}
+
+fn percent(results: &Results, group: GroupId) -> f64 {
+    let all = results.groups[0].usage_ns as f64;
+    results.groups[group.0 as usize].usage_ns as f64 * 100.0 / all
+}
+
+#[track_caller]
+fn near(what: &str, got: f64, due: f64, within: f64) {
+    println!("{what}: {got:.2} (due {due})");
+    assert!((got - due).abs() <= within, "{what}: {got:.3}%, due {due}%");
+}
+
+#[test]
+fn sleepers_and_spinners_of_a_group_have_its_share_whatever_their_nice_and_duty() {
+    let cases = [
+        // in a child of their own, spinners, their nice, sleepers, work, period in us
+        (false, 1, 0, 10, 400, 10000),
+        (false, 1, 0, 1, 750, 5000),
+        (false, 1, 19, 1, 750, 3000),
+        (false, 1, 19, 1, 30, 3000),
+        (false, 1, 19, 1, 4000, 49000),
+        (false, 1, 10, 1, 4000, 49000),
+        (false, 3, 19, 2, 4000, 49000),
+        (false, 1, -10, 3, 500, 5000),
+        (false, 6, 0, 10, 200, 10200),
+        (true, 1, 0, 10, 200, 10000),
+        (true, 1, 0, 1, 750, 3000),
+        (true, 1, 19, 1, 4000, 49000),
+    ];
+    for case in cases {
+        let (own, spinners, nice, sleepers, work_us, period_us) = case;
+        let mut machine = Case::new(1, 8000);
+        let a = machine.group(GroupId::ROOT, 100);
+        let b = machine.group(GroupId::ROOT, 100);
+        let (c, d) = match own {
+            true => (machine.group(b, 100), machine.group(b, 100)),
+            false => (b, b),
+        };
+        machine.spinners(1, a, 0, None);
+        machine.spinners(spinners, c, nice, None);
+        machine.duties(sleepers, d, work_us, period_us);
+        near(&format!("{case:?}"), percent(&machine.run(), b), 50.0, 0.5);
+    }
+}
+
+#[test]
+fn three_hundred_threads_have_no_more_than_their_groups_weight() {
+    for (weight, light, due) in [(10_000, 1, 0.01), (100, 100, 50.0)] {
+        let mut machine = Case::new(1, 6000);
+        let a = machine.group(GroupId::ROOT, weight);
+        let b = machine.group(GroupId::ROOT, light);
+        machine.spinners(1, a, 0, None);
+        machine.spinners(300, b, 0, None);
+        near(&format!("{weight}:{light}"), percent(&machine.run(), b), due, 0.5);
+    }
+}
+
+#[test]
+fn a_group_that_makes_tasks_without_end_has_its_share_and_no_more() {
+    let mut machine = Case::new(1, 2000);
+    machine.config.warmup_ns = 0;
+    let a = machine.group(GroupId::ROOT, 100);
+    let b = machine.group(GroupId::ROOT, 100);
+    machine.spinners(1, a, 0, None);
+    for k in 0..2000 {
+        let mut done = false;
+        let born = machine.task(b, move |_: &mut Context| {
+            if std::mem::replace(&mut done, true) {
+                return Step::Exit;
+            }
+            Step::Compute { ns: 1_500 * US }
+        });
+        born.start_ns = k * MS + 1;
+    }
+    near("births", percent(&machine.run(), b), 50.0, 0.5);
+}
+
+#[test]
+fn what_runs_on_other_cpus_is_no_measure_for_those_that_cannot_go_there() {
+    let shares = |nr_cpus: u32, kinds: &[(u32, &str)]| {
+        let mut machine = Case::new(nr_cpus, 8000);
+        let mut groups = Vec::new();
+        for &(n, cpus) in kinds {
+            for _ in 0..n {
+                let group = machine.group(GroupId::ROOT, 100);
+                machine.spinners(1, group, 0, Some(cpus));
+                groups.push(group);
+            }
+        }
+        let results = machine.run();
+        let cpus = f64::from(nr_cpus);
+        groups
+            .iter()
+            .map(|&g| percent(&results, g) * cpus)
+            .collect::<Vec<_>>()
+    };
+    for (k, share) in shares(3, &[(5, "0-1"), (2, "2")]).into_iter().enumerate() {
+        near(&format!("task {k}"), share, if k < 5 { 40.0 } else { 50.0 }, 1.0);
+    }
+    for (k, share) in shares(8, &[(5, "0-1"), (9, "2-7")]).into_iter().enumerate() {
+        near(
+            &format!("task {k}"),
+            share,
+            if k < 5 { 40.0 } else { 200.0 / 3.0 },
+            1.0,
+        );
+    }
+    for (k, share) in shares(2, &[(3, "0-1")]).into_iter().enumerate() {
+        near(&format!("task {k}"), share, 200.0 / 3.0, 1.0);
+    }
+}
+
+#[test]
+fn weights_hold_over_several_cpus_flat_and_nested() {
+    let mut machine = Case::new(8, 8000);
+    let a = machine.group(GroupId::ROOT, 100);
+    let b = machine.group(GroupId::ROOT, 1000);
+    machine.spinners(8, a, 0, None);
+    machine.spinners(8, b, 0, None);
+    near("1000 beside 100, 8 CPUs", percent(&machine.run(), b), 90.91, 0.5);
+
+    let mut machine = Case::new(4, 8000);
+    let a = machine.group(GroupId::ROOT, 100);
+    let b = machine.group(GroupId::ROOT, 100);
+    let (c, d) = (machine.group(a, 800), machine.group(a, 100));
+    for group in [c, d, b] {
+        machine.spinners(4, group, 0, None);
+    }
+    let results = machine.run();
+    near("nested, heavy", percent(&results, c), 44.44, 0.5);
+    near("nested, light", percent(&results, d), 5.56, 0.5);
+    near("beside them", percent(&results, b), 50.0, 0.5);
+
+    let mut machine = Case::new(4, 8000);
+    let a = machine.group(GroupId::ROOT, 100);
+    let b = machine.group(GroupId::ROOT, 100);
+    machine.spinners(2, a, 0, None);
+    machine.spinners(8, b, 0, None);
+    near("2 threads beside 8", percent(&machine.run(), a), 50.0, 0.5);
+}
+
+#[test]
+fn one_group_divides_its_cpus_among_children_and_nice_values_as_they_weigh() {
+    for nr_cpus in [2, 3, 8, 16] {
+        let mut machine = Case::new(nr_cpus, 12_000);
+        let pod = machine.group(GroupId::ROOT, 100);
+        let (light, heavy) = (machine.group(pod, 100), machine.group(pod, 1000));
+        machine.spinners(nr_cpus, light, 0, None);
+        machine.spinners(nr_cpus, heavy, 0, None);
+        let light = percent(&machine.run(), light);
+        near(&format!("nested, {nr_cpus} CPUs"), light, 100.0 / 11.0, 0.5);
+    }
+    for (nr_cpus, n) in [(4, 6), (8, 8)] {
+        let mut machine = Case::new(nr_cpus, 12_000);
+        let pod = machine.group(GroupId::ROOT, 100);
+        machine.spinners(n, pod, 0, None);
+        let nice = machine.config.add_workload("nice");
+        machine.workload = nice;
+        machine.spinners(n, pod, 10, None);
+        let results = machine.run();
+        let all = results.groups[0].usage_ns as f64;
+        let got = results.workloads[1].usage_ns as f64 * 100.0 / all;
+        near(
+            &format!("nice 10 beside 0, {nr_cpus} CPUs"),
+            got,
+            11_000.0 / 1134.0,
+            0.5,
+        );
+        println!("longest wait {} us", results.groups[1].run_delay.max_ns / 1000);
+    }
+}
+
+#[test]
+fn a_service_beside_batch_work_of_an_equal_group_is_served_soon() {
+    for (n, work_us, period_us, batch) in [(8, 200, 5200, 100), (2, 1000, 6000, 100), (16, 100, 5100, 50)] {
+        let mut machine = Case::new(1, 12_000);
+        let service = machine.group(GroupId::ROOT, 100);
+        let batch = machine.group(GroupId::ROOT, batch);
+        machine.duties(n, service, work_us, period_us);
+        machine.spinners(2, batch, 0, None);
+        let delay = machine.run().groups[service.0 as usize].run_delay;
+        let mean_us = delay.total_ns / delay.waits / 1000;
+        println!(
+            "{n} x {work_us}/{period_us} us: mean {mean_us}, longest {} us",
+            delay.max_ns / 1000
+        );
+        // At worst behind one request of the batch work, and a member's own.
+        assert!(mean_us < 600, "mean wait {mean_us} us");
+        assert!(delay.max_ns <= 3300 * US, "longest wait {} ns", delay.max_ns);
+    }
+}
+
+/// What each group below one of equal or other weight was ahead of the fluid that its parent's time is, at most and least.
+struct Fluid {
+    parents: Vec<usize>,
+    weights: Vec<f64>,
+    served_ns: Vec<f64>,
+    ends_ns: Vec<(f64, f64)>,
+    since: Option<(u64, usize)>,
+}
+
+impl Observer for Fluid {
+    fn run(&mut self, now_ns: u64, _: u32, _: TaskId, group: GroupId) {
+        self.since = Some((now_ns, group.0 as usize));
+    }
+
+    fn stop(&mut self, now_ns: u64, _: u32, _: TaskId, _: plimsoll_sim::observer::Stop) {
+        let (since_ns, mut group) = self.since.take().expect("somebody ran");
+        let ran_ns = (now_ns - since_ns) as f64;
+        self.served_ns[group] += ran_ns;
+        while group != 0 {
+            group = self.parents[group];
+            self.served_ns[group] += ran_ns;
+        }
+        for group in 1..self.parents.len() {
+            let parent = self.parents[group];
+            let siblings = (1..self.parents.len()).filter(|&g| self.parents[g] == parent);
+            let sum: f64 = siblings.map(|g| self.weights[g]).sum();
+            let ahead = self.served_ns[group] - self.served_ns[parent] * self.weights[group] / sum;
+            let ends = &mut self.ends_ns[group];
+            *ends = (ends.0.min(ahead), ends.1.max(ahead));
+        }
+    }
+}
+
+#[test]
+fn over_any_window_each_group_has_what_the_fluid_gives_it_within_a_slice_and_a_tick() {
+    let mut machine = Case::new(1, 8000);
+    machine.config.machine.costs = plimsoll_sim::Costs::free();
+    machine.config.check = true;
+    let weights = [(0, 100), (0, 37), (0, 900), (1, 100), (1, 13), (3, 50), (3, 300)];
+    let mut fluid = Fluid {
+        parents: vec![0],
+        weights: vec![100.0],
+        served_ns: vec![0.0; weights.len() + 1],
+        ends_ns: vec![(0.0, 0.0); weights.len() + 1],
+        since: None,
+    };
+    for (parent, weight) in weights {
+        machine.group(GroupId(parent), weight);
+        fluid.parents.push(parent as usize);
+        fluid.weights.push(f64::from(weight));
+    }
+    for (n, group) in [(2, 2), (3, 3), (1, 4), (2, 5), (1, 6), (4, 7)] {
+        if fluid.parents.contains(&group) {
+            continue;
+        }
+        machine.spinners(n, GroupId(group as u32), 0, None);
+    }
+    Simulation::new(machine.config)
+        .expect("a valid case")
+        .run(Some(&mut fluid));
+    // A slice of 3 ms, and a tick of 4 ms: the lag is within that on either side, at every level.
+    for (group, (behind, ahead)) in fluid.ends_ns.iter().enumerate().skip(1) {
+        println!("group {group}: {behind:.0} .. {ahead:.0} ns of its parent's time");
+        assert!(fluid.served_ns[group] > 0.0, "group {group} never ran");
+        assert!(
+            *behind >= -7e6 && *ahead <= 7e6,
+            "group {group}: {behind} .. {ahead} ns"
+        );
+    }
+}

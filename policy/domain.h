@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * domain.h - a clock for balance: how far each task is served, over all CPUs that tasks can move between
+ *
+ * Problem    A line (entity.h) is fair on its CPU. Three equal tasks on two CPUs need more: one of them has to move, in
+ *            turn, and somebody has to know which is behind.
+ *
+ * Mechanism  Each task has a second virtual time u, which advances as it runs and which no placement ever touches: it
+ *            decides who moves, never who runs. The domain's reference U is the mean of u, weighted, over the tasks
+ *            runnable on CPUs that tasks can move between; CPUs that exchange no tasks have a domain each, as what one
+ *            gives its tasks is no measure for those of another. A CPU at the end of a slice looks at one other CPU of
+ *            its domain and takes over the task that is furthest behind there, if its own are further on by more than
+ *            pull_ns. The task comes with what it is behind as credit, pull_ns at most.
+ *
+ * Formula    u += delta * 2^20 / effective weight (fair.h)
+ *            U = sum of w u / sum of w
+ *            U - lag_max <= u;  of a task alone on its CPU also u <= U + 2 pull
+ *
+ * Trade-offs A task that slept comes back within pull_ns of U: sleep earns no right to be moved. One that has a CPU to
+ *            itself is no measure of what others are due; it is ahead enough to pull, and no further.
+ *
+ * Limits     The sums are of one domain and are written at each event: on the live side per CPU, summed at ticks.
+ *
+ * Source: fair.h, whose common timeline this replaces; entity.h for means kept near a moving origin.
+ */
+#ifndef PL_DOMAIN_H
+#define PL_DOMAIN_H
+
+#include "entity.h"
+
+struct pl_domain {
+	u64 u0; /* near U */
+	s64 sum_wu;
+	u64 sum_w;
+};
+
+PL_FN u64 pl_domain_mean(const struct pl_domain PL_MEM *domain)
+{
+	return domain->sum_w ? domain->u0 + (u64)pl_div_down(domain->sum_wu, domain->sum_w) : domain->u0;
+}
+
+PL_INLINE void pl_domain_center(struct pl_domain PL_MEM *domain)
+{
+	u64 mean = pl_domain_mean(domain);
+
+	domain->sum_wu -= (s64)(mean - domain->u0) * (s64)domain->sum_w;
+	domain->u0 = mean;
+}
+
+/*
+ * A distance in u of so many ns: of weight-1024 time, or of the task's own service if it is lighter. One request moves a
+ * light task's u by much, which is no reason to move it or to forget what it is due.
+ */
+PL_INLINE u64 pl_domain_distance(u64 ns, u64 weight)
+{
+	return pl_fair_scale(ns, pl_min(weight, PL_FAIR_WEIGHT_ONE));
+}
+
+/* u of a task of an effective weight, within what its domain allows. */
+PL_FN u64 pl_domain_clamp(const struct pl_domain PL_MEM *domain, u64 u, u64 weight, u64 behind_ns,
+			  u64 ahead_ns)
+{
+	u64 mean = pl_domain_mean(domain);
+
+	return pl_fair_clamp(u, mean - pl_domain_distance(behind_ns, weight),
+			     mean + pl_domain_distance(ahead_ns, weight));
+}
+
+/* A task with u near U comes into a domain or leaves it: clamp u first. */
+PL_FN void pl_domain_count(struct pl_domain PL_MEM *domain, u64 u, u64 weight, bool comes)
+{
+	s64 moment = (s64)(u - domain->u0) * (s64)weight;
+
+	domain->sum_wu += comes ? moment : -moment;
+	domain->sum_w += comes ? weight : -weight;
+	if (!domain->sum_w)
+		domain->sum_wu = 0;
+	pl_domain_center(domain);
+}
+
+/* Whether a task at u `theirs` is so far behind what a CPU of the same domain has at `own` that it moves there. */
+PL_FN bool pl_domain_pulls(u64 own, u64 theirs, u64 weight, const struct pl_fair_config PL_MEM *config)
+{
+	return config->pull_ns && pl_fair_before(theirs + pl_domain_distance(config->pull_ns, weight), own);
+}
+
+#endif

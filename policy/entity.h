@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * entity.h - one line of entities that share a CPU: earliest eligible virtual deadline first, with conserved lag
+ *
+ * Problem    Entities i of weight w_i (tasks, and groups beside them) share one CPU. Each is due service in proportion to
+ *            its weight at every moment, can be served only one at a time, and comes, goes and changes its weight.
+ *
+ * Mechanism  v_i, the virtual time of entity i, advances by service / w_i. V is the mean of all v_i, weighted by w_i. What
+ *            entity i is due and has not had is its lag, w_i (V - v_i), in units of service. From the definition of V
+ *
+ *                sum of w_i (V - v_i) = 0                                                                 (invariant)
+ *
+ *            What one is owed, the others owe. While entity j runs for t, v_j grows by t / w_j, V by t / sum of w, and
+ *            each lag by its share of t: the line follows the ideal fluid division by itself. So V moves only through
+ *            service, and through events that change the set; each must keep every lag as it is (up to the shift that
+ *            closes the sum), or it makes or destroys service:
+ *              join   with lag l: with W and V before and v the place looked for, V' = (W V + w v) / (W + w). The lag
+ *                     afterwards is to be l = w (V' - v), so V' = V - l / W and v = V' - l / w
+ *              leave  the same backwards: V' = V + l / (W - w); l goes along with the entity
+ *              weigh  anew: l = w (V - v) = w' (V - v'), so v' = V - l / w'; V stays
+ *            An entity is eligible while its lag is not negative: v_i <= V. It asks for a request of `slice_ns` at a
+ *            time, and its deadline is d_i = v_i + slice / w_i from where the request began. Of those eligible the one of
+ *            the earliest deadline runs. Then no lag is further from 0 than the longest request and what it overruns by.
+ *
+ * Formula    V = v0 + sum of w_i (v_i - v0) / sum of w_i, rounded down: somebody is always eligible
+ *            v += delta * 2^20 / w         w carries PL_LOAD_SHIFT bits of fraction, as shares do
+ *            l is kept as w (V - v): service in ns times 2^20
+ *
+ * Trade-offs Whoever leaves with credit keeps it for as long as it is away, up to one request and a tick. A debt is paid
+ *            as V passes: without that one that has overrun once waits for it after hours of sleep. A task that goes to
+ *            another line takes both along.
+ *            v0 is moved to V at each event. Products are of a weight and a distance from V, which is service: for sums
+ *            of lags below 2^43 ns (two hours) none exceeds 63 bits.
+ *
+ * Limits     pl_line_pick looks at all of the line, so picking takes time in proportion to its length. Virtual times wrap;
+ *            their differences decide.
+ *
+ * Source: Stoica and Abdel-Wahab, Earliest Eligible Virtual Deadline First, 1995; the kernel's fair class for keeping
+ * sums near a moving origin.
+ */
+#ifndef PL_ENTITY_H
+#define PL_ENTITY_H
+
+#include "fair.h"
+#include "load.h"
+
+#define PL_ENTITY_SHIFT (PL_LOAD_SHIFT + 10) /* of v: an entity of nice 0 advances by 1 per ns */
+/* Beyond its request an entity may owe or be owed what passes until somebody looks: a tick at HZ=100. */
+#define PL_ENTITY_OVERRUN_NS (10 * PL_MS)
+#define PL_ENTITY_REQUEST_MAX_NS (1 * PL_SEC)
+
+struct pl_line;
+
+struct pl_entity {
+	u64 v;
+	u64 deadline;
+	s64 credit; /* while it is away: its lag as it left, times its weight: ns * 2^20; negative: a debt */
+	u64 owes;   /* while it is away with a debt: when V comes here it is paid */
+	u64 weight; /* PL_LOAD_SHIFT bits of fraction */
+	u64 slice_ns;			 /* the request */
+	u64 id;				 /* the engine's name for a task */
+	struct pl_line PL_MEM *line;	 /* of a group: what it serves; NULL: a task */
+	struct pl_entity PL_MEM *next;	 /* in its line */
+	struct pl_entity PL_MEM *before; /* likewise */
+	u32 on;				 /* it is in a line */
+	u32 reserved;
+};
+
+struct pl_line {
+	u64 v0;	    /* near V: V as the last event left it */
+	s64 sum_wv; /* sum of w_i (v_i - v0) */
+	u64 sum_w;
+	struct pl_entity PL_MEM *first;
+	u32 n;
+	u32 reserved;
+};
+
+/* a / b rounded down, b > 0. BPF before cpu v4 divides unsigned numbers only. */
+PL_INLINE s64 pl_div_down(s64 a, u64 b)
+{
+	return a >= 0 ? (s64)pl_div((u64)a, b) : -(s64)pl_div((u64)-a + b - 1, b);
+}
+
+/* V. Of an empty line: where it stood. */
+PL_FN u64 pl_line_mean(const struct pl_line PL_MEM *line)
+{
+	return line->n ? line->v0 + (u64)pl_div_down(line->sum_wv, line->sum_w) : line->v0;
+}
+
+/* Measures from `v0` from now on. */
+PL_INLINE void pl_line_center(struct pl_line PL_MEM *line, u64 v0)
+{
+	line->sum_wv -= (s64)(v0 - line->v0) * (s64)line->sum_w;
+	line->v0 = v0;
+}
+
+/* Virtual time that service of so many ns is. */
+PL_INLINE u64 pl_entity_scale(u64 ns, u64 weight)
+{
+	return pl_div(pl_min(ns, PL_FAIR_DELTA_MAX_NS) << PL_ENTITY_SHIFT, pl_max(weight, 1));
+}
+
+/* The bound on a lag that is kept: a request and what it may overrun by. ns * 2^20 */
+PL_INLINE s64 pl_entity_bound(const struct pl_entity PL_MEM *entity)
+{
+	return (s64)((pl_min(entity->slice_ns, PL_ENTITY_REQUEST_MAX_NS) + PL_ENTITY_OVERRUN_NS)
+		     << PL_ENTITY_SHIFT);
+}
+
+/* The lag of one that is in the line, times 2^20. */
+PL_FN s64 pl_entity_lag(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
+{
+	return (s64)(pl_line_mean(line) - entity->v) * (s64)entity->weight;
+}
+
+PL_INLINE s64 pl_entity_bounded(const struct pl_entity PL_MEM *entity, s64 lag)
+{
+	s64 bound = pl_entity_bound(entity);
+
+	return pl_smin(pl_smax(lag, -bound), bound);
+}
+
+/* Its request begins anew where it is. */
+PL_INLINE void pl_entity_request(struct pl_entity PL_MEM *entity)
+{
+	entity->deadline = entity->v + pl_entity_scale(entity->slice_ns, entity->weight);
+}
+
+/* What it is owed (negative: owes) as it comes back to the line that it left, times 2^20: a debt is paid as V passes. */
+PL_FN s64 pl_entity_kept(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
+{
+	s64 left = (s64)(entity->owes - pl_line_mean(line));
+	u64 debt = (u64)-entity->credit;
+
+	if (entity->credit >= 0)
+		return entity->credit;
+	if (left <= 0)
+		return 0;
+	/* Others that came in with credit have moved V back: the debt is no larger for that. */
+	return (u64)left >= pl_div(debt, entity->weight) ? entity->credit : -left * (s64)entity->weight;
+}
+
+/*
+ * Joins a line with a lag (times 2^20; it is bounded first). weight, above 0, and slice_ns are set. Siblings whose
+ * weight is to change because of who comes are weighed before.
+ */
+PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, s64 lag)
+{
+	u64 mean = pl_line_mean(line);
+
+	PL_ASSERT(!entity->on && entity->weight);
+	lag = pl_entity_bounded(entity, lag);
+	if (line->n)
+		mean -= (u64)pl_div_down(lag, line->sum_w);
+	else
+		lag = 0; /* there is nobody to owe it anything */
+	pl_line_center(line, mean);
+	entity->v = mean - (u64)pl_div_down(lag, entity->weight);
+	pl_entity_request(entity);
+	line->sum_wv += (s64)(entity->v - line->v0) * (s64)entity->weight;
+	line->sum_w += entity->weight;
+	line->n++;
+	entity->on = 1;
+	entity->before = NULL;
+	entity->next = line->first;
+	if (line->first)
+		line->first->before = entity;
+	line->first = entity;
+	pl_line_center(line, pl_line_mean(line));
+}
+
+/* Leaves its line with its lag. Siblings whose weight changes because of who goes are weighed afterwards. */
+PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	s64 lag = pl_entity_bounded(entity, pl_entity_lag(line, entity));
+
+	PL_ASSERT(entity->on && line->n);
+#ifdef PL_MUTATE_LAG
+	lag = 0;
+#endif
+	if (entity->next)
+		entity->next->before = entity->before;
+	if (entity->before)
+		entity->before->next = entity->next;
+	else
+		line->first = entity->next;
+	entity->on = 0;
+	line->sum_wv -= (s64)(entity->v - line->v0) * (s64)entity->weight;
+	line->sum_w -= entity->weight;
+	if (!--line->n) {
+		line->v0 = entity->v;
+		line->sum_wv = 0;
+	}
+	pl_line_center(line, pl_line_mean(line));
+	entity->credit = lag;
+	entity->owes = line->v0 + (u64)pl_div_down(-pl_smin(lag, 0), entity->weight);
+}
+
+/* Weighs an entity anew. In a line it keeps its lag, and of its request what is left; V stays. */
+PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 weight)
+{
+	u64 mean = pl_line_mean(line);
+	u64 left;
+	s64 lag;
+
+	weight = pl_max(weight, 1);
+	if (entity->on && weight != entity->weight) {
+		lag = pl_entity_lag(line, entity);
+		left = (u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight;
+		pl_line_center(line, mean);
+		line->sum_wv -= (s64)(entity->v - mean) * (s64)entity->weight;
+#ifndef PL_MUTATE_WEIGH
+		entity->v = mean - (u64)pl_div_down(lag, weight);
+#endif
+		entity->deadline = entity->v + pl_div(left, weight);
+		line->sum_wv += (s64)(entity->v - mean) * (s64)weight;
+		line->sum_w += weight - entity->weight;
+		pl_line_center(line, pl_line_mean(line));
+	}
+	entity->weight = weight;
+}
+
+/* An entity of the line ran. Returns whether its request was served: it has begun the next. */
+PL_FN bool pl_line_ran(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 delta_ns)
+{
+	u64 delta = pl_entity_scale(delta_ns, entity->weight);
+
+	entity->v += delta;
+	line->sum_wv += (s64)(delta * entity->weight);
+	pl_line_center(line, pl_line_mean(line));
+	if ((s64)(entity->v - entity->deadline) < 0)
+		return false;
+	pl_entity_request(entity);
+	return true;
+}
+
+/* Run time left of the request. */
+PL_INLINE u64 pl_entity_left(const struct pl_entity PL_MEM *entity)
+{
+	return ((u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight) >> PL_ENTITY_SHIFT;
+}
+
+/* a goes before b, both in a line whose mean is `mean`: eligible ones by deadline, then the others by v. */
+PL_INLINE bool pl_entity_before(const struct pl_entity PL_MEM *a, const struct pl_entity PL_MEM *b, u64 mean)
+{
+	bool a_eligible = (s64)(mean - a->v) >= 0, b_eligible = (s64)(mean - b->v) >= 0;
+
+	if (a_eligible != b_eligible)
+		return a_eligible;
+	return (a_eligible ? (s64)(a->deadline - b->deadline) : (s64)(a->v - b->v)) < 0;
+}
+
+/*
+ * Whose turn it is, NULL in an empty line; of equals the one that came first. *least_ns: the shortest request here, which
+ * is what the group above asks for on behalf of its members.
+ */
+PL_FN struct pl_entity PL_MEM *pl_line_pick(const struct pl_line PL_MEM *line, u64 *least_ns)
+{
+	u64 mean = pl_line_mean(line);
+	struct pl_entity PL_MEM *best = line->first;
+	struct pl_entity PL_MEM *entity;
+
+	*least_ns = PL_ENTITY_REQUEST_MAX_NS;
+	for (entity = line->first; entity && PL_LOOP; entity = entity->next) {
+		*least_ns = pl_min(*least_ns, entity->slice_ns);
+		if (!pl_entity_before(best, entity, mean))
+			best = entity;
+	}
+	return best;
+}
+
+#endif

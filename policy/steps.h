@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * steps.h - the steps of a task's life on a CPU, each as a whole, for entity.h's lines
+ *
+ * Problem    What a task's coming, running and going does to every level of the hierarchy is one thing to do in one
+ *            order. Where engines put it together from small functions, they do so differently.
+ *
+ * Mechanism  Each group has on each CPU a line of what is runnable of it there, and is, while that is not empty, an entity
+ *            of its parent's line, which weighs the group's share (load.h). Five steps:
+ *              enter  a task begins to wait on a CPU: joins its group's line with what it kept; groups of which nothing
+ *                     was there join their parent's. While anybody else of a group is there, its members come and go
+ *                     without moving any line above: their debts and credits are their siblings', nobody else's.
+ *              pick   from the root's line down: whose turn it is, and for how long
+ *              ran    charges v at all levels
+ *              tick   weighs the groups of the running task anew
+ *              leave  the reverse of enter; throttling is leaving: a group of which nothing may run is in no line
+ *
+ *            A task's request is 1.25 times what it usually runs between two sleeps, within 0.3 ms and the slice: one
+ *            that needs little at a time has an early deadline, and is served soon. It gets no more for that. A group
+ *            asks for as little at a time as the most modest of its members.
+ *
+ * Formula    usual += (run time between two sleeps - usual) / 8
+ *            request = min(max(1.25 usual, 0.3 ms), slice); of one that has never slept: slice
+ *            a new task owes one request: where it comes in, others that wait go before it
+ *
+ * Trade-offs A task moved by the engine keeps debt and credit, and one pulled because it is behind gets what it is
+ *            behind as credit, pull_ns at most, from those that it comes to (domain.h).
+ *
+ * Limits     A task's weight changes while it is in no line; a group's at ticks and as its tasks come. Waits follow from
+ *            lag: a group that has had its share waits, however urgent its members.
+ *
+ * Source: the kernel's fair class, where a group's entity stands in its parent's queue; entity.h for each line.
+ */
+#ifndef PL_STEPS_H
+#define PL_STEPS_H
+
+#include "domain.h"
+#include "task.h"
+
+#define PL_REQUEST_MIN_NS (300 * PL_US)
+#define PL_TURN_MIN_NS (50 * PL_US) /* shorter turns cost more than they are worth */
+
+/* A group on one CPU: an entity of its parent's line, and a line of its own. */
+struct pl_node {
+	struct pl_entity entity;
+	struct pl_line line;
+};
+
+/* A task's part, beside struct pl_task. */
+struct pl_turn {
+	struct pl_entity entity;
+	u64 u;	      /* domain.h */
+	u64 domain_w; /* what its domain counts it with; 0: not counted */
+	u64 used_ns;  /* run time since it last slept */
+	u64 usual_ns; /* between two sleeps; 0: it has never slept */
+	u64 line;     /* where its lag is from: number of the node, plus 1; 0: it is new */
+	s64 behind;   /* credit that a pull gives it at its next enter, times 2^20 */
+	u32 pinned;   /* it may run on this CPU only: it is no measure for its domain. The engine keeps it. */
+	u32 reserved;
+};
+
+/* What all steps work on. */
+struct pl_steps {
+	struct pl_node PL_MEM *nodes;	  /* [group's id][CPU] */
+	struct pl_domain PL_MEM *domains; /* [domain]; of CPUs that no task goes to and from: one each */
+	u32 PL_MEM *domain_of;		  /* [CPU] */
+	u64 nr_cpus;
+};
+
+PL_INLINE u64 pl_node_number(const struct pl_steps PL_MEM *steps, const struct pl_group PL_MEM *group,
+			     u32 cpu)
+{
+	return group->id * steps->nr_cpus + cpu;
+}
+
+PL_INLINE struct pl_node PL_MEM *pl_node_of(const struct pl_steps PL_MEM *steps,
+					    const struct pl_group PL_MEM *group, u32 cpu)
+{
+	return PL_ELEMENT(steps->nodes, pl_node_number(steps, group, cpu));
+}
+
+PL_INLINE u64 pl_turn_request(const struct pl_turn PL_MEM *turn, const struct pl_fair_config PL_MEM *config)
+{
+	u64 usual = turn->usual_ns + turn->usual_ns / 4;
+
+	return turn->usual_ns ? pl_min(pl_max(usual, PL_REQUEST_MIN_NS), config->slice_ns) : config->slice_ns;
+}
+
+/* Weighs the groups of a task on its CPU: what each is worth in its parent's line is its share there. */
+PL_FN void pl_steps_tick(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task)
+{
+	struct pl_group PL_MEM *level;
+
+	for (level = task->group; level->parent && PL_LOOP; level = level->parent) {
+		u64 share = level->queues[task->cpu].share;
+
+		struct pl_entity PL_MEM *entity = &pl_node_of(steps, level, task->cpu)->entity;
+
+		/* Without one it is throttled: what it weighed stays until its tasks have left. */
+		if (share && entity->on)
+			pl_line_weigh(&pl_node_of(steps, level->parent, task->cpu)->line, entity, share);
+	}
+}
+
+PL_INLINE struct pl_domain PL_MEM *pl_domain_of(const struct pl_steps PL_MEM *steps, u32 cpu)
+{
+	return PL_ELEMENT(steps->domains, *PL_ELEMENT(steps->domain_of, cpu));
+}
+
+/* A task whose u is to be set: it comes into its domain with at most behind_ns and ahead_ns from the mean. */
+PL_INLINE void pl_turn_counts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn, u64 weight,
+			      u64 behind_ns, u64 ahead_ns)
+{
+	turn->u = pl_domain_clamp(domain, turn->u, weight, behind_ns, ahead_ns);
+	turn->domain_w = turn->pinned ? 0 : weight;
+	if (turn->domain_w)
+		pl_domain_count(domain, turn->u, weight, true);
+}
+
+PL_INLINE void pl_turn_uncounts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn)
+{
+	if (turn->domain_w)
+		pl_domain_count(domain, turn->u, turn->domain_w, false);
+	turn->domain_w = 0;
+}
+
+/* After pl_task_runnable and pl_task_count. `id`: what pl_steps_pick is to return. */
+PL_FN void pl_steps_enter(const struct pl_steps PL_MEM *steps, struct pl_task PL_MEM *task,
+			  struct pl_turn PL_MEM *turn, u64 id, const struct pl_fair_config PL_MEM *config)
+{
+	struct pl_entity PL_MEM *entity = &turn->entity;
+	struct pl_group PL_MEM *level = task->group;
+	struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+	u64 number = pl_node_number(steps, level, task->cpu) + 1;
+	s64 behind = turn->behind;
+	s64 lag;
+
+	pl_turn_counts(pl_domain_of(steps, task->cpu), turn, task->effective,
+		       behind ? config->lag_max_ns : config->pull_ns, config->lag_max_ns);
+	/* Before anybody joins. */
+	pl_steps_tick(steps, task);
+	entity->id = id;
+	entity->slice_ns = pl_turn_request(turn, config);
+	if (!turn->line)
+		lag = -(s64)(entity->slice_ns << PL_ENTITY_SHIFT);
+	else if (turn->line == number)
+		lag = pl_entity_kept(&node->line, entity);
+	else
+#ifdef PL_MUTATE_DEBT
+		lag = pl_smax(entity->credit, 0);
+#else
+		lag = entity->credit;
+#endif
+	turn->behind = 0;
+	turn->line = number;
+	if (node->line.n) {
+		lag += behind;
+		behind = 0;
+	}
+	entity->weight = task->weight << PL_LOAD_SHIFT;
+	pl_line_join(&node->line, entity, lag);
+	for (; level->parent && PL_LOOP; level = level->parent) {
+		struct pl_entity PL_MEM *group = &node->entity;
+
+		node = pl_node_of(steps, level->parent, task->cpu);
+		if (group->on) {
+			/* Its members ask for less at a time from now on. */
+			if (entity->slice_ns < group->slice_ns) {
+				group->slice_ns = entity->slice_ns;
+				group->deadline =
+				    pl_fair_clamp(group->deadline, group->v,
+						  group->v + pl_entity_scale(group->slice_ns, group->weight));
+			}
+			continue;
+		}
+		group->line = &pl_node_of(steps, level, task->cpu)->line;
+		group->slice_ns = entity->slice_ns;
+		lag = group->weight ? pl_entity_kept(&node->line, group) : 0;
+		if (level->queues[task->cpu].share)
+			group->weight = level->queues[task->cpu].share;
+		group->weight = pl_max(group->weight, 1);
+		/* What a pulled task is behind is owed to it by those who are there, at the level where there are any. */
+		if (node->line.n) {
+			lag += behind;
+			behind = 0;
+		}
+		pl_line_join(&node->line, group, lag);
+	}
+}
+
+/* Before pl_task_uncount; its run time has been charged. `sleeps`: else it moves or is parked. */
+PL_FN void pl_steps_leave(const struct pl_steps PL_MEM *steps, struct pl_task PL_MEM *task,
+			  struct pl_turn PL_MEM *turn, bool sleeps)
+{
+	struct pl_group PL_MEM *level = task->group;
+	struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+
+	if (sleeps && turn->used_ns) {
+		turn->usual_ns =
+		    turn->usual_ns ? turn->usual_ns - turn->usual_ns / 8 + turn->used_ns / 8 : turn->used_ns;
+		turn->used_ns = 0;
+	}
+	pl_turn_uncounts(pl_domain_of(steps, task->cpu), turn);
+	pl_line_leave(&node->line, &turn->entity);
+	for (; level->parent && !node->line.n && PL_LOOP; level = level->parent) {
+		struct pl_entity PL_MEM *group = &node->entity;
+
+		node = pl_node_of(steps, level->parent, task->cpu);
+		pl_line_leave(&node->line, group);
+	}
+}
+
+PL_FN void pl_steps_ran(const struct pl_steps PL_MEM *steps, struct pl_task PL_MEM *task,
+			struct pl_turn PL_MEM *turn, u64 delta_ns, const struct pl_fair_config PL_MEM *config)
+{
+	struct pl_domain PL_MEM *domain = pl_domain_of(steps, task->cpu);
+	struct pl_entity PL_MEM *entity = &turn->entity;
+	struct pl_group PL_MEM *level = task->group;
+	bool alone = true;
+
+	turn->used_ns += delta_ns;
+	for (; PL_LOOP; level = level->parent) {
+		struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+
+		pl_line_ran(&node->line, entity, delta_ns);
+		alone = alone && node->line.n == 1;
+		if (!level->parent)
+			break;
+		entity = &node->entity;
+	}
+	pl_turn_uncounts(domain, turn);
+	turn->u += pl_fair_scale(delta_ns, task->effective);
+	pl_turn_counts(domain, turn, task->effective, config->lag_max_ns,
+		       alone ? 2 * config->pull_ns : PL_SEC * 8);
+}
+
+/* Run time until it may be another's turn: what is left of the shortest request on the way that has siblings. */
+PL_FN u64 pl_steps_slice(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
+			 const struct pl_turn PL_MEM *turn, const struct pl_fair_config PL_MEM *config)
+{
+	const struct pl_entity PL_MEM *entity = &turn->entity;
+	const struct pl_group PL_MEM *level = task->group;
+	u64 slice_ns = config->slice_ns;
+
+	for (; PL_LOOP; level = level->parent) {
+		const struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+
+		if (node->line.n > 1)
+			slice_ns = pl_min(slice_ns, pl_entity_left(entity));
+		if (!level->parent)
+			return pl_max(slice_ns, PL_TURN_MIN_NS);
+		entity = &node->entity;
+	}
+	return slice_ns;
+}
+
+/* Whose turn it is on a CPU: a task's id. Something is there. */
+PL_FN u64 pl_steps_pick(const struct pl_steps PL_MEM *steps, const struct pl_group PL_MEM *root, u32 cpu)
+{
+	struct pl_line PL_MEM *line = &pl_node_of(steps, root, cpu)->line;
+	struct pl_entity PL_MEM *above = NULL;
+	struct pl_entity PL_MEM *entity = NULL;
+	u64 least_ns;
+
+	while (line && PL_LOOP) {
+		entity = pl_line_pick(line, &least_ns);
+		if (above)
+			above->slice_ns = least_ns;
+		above = entity;
+		line = entity->line;
+	}
+	return entity->id;
+}
+
+/*
+ * Whether a CPU of the same domain, of whose own tasks the one that is furthest behind is at `own`, takes over a task that
+ * waits elsewhere. If so, what that is behind goes along as credit. Before it leaves.
+ */
+PL_FN bool pl_steps_pulls(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
+			  struct pl_turn PL_MEM *turn, u32 to, bool has_own, u64 own,
+			  const struct pl_fair_config PL_MEM *config)
+{
+	u64 behind;
+
+	if (*PL_ELEMENT(steps->domain_of, task->cpu) != *PL_ELEMENT(steps->domain_of, to))
+		return false;
+	if (!has_own)
+		return true;
+	if (!pl_domain_pulls(own, turn->u, task->effective, config))
+		return false;
+	behind = pl_min(own - turn->u, pl_fair_scale(config->pull_ns, task->effective));
+	turn->behind = (s64)pl_min(behind * task->effective, config->pull_ns << PL_ENTITY_SHIFT);
+	return true;
+}
+
+/* Whether a task that has just come goes before the one that runs: where their groups part, or by cpu.idle. */
+PL_FN bool pl_steps_preempts(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
+			     const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
+			     const struct pl_turn PL_MEM *current)
+{
+	const struct pl_group PL_MEM *a = woken->group;
+	const struct pl_group PL_MEM *b = running->group;
+	const struct pl_entity PL_MEM *x = &turn->entity;
+	const struct pl_entity PL_MEM *y = &current->entity;
+	u64 mean;
+
+	if (woken->idle != running->idle)
+		return running->idle;
+	while (a != b && PL_LOOP) {
+		u32 depth = pl_max(a->depth, b->depth);
+
+		if (a->depth == depth) {
+			x = &pl_node_of(steps, a, woken->cpu)->entity;
+			a = a->parent;
+		}
+		if (b->depth == depth) {
+			y = &pl_node_of(steps, b, woken->cpu)->entity;
+			b = b->parent;
+		}
+	}
+	mean = pl_line_mean(&pl_node_of(steps, a, woken->cpu)->line);
+	return (s64)(mean - x->v) >= 0 && pl_entity_before(x, y, mean);
+}
+
+/* The running task gives the rest of its request away. */
+PL_FN void pl_steps_yield(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
+			  struct pl_turn PL_MEM *turn)
+{
+	struct pl_line PL_MEM *line = &pl_node_of(steps, task->group, task->cpu)->line;
+
+	if (line->n > 1)
+		pl_line_ran(line, &turn->entity, pl_entity_left(&turn->entity) + 1);
+}
+
+#endif
