@@ -63,8 +63,11 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 			return 0;
 		}
 		group = arena_alloc(group_bytes());
-		if (!group || scx_bpf_create_dsq(PARK_DSQ(slot), NUMA_NO_NODE) < 0)
+		if (!group || scx_bpf_create_dsq(PARK_DSQ(slot), NUMA_NO_NODE) < 0) {
+			pl_add32(&S->nr_slots, -1);
 			return 0;
+		}
+		group->slot = slot;
 	}
 	/* Of memory that was another group's, too: a timer that was cancelled has no callback any more. */
 	timer = bpf_map_lookup_elem(&period_timers, &slot);
@@ -258,23 +261,19 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	const char *name;
 	s32 level = cgrp->level;
 	char label[LIVE_NAME_MAX];
-	u32 i;
+	u32 why = zero, i;
 
 	__builtin_memset(label, 0, sizeof(label));
 	name = cgrp->kn->name;
 	bpf_probe_read_kernel_str(label, sizeof(label), name);
 	if (!S->side && make_side())
 		return -ENOMEM;
-	if (level > PL_GROUP_DEPTH_MAX) {
-		scx_error("cgroup %llu (%s) is %d levels deep; at most %d can be represented", cgrp->kn->id,
-			  label, level, PL_GROUP_DEPTH_MAX);
-		return -E2BIG;
-	}
 	if (level > 0) {
 		above = bpf_cgroup_ancestor(cgrp, level - 1);
 		if (!above)
 			return -ENOENT;
 		parent = group_of(above);
+		why = parent && !own_group_of(above) ? LIVE_MERGE_PARENT : 0;
 		bpf_cgroup_release(above);
 		if (!parent) {
 			scx_error("cgroup %llu (%s): its parent is not known", cgrp->kn->id, label);
@@ -290,11 +289,17 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	} while (!entry && can_loop);
 	if (!entry)
 		return -ENOMEM;
-	group = (struct live_group PL_MEM *)group_alloc((u64)parent, cgrp->kn->id);
+	if (!why)
+		why = why_merged((u64)parent, level);
+	group = why ? NULL : (struct live_group PL_MEM *)group_alloc((u64)parent, cgrp->kn->id);
 	if (!group) {
-		scx_error("cgroup %llu (%s): more than %u groups, or no memory left", cgrp->kn->id, label,
-			  max_groups);
-		return -ENOMEM;
+		if (!parent)
+			return -ENOMEM;
+		group_get(parent);
+		entry->group = (u64)parent;
+		pl_add32(&S->nr_merged, 1);
+		tell_merged(cgrp, parent, why ?: LIVE_MERGE_FULL, args->bw_quota_us, args->bw_period_us);
+		return 0;
 	}
 	entry->group = (u64)group;
 	for (i = zero; i < LIVE_NAME_MAX && can_loop; i++)
@@ -322,6 +327,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	pl_xchg32(&group->alive, 1);
 	if (parent) {
 		pl_add32(&parent->nr_children, 1);
+		count_below((u64)group, 1);
 		/*
 		 * A limit of a group above may have come since this one was linked, when nobody could find it. From
 		 * here on that finds this group, or this group finds the limit.
@@ -342,12 +348,27 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 
 int relink_side(void);
 
+/* Its storage may outlive this: the controller is switched off, and the directory stays. */
+static __always_inline void forget_merged(struct cgroup *cgrp, struct live_group PL_MEM *into)
+{
+	struct group_entry *entry = bpf_cgrp_storage_get(&cgroups, cgrp, 0, 0);
+
+	if (entry)
+		entry->group = 0;
+	pl_add32(&S->nr_merged, -1);
+	group_put(into);
+}
+
 void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 {
 	USE_ARENA;
 	struct live_group PL_MEM *group = group_of(cgrp);
 	u64 now_ns = scx_bpf_now();
 
+	if (group && !own_group_of(cgrp)) {
+		forget_merged(cgrp, group);
+		return;
+	}
 	if (!group || !group->alive)
 		return;
 	group->alive = 0;
@@ -362,13 +383,14 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 	S->groups_changed++;
 	if (group->g.parent)
 		pl_add32(&((struct live_group PL_MEM *)group->g.parent)->nr_children, -1);
+	count_below((u64)group, -1);
 	group_put(group);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 {
 	USE_ARENA;
-	struct live_group PL_MEM *group = group_of(cgrp);
+	struct live_group PL_MEM *group = own_group_of(cgrp);
 
 	if (group)
 		pl_group_set_weight(&group->g, weight);
@@ -377,7 +399,7 @@ void BPF_OPS(plimsoll_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 void BPF_OPS(plimsoll_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 {
 	USE_ARENA;
-	struct live_group PL_MEM *group = group_of(cgrp);
+	struct live_group PL_MEM *group = own_group_of(cgrp);
 
 	if (!group)
 		return;
@@ -388,10 +410,15 @@ void BPF_OPS(plimsoll_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 void BPF_OPS(plimsoll_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
 {
 	USE_ARENA;
-	struct live_group PL_MEM *group = group_of(cgrp);
+	struct live_group PL_MEM *group = own_group_of(cgrp);
+	struct live_group PL_MEM *into;
 
-	if (!group)
+	if (!group) {
+		into = group_of(cgrp);
+		if (into && quota_us != NO_QUOTA_US)
+			tell_merged(cgrp, into, LIVE_MERGE_LIMIT, quota_us, period_us);
 		return;
+	}
 	group->quota_us = quota_us;
 	group->period_us = period_us;
 	group->cpu_burst_us = burst_us;

@@ -57,13 +57,35 @@ struct live_group {
 	u32 owes_period; /* its period timer could not be started, and is to be */
 	u32 owes_slack;
 	u32 limits_written;
-	u32 reserved;
+	u32 nr_below;	  /* groups of living cgroups below, at any depth */
 	u64 cpu_burst_us; /* cpu.max.burst; the knob burst_us, where set, takes its place */
 	u64 burst_us;	  /* knob user.plimsoll.burst_us */
 	u32 burst_set;
 	u32 onset_percent;
 	u64 quota_us; /* as in cpu.max; ~0: none */
 	u64 period_us;
+	char name[LIVE_NAME_MAX];
+};
+
+/* Why a cgroup was merged into the group of one above it (merge.h). */
+enum live_merge {
+	LIVE_MERGE_DEPTH = 1, /* it is too many levels deep */
+	LIVE_MERGE_SHARE,     /* a cgroup above has its share of groups below it */
+	LIVE_MERGE_FULL,      /* all max_groups groups are in use, or the memory for one is not there */
+	LIVE_MERGE_PARENT,    /* its parent is merged */
+	LIVE_MERGE_LIMIT,     /* cpu.max was set on a cgroup that is merged already */
+};
+
+#define MERGES_KEPT 32
+
+/* A merge that the loader is to tell of. */
+struct live_merged {
+	u64 id;
+	u64 into_id;
+	u64 quota_us; /* its cpu.max; ~0: none */
+	u64 period_us;
+	u32 level;
+	u32 why;
 	char name[LIVE_NAME_MAX];
 };
 
@@ -133,6 +155,9 @@ struct live_state {
 	u32 nr_links;	    /* counts walks along the groups' links, for its barrier */
 	u32 nr_linked;	    /* counts changes of the links, so that two at once are seen */
 	u32 lock_lost;	    /* somebody went on without a CPU's lock */
+	struct live_merged PL_MEM *merged; /* the last MERGES_KEPT, by nr_merges */
+	u32 nr_merges;			   /* told of so far */
+	u32 nr_merged;			   /* cgroups that are merged now */
 };
 
 /* Switches of the machine, as the loader passes them. */

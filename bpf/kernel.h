@@ -149,10 +149,6 @@ struct scx_exit_info {
 struct scx_dump_ctx {
 	enum scx_exit_kind kind;
 };
-/* Only to ask whether the kernel has sub-schedulers (7.1). */
-struct sched_ext_ops___7_1 {
-	void *sub_attach;
-};
 
 #pragma clang attribute pop
 

@@ -32,6 +32,7 @@
 #include "border.h"
 #include "park.h"
 #include "place.h"
+#include "merge.h"
 #include "groups.h"
 #include "take.h"
 #include "stop.h"
@@ -266,7 +267,36 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 	}
 }
 
-/* The group of a task's cgroup as it is born: most often its parent's, else found by the cgroup's number. */
+__noinline u64 group_by_id(u64 id)
+{
+	u32 slot;
+
+	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
+		struct live_group PL_MEM *group = S->groups[slot];
+
+		if (group && group->alive && group->g.id == id)
+			return (u64)group;
+	}
+	return 0;
+}
+
+/* The group of a cgroup, or of the nearest one above that has any, without asking the kernel for the cgroup. */
+__noinline u64 group_by_ids(u64 cgroup_address)
+{
+	struct cgroup *cgrp = (struct cgroup *)cgroup_address;
+	u64 group = 0;
+
+	while (cgrp && !group && can_loop) {
+		group = group_by_id(BPF_CORE_READ(cgrp, kn, id));
+		cgrp = BPF_CORE_READ(cgrp, self.parent, cgroup);
+	}
+	return group;
+}
+
+/*
+ * The group of a task's cgroup as it is born: most often its parent's, else found by the cgroup's number. Older kernels
+ * look that up within the cgroup namespace of who asks, and find nothing as clone3() puts a task outside of it.
+ */
 static __always_inline struct live_group PL_MEM *group_of_new(struct scx_init_task_args *args)
 {
 	u64 id = BPF_CORE_READ(args, cgroup, kn, id);
@@ -284,6 +314,8 @@ static __always_inline struct live_group PL_MEM *group_of_new(struct scx_init_ta
 		group = group_of(cgrp);
 		bpf_cgroup_release(cgrp);
 	}
+	if (!group)
+		group = (struct live_group PL_MEM *)group_by_ids((u64)BPF_CORE_READ(args, cgroup));
 	return group;
 }
 
@@ -454,7 +486,8 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init)
 	state->max_groups = max_groups;
 	state->cpus = arena_alloc(nr_cpus * sizeof(struct live_cpu));
 	state->groups = arena_alloc(max_groups * sizeof(u64));
-	if (!state->cpus || !state->groups)
+	state->merged = arena_alloc(MERGES_KEPT * sizeof(struct live_merged));
+	if (!state->cpus || !state->groups || !state->merged)
 		return -ENOMEM;
 	/* Word by word: clang copies structs into an arena without changing the address space. */
 #pragma clang loop unroll(full)

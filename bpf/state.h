@@ -56,6 +56,7 @@ u32 nr_cpus = 1;
 u32 nr_llcs = 1;
 u32 nr_nodes = 1;
 const volatile u32 max_groups = 16384;
+const volatile u32 may_peek; /* scx_bpf_dsq_peek never returns a stale task: from 7.1 on */
 const volatile u32 sizeof_state[4] = {sizeof(struct live_state), sizeof(struct live_cpu),
 				      sizeof(struct live_group), sizeof(struct live_task)};
 const volatile u16 cpu_llc[LIVE_CPUS_MAX];

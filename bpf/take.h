@@ -64,12 +64,13 @@ __noinline bool steal(u32 cpu)
 	struct pl_sparsemask PL_MEM *mask = &S->overloaded[llc];
 	u64 start_ns = bpf_ktime_get_ns();
 	bool taken = false;
-	u32 sibling, element, left, victim;
+	u32 sibling, element, left, victim, turns = zero;
 
 	if (!pl_steal_worthwhile(&c->steal, nr_nodes, &S->steal))
 		return false;
 	c->steal.nr_searches++;
-	for (sibling = cpu_sibling[CPU_INDEX(cpu)]; sibling != cpu && !taken && can_loop;
+	/* The ring need not lead back here: siblings were read while a CPU went off. */
+	for (sibling = cpu_sibling[CPU_INDEX(cpu)]; sibling != cpu && !taken && turns++ < nr_cpus && can_loop;
 	     sibling = cpu_sibling[CPU_INDEX(sibling)])
 		if (pl_sparsemask_test(mask, cpu_element[CPU_INDEX(sibling)]))
 			taken = take_from(sibling, cpu);
@@ -90,7 +91,7 @@ __noinline bool steal(u32 cpu)
 	return taken;
 }
 
-/* An iterator's first step shows the head of a queue on every kernel. See look_at_head. */
+/* Before 7.1 no function shows the head of a queue safely: an iterator's first step does. See look_at_head. */
 __noinline bool walk_to_head(u32 queue, u32 looker)
 {
 	struct task_struct *p;
@@ -110,9 +111,8 @@ static __always_inline bool look_at_head(u32 queue, u32 looker)
 {
 	struct task_struct *head;
 
-	/* From 6.19 to 7.0 it may return a task that has gone; kernels with sub-schedulers, 7.1, keep it until the look is over. */
-	if (!bpf_ksym_exists(scx_bpf_dsq_peek) ||
-	    !bpf_core_field_exists(struct sched_ext_ops___7_1, sub_attach))
+	/* From 6.19 to 7.0 it may return a task that has left the queue and is freed. */
+	if (!may_peek || !bpf_ksym_exists(scx_bpf_dsq_peek))
 		return walk_to_head(queue, looker);
 	head = scx_bpf_dsq_peek(queue);
 	if (head)

@@ -182,7 +182,11 @@ cases! {
         ..Case::of(&["placement", "4", "2"])
     };
     of_1024_cpus_the_last_hold_limits_and_weights: Case { possible_cpus: Some(1024), ..Case::of(&["wide.sh"]) };
-    what_cannot_be_represented_is_refused_by_name: Case { loaded: false, ..Case::of(&["refuse.sh"]) };
+    a_tenants_cgroups_end_nothing_and_take_no_room_of_others: Case {
+        loaded: false,
+        also: &["/usr/bin/setpriv"],
+        ..Case::of(&["tenants.sh"])
+    };
     probes_refusals_knobs_and_the_way_back_hold: Case {
         loaded: false,
         also: &["target/guest/duty", "/usr/bin/setpriv"],

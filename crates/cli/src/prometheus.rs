@@ -106,6 +106,13 @@ pub fn text(status: &Status) -> String {
             }
         }
     }
+    let name = "plimsoll_merged_cgroups";
+    let help = "Cgroups scheduled as part of one above them, too deep or too many for limits of their own";
+    let _ = writeln!(
+        text,
+        "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {}",
+        status.merged_cgroups
+    );
     text
 }
 

@@ -233,6 +233,7 @@ pub mod tests {
             side_budget_us: Some(30_000),
             side_used_us: 20_000,
             idle_us: 50_000,
+            merged_cgroups: 0,
         };
         let mut after = before.clone();
         after.uptime_usec += 2_000_000;

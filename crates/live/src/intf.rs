@@ -46,7 +46,7 @@ pub struct Group {
     pub owes_period: u32,
     pub owes_slack: u32,
     pub limits_written: u32,
-    pub reserved: u32,
+    pub nr_below: u32,
     pub cpu_burst_us: u64,
     pub burst_us: u64,
     pub burst_set: u32,
@@ -140,6 +140,25 @@ pub struct State {
     pub nr_links: u32,
     pub nr_linked: u32,
     pub lock_lost: u32,
+    pub merged: *const Merged,
+    pub nr_merges: u32,
+    pub nr_merged: u32,
+}
+
+/// How many merges are kept to be told of.
+pub const MERGES_KEPT: u32 = 32;
+
+/// A cgroup that is scheduled as part of one above it: bpf/merge.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Merged {
+    pub id: u64,
+    pub into_id: u64,
+    pub quota_us: u64,
+    pub period_us: u64,
+    pub level: u32,
+    pub why: u32,
+    pub name: [u8; 64],
 }
 
 /// In the order of `sizeof_state`.

@@ -17,6 +17,14 @@ pub(crate) fn tells_of_idle() -> bool {
     version(&running()).is_none_or(|found| found >= TELLS_OF_IDLE)
 }
 
+/// The first kernel whose scx_bpf_dsq_peek never returns a task that has left the queue.
+const PEEKS_SAFELY: (u32, u32) = (7, 1);
+
+/// Whether the scheduler may look at the head of a queue with scx_bpf_dsq_peek. Where the version cannot be read it walks.
+pub(crate) fn peeks_safely() -> bool {
+    version(&running()).is_some_and(|found| found >= PEEKS_SAFELY)
+}
+
 fn running() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release.trim().to_string()

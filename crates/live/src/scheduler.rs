@@ -92,6 +92,7 @@ impl<'obj> Scheduler<'obj> {
             )));
         }
         rodata.max_groups = max_groups;
+        rodata.may_peek = probe::peeks_safely().into();
         // SAFETY: both are bpf/intf.h's live_settings, plain numbers in the same layout.
         rodata.settings = unsafe { std::mem::transmute_copy::<Settings, _>(&config.settings()) };
         let mut next = 0;
@@ -227,6 +228,21 @@ impl<'obj> Scheduler<'obj> {
                 (group.alive != 0).then_some(group)
             })
             .collect()
+    }
+
+    /// What was merged since `seen` merges, oldest first, and how many more there were than are kept. Moves `seen` on.
+    pub fn merged_since(&self, seen: &mut u32) -> (Vec<intf::Merged>, u32) {
+        // SAFETY: a field of a mapped page, which the kernel changes under us.
+        let count = unsafe { std::ptr::addr_of!((*self.state).nr_merges).read_volatile() };
+        let news = count.wrapping_sub(*seen);
+        let kept = news.min(intf::MERGES_KEPT);
+        *seen = count;
+        let merged = (0..kept).map(|back| {
+            let place = count.wrapping_sub(kept - back) % intf::MERGES_KEPT;
+            // SAFETY: `merged` has MERGES_KEPT elements of plain numbers.
+            unsafe { self.state().merged.add(place as usize).read_volatile() }
+        });
+        (merged.collect(), news - kept)
     }
 
     /// Makes the scheduler fail, as an internal error would.

@@ -19,6 +19,8 @@ pub struct Status {
     pub side_budget_us: Option<u64>,
     pub side_used_us: u64,
     pub idle_us: u64,
+    /// Cgroups that are scheduled as part of one above them, too deep or too many: they have no figures of their own.
+    pub merged_cgroups: u32,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -109,6 +111,7 @@ impl Status {
             side_budget_us: asked.then_some(state.headroom.budget_ns / 1000),
             side_used_us: state.headroom.used_ns / 1000,
             idle_us: state.headroom.idle_ns / 1000,
+            merged_cgroups: state.nr_merged,
         }
     }
 }

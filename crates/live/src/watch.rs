@@ -135,7 +135,7 @@ impl Watch {
         match applied.transpose()? {
             Some(true) => Ok(()),
             Some(false) | None => Err(Error::Input(format!(
-                "{}: the scheduler does not know this cgroup; has it the cpu controller?",
+                "{}: the scheduler has no group for this cgroup: it has no cpu controller, or is scheduled as part of one above it",
                 cgroup.display()
             ))),
         }

@@ -2,7 +2,7 @@
 //! `plimsoll run`: the live scheduler.
 use crate::exit::{Failure, Outcome, Result};
 use crate::out::note;
-use plimsoll_live::{probe, Config, Machine, OpenObject, Scheduler, Server, Watch};
+use plimsoll_live::{probe, Config, Machine, Merges, OpenObject, Scheduler, Server, Watch};
 use plimsoll_scenario::find::text;
 use sd_notify::NotifyState;
 use std::mem::MaybeUninit;
@@ -65,9 +65,13 @@ pub fn run(args: &Args) -> Result {
     let mut object = MaybeUninit::<OpenObject>::uninit();
     let scheduler = Scheduler::start(&machine, &config, &mut object)?;
     let mut watch = Watch::default();
-    let look = |watch: &mut Watch| {
+    let mut merges = Merges::default();
+    let mut look = |watch: &mut Watch| {
         for error in watch.look(&scheduler) {
             errln!("warning: {error}; the knobs of this cgroup are left as they were");
+        }
+        for line in merges.news(&scheduler, watch) {
+            errln!("warning: {line}");
         }
     };
     look(&mut watch);

@@ -78,7 +78,7 @@ fn group_of<'a>(status: &'a Status, path: &Path) -> std::result::Result<&'a Grou
     let found = status.groups.iter().find(|group| group.cgroup == name);
     found.ok_or_else(|| {
         Failure::Input(format!(
-            "{name}: the scheduler does not know this cgroup; has it the cpu controller?"
+            "{name}: the scheduler has no group for this cgroup: it has no cpu controller, or is scheduled as part of one above it"
         ))
     })
 }
