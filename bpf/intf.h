@@ -34,7 +34,7 @@ struct live_task {
 	u32 parked;	   /* slot + 1 of the group in whose parking queue it is */
 	s32 pid;
 	u32 next_free; /* low half of an arena address */
-	u32 reserved;
+	u32 yielded;   /* it gives its turn away: see plimsoll_yield */
 };
 
 /* What of one group happens on one CPU and is not policy. */

@@ -61,8 +61,8 @@ __noinline int count_below(u64 group_address, s32 change)
 }
 
 /* Hands the loader what to say. The kernel makes and changes cgroups one at a time; the count is written last. */
-static __always_inline void tell_merged(struct cgroup *cgrp, struct live_group PL_MEM *into, u32 why,
-					u64 quota_us, u64 period_us)
+static __noinline void tell_merged(struct cgroup *cgrp, struct live_group PL_MEM *into, u32 why, u64 quota_us,
+				   u64 period_us)
 {
 	struct live_merged PL_MEM *told = &S->merged[S->nr_merges % MERGES_KEPT];
 	char label[LIVE_NAME_MAX];

@@ -71,11 +71,16 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 
 	/* A slice ended, or somebody was stopped: another one's turn, here or from elsewhere. */
 	if (task) {
+		bool queued = look_at_head(cpu, cpu);
+
 		if (keep) {
+			if (task->yielded)
+				pl_task_yield(&task->t, queued, c->head_vruntime, &S->config.fair);
 			own_vruntime = task->t.vruntime;
 			has_own = true;
 		}
-		if (look_at_head(cpu, cpu) && (!has_own || pl_fair_before(c->head_vruntime, own_vruntime))) {
+		task->yielded = 0;
+		if (queued && (!has_own || pl_fair_before(c->head_vruntime, own_vruntime))) {
 			own_vruntime = c->head_vruntime;
 			has_own = true;
 			keep = false;
@@ -206,19 +211,14 @@ void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
 	}
 }
 
-/* sched_yield() of the task that runs on this CPU; `to` is a form of it that no system call has. */
+/* sched_yield(). Dispatch, which comes next and charges the task, does what policy says: a program as short as can be loads soonest. */
 bool BPF_OPS(plimsoll_yield, struct task_struct *from, struct task_struct *to)
 {
 	USE_ARENA;
 	struct live_task PL_MEM *task = task_of(from);
-	u32 cpu = scx_bpf_task_cpu(from);
-	bool others;
 
-	if (to || !task || !task->runnable || task->t.cpu != cpu)
-		return false;
-	charge((u64)task, from->se.sum_exec_runtime, scx_bpf_now());
-	others = look_at_head(cpu, cpu);
-	pl_task_yield(&task->t, others, cpu_of(cpu)->head_vruntime, &S->config.fair);
+	if (task)
+		pl_write(&task->yielded, 1);
 	set_slice(from, 0);
 	return true;
 }
@@ -267,6 +267,7 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 	}
 }
 
+/* The group of a cgroup's number, without asking the kernel for the cgroup; 0: it has none of its own. */
 __noinline u64 group_by_id(u64 id)
 {
 	u32 slot;
@@ -278,19 +279,6 @@ __noinline u64 group_by_id(u64 id)
 			return (u64)group;
 	}
 	return 0;
-}
-
-/* The group of a cgroup, or of the nearest one above that has any, without asking the kernel for the cgroup. */
-__noinline u64 group_by_ids(u64 cgroup_address)
-{
-	struct cgroup *cgrp = (struct cgroup *)cgroup_address;
-	u64 group = 0;
-
-	while (cgrp && !group && can_loop) {
-		group = group_by_id(BPF_CORE_READ(cgrp, kn, id));
-		cgrp = BPF_CORE_READ(cgrp, self.parent, cgroup);
-	}
-	return group;
 }
 
 /*
@@ -315,7 +303,7 @@ static __always_inline struct live_group PL_MEM *group_of_new(struct scx_init_ta
 		bpf_cgroup_release(cgrp);
 	}
 	if (!group)
-		group = (struct live_group PL_MEM *)group_by_ids((u64)BPF_CORE_READ(args, cgroup));
+		group = (struct live_group PL_MEM *)group_by_id(id);
 	return group;
 }
 

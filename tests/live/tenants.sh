@@ -122,6 +122,8 @@ done
 is "all in use, too, ends nothing" "$(state)" enabled
 said "and that is said" '(full40) is scheduled as part of /sys/fs/cgroup, whose limits hold: all of max_groups = 64 are in use'
 rmdir $root/full* $root/theirs/many*
+# The kernel lets go of them a little later.
+sleep 1
 mkdir $root/theirs/again
 sleep 0.2
 is "with room again a group is one of its own" "$(merged)" 0

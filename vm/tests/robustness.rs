@@ -139,7 +139,7 @@ cases! {
     limits_rewritten_1000_times_hold: Case::of(&["limits", "1000"]);
     a_tree_32_deep_and_10000_groups_hold: Case::of(&["hierarchy", "32", "10000"]);
     loaded_and_unloaded_50_times: Case { loaded: false, ..Case::of(&["reload.sh", "50"]) };
-    nobody_waits_past_its_bound_whatever_the_limits: Case::of(&["waits", "60"]);
+    nobody_waits_past_its_bound_whatever_the_limits: Case::of(&["waits", "40"]);
     a_group_does_not_weigh_less_for_what_has_ended_elsewhere: Case::of(&["left-load.sh"]);
     what_sleepers_take_their_own_group_has_less_of: Case {
         also: &["target/guest/duty", "/usr/bin/nice"],

@@ -97,7 +97,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.headroom.link(&mut self.groups);
         }
         if self.headroom.is_due(now_ns) {
-            self.headroom.window(&self.files, &mut self.groups, now_ns);
+            self.headroom.window(&mut self.files, &mut self.groups, now_ns);
         }
         let is_due = |(path, group): (&PathBuf, &Group)| {
             let is_loans = group.loan.as_ref().is_some_and(|loan| now_ns >= loan.due_ns);

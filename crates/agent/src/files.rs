@@ -57,8 +57,9 @@ pub trait Files {
     /// The knobs that are set on the group itself.
     fn knobs(&self, group: &Path) -> Result<KnobValues>;
     fn events(&mut self) -> Events;
-    /// Time that the CPUs were idle, summed, and how many are online.
-    fn machine(&self) -> Option<(u64, u32)>;
+    /// CPU time that all groups have used, summed, since some moment, and how many CPUs are online. Not idle time of
+    /// /proc/stat: Linux 7.2 counts that in ticks, and says 82% where a load that sleeps between two ticks leaves 70%.
+    fn busy(&mut self) -> Option<(u64, u32)>;
     /// What settings match: the path below the mount.
     fn shown<'a>(&self, group: &'a Path) -> &'a Path;
 }

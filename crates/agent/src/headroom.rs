@@ -7,7 +7,7 @@ use plimsoll_policy_sys as pl;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Several times a second, and long enough that idle time, counted in steps of 10 ms, is known within a point on 4 CPUs.
+/// Several times a second. A window is seen a window late, so a shorter one reacts faster and reads more files.
 pub(crate) const WINDOW_NS: u64 = 200_000_000;
 /// A quota is rewritten when it changes by this part of the machine: the kernel refills it at each write.
 const STEP_PER_CENT: u64 = 1;
@@ -82,11 +82,11 @@ impl Headroom {
     }
 
     /// A window is over: the side's budget for the next one, and each group's part of it.
-    pub fn window(&mut self, files: &impl Files, groups: &mut BTreeMap<PathBuf, Group>, now_ns: u64) {
-        let Some((idle_us, nr_cpus)) = files.machine() else {
+    pub fn window(&mut self, files: &mut impl Files, groups: &mut BTreeMap<PathBuf, Group>, now_ns: u64) {
+        let Some((busy_us, nr_cpus)) = files.busy() else {
             return;
         };
-        let last = self.last.replace((now_ns, idle_us));
+        let last = self.last.replace((now_ns, busy_us));
         let mut used = Vec::new();
         for (path, before) in &mut self.side {
             let usage_us = files.usage_us(path);
@@ -97,17 +97,17 @@ impl Headroom {
             );
             *before = usage_us;
         }
-        let Some((at_ns, idle_before_us)) = last else {
+        let Some((at_ns, busy_before_us)) = last else {
             return;
         };
         let window_us = (now_ns - at_ns).max(1) / 1000;
-        self.idle_us = idle_us.saturating_sub(idle_before_us);
         self.used_us = used.iter().sum();
         let tolerance_ns = match self.tolerance_ns {
             0 => pl::HEADROOM_TOLERANCE_NS,
             own => own,
         };
         let capacity_us = window_us * u64::from(nr_cpus);
+        self.idle_us = capacity_us.saturating_sub(busy_us.saturating_sub(busy_before_us));
         // The tolerance is per window of policy's.
         let tolerance_ns = tolerance_ns * window_us * 1000 / pl::HEADROOM_WINDOW_NS;
         // SAFETY: numbers only.

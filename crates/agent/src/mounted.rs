@@ -15,7 +15,14 @@ pub struct Mounted {
     watched: HashMap<WatchDescriptor, PathBuf>,
     /// Some directory cannot be watched: there is a limit to watches.
     unwatched: bool,
-    clock_ticks: u64,
+    busy: Busy,
+}
+
+/// CPU time that the topmost groups have used since this began, of groups that are gone, too.
+#[derive(Default)]
+struct Busy {
+    seen_us: HashMap<PathBuf, u64>,
+    used_us: u64,
 }
 
 impl Mounted {
@@ -26,14 +33,12 @@ impl Mounted {
         }
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)
             .map_err(|error| Error::Machine(format!("inotify: {error}")))?;
-        // SAFETY: asks for a number.
-        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         Ok(Self {
             root: root.into(),
             inotify,
             watched: HashMap::new(),
             unwatched: false,
-            clock_ticks: u64::try_from(ticks).unwrap_or(100).max(1),
+            busy: Busy::default(),
         })
     }
 
@@ -148,17 +153,26 @@ impl Files for Mounted {
         events
     }
 
-    fn machine(&self) -> Option<(u64, u32)> {
+    fn busy(&mut self) -> Option<(u64, u32)> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;
-        let mut lines = text.lines();
-        let all = lines.next()?.strip_prefix("cpu ")?;
-        // user nice system idle iowait
-        let mut numbers = all
-            .split_whitespace()
-            .map(|word| word.parse::<u64>().unwrap_or(0));
-        let idle_ticks = numbers.nth(3)? + numbers.next()?;
-        let nr_cpus = lines.take_while(|line| line.starts_with("cpu")).count() as u32;
-        Some((idle_ticks * (1_000_000 / self.clock_ticks), nr_cpus.max(1)))
+        let is_cpu = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+        let nr_cpus = text.lines().filter(is_cpu).count() as u32;
+        let mut seen_us = HashMap::new();
+        for entry in std::fs::read_dir(&self.root).ok()?.flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let path = entry.path();
+            let Some(now_us) = self.usage_us(&path) else {
+                continue;
+            };
+            // One that was made anew counts from 0.
+            let before_us = self.busy.seen_us.get(&path).filter(|&&us| us <= now_us);
+            self.busy.used_us += now_us - before_us.copied().unwrap_or(0);
+            seen_us.insert(path, now_us);
+        }
+        self.busy.seen_us = seen_us;
+        Some((self.busy.used_us, nr_cpus.max(1)))
     }
 
     fn shown<'a>(&self, group: &'a Path) -> &'a Path {

@@ -33,7 +33,7 @@ struct Machine {
     events: Vec<PathBuf>,
     tried: Vec<PathBuf>,
     tree: bool,
-    idle_us: u64,
+    busy_us: u64,
     journal: String,
     /// Changes until the agent is killed, and whether the one in which it is is still made.
     dies: Option<(u32, bool)>,
@@ -188,8 +188,8 @@ impl Files for Model {
         }
     }
 
-    fn machine(&self) -> Option<(u64, u32)> {
-        Some((self.0.borrow().idle_us, CPUS))
+    fn busy(&mut self) -> Option<(u64, u32)> {
+        Some((self.0.borrow().busy_us, CPUS))
     }
 
     fn shown<'a>(&self, group: &'a Path) -> &'a Path {
@@ -331,7 +331,7 @@ fn history(seed: u64) -> (u64, u64) {
             }
             let passed_ms = random.random_range(1..300);
             now_ns += passed_ms * MS;
-            machine.idle_us += random.random_range(0..=passed_ms * 1_000 * u64::from(CPUS));
+            machine.busy_us += random.random_range(0..=passed_ms * 1_000 * u64::from(CPUS));
             for group in machine.groups.values_mut() {
                 group.usage_us += random.random_range(0..=passed_ms * 1_000);
             }

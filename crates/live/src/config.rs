@@ -203,8 +203,7 @@ impl Config {
                 reserved: 0,
             },
             min_run_ns: 50 * US,
-            // 64 tasks so take 1.1 ms a second: a limit of 1 ms/1 s is overrun by less than half. Below the watchdog's 30 s.
-            park_max_ns: 12_000_000 * US,
+            park_max_ns: 5_000_000 * US,
             grant_ns: 200 * US,
             sync_wait_ns: 200 * US,
         }
