@@ -130,7 +130,7 @@ fn a_light_task_released_with_a_heavy_one_waits_no_longer_than_both_weights_allo
 
 #[test]
 fn one_that_yields_in_a_loop_leaves_the_cpu_to_a_spinner_beside_it() {
-    // The kernel's own leaves 1.2% to it: docs/live.md.
+    // Of one group the kernel's own leaves 1.2% to it.
     let mut config = spinners(1, 1, Limits::UNLIMITED, 1000 * MS, Enforce::Tick);
     let workload = config.add_workload("yields");
     let mut steps = 0;
