@@ -95,8 +95,10 @@ impl Candidate {
         match (self.meets, self.meets_costly) {
             (true, true) => "met",
             (true, false) if self.too_little_cpu_costly => "met, too little CPU in costly runs",
+            (true, false) if self.loses_throughput_costly => "met, fewer requests in costly runs",
             (true, false) => "met, not in costly runs",
             (false, _) if self.too_little_cpu => "too little CPU",
+            (false, _) if self.loses_throughput => "fewer requests",
             (false, _) => "missed",
         }
     }

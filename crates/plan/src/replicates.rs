@@ -6,6 +6,7 @@ use crate::confidence::{
 use crate::goal::Subject;
 use crate::quantities::measure;
 use crate::recordings::{span, Case, Recordings};
+use crate::search::rate;
 use crate::source::Source;
 use plimsoll_replay::{percentile_ns, replay, Outcome, Settings, SettingsError};
 use rayon::prelude::*;
@@ -140,10 +141,7 @@ impl Replicates<'_> {
 
     /// Requests that were done, in a second: of the replays alone.
     pub fn rate(&self) -> Option<Range> {
-        self.value(|_, o| {
-            let done = o.requests.iter().filter(|r| r.done).count();
-            Some(done as f64 * 1e9 / o.busy_ns.max(1) as f64)
-        })
+        self.value(|_, outcome| Some(rate(outcome)))
     }
 
     fn value(&self, of: impl Fn(&Runs, &Outcome) -> Option<f64>) -> Option<Range> {

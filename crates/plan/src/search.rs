@@ -20,6 +20,9 @@ pub struct Options {
     pub knobs: Knobs,
     pub semantics: Semantics,
     pub seed: u64,
+    /// Of clients that wait for their answers, the share of today's requests a second that a setting must keep, 0..1: under
+    /// less CPU such clients ask less often, and a goal for a percentile may be met by fewer requests.
+    pub min_throughput: f64,
     /// Replays of a setting with other period boundaries, for ranges, see [`Replicates::run`]; at least 1.
     pub replicates: u32,
 }
@@ -36,6 +39,8 @@ pub struct Candidate {
     pub p99_ns: f64,
     pub throttled: f64,
     pub cpus: f64,
+    /// Requests that were done, in a second.
+    pub rate: f64,
     /// One for each goal, ns or share.
     pub values: Vec<Option<f64>>,
     /// Whether every goal is met.
@@ -45,10 +50,14 @@ pub struct Candidate {
     /// No goal is missed but for this: it is less than arrivals take that do not wait, so that their queue grows for ever.
     /// The margin is then what it lacks of that.
     pub too_little_cpu: bool,
+    /// No goal is missed but for this: clients that wait for their answers get fewer than `min_throughput` of the requests
+    /// a second that they have today. The margin is then what lacks of these.
+    pub loses_throughput: bool,
     /// Likewise where all work takes what the costliest of the runs to be expected takes.
     pub meets_costly: bool,
     pub margin_costly: f64,
     pub too_little_cpu_costly: bool,
+    pub loses_throughput_costly: bool,
     /// One for each goal, of candidates that were looked at closely.
     pub ranges: Option<Vec<Option<Range>>>,
     /// Of p50 and p99 of all requests, of the share of throttled periods, and of CPUs used.
@@ -174,6 +183,8 @@ pub(crate) struct Search<'a> {
     pub(crate) today: GroupSettings,
     /// See [`needed`]; of the median recording.
     needed_cpus: f64,
+    /// Requests a second that a setting must keep: of the median recording, and of its costly case. `None`: no client waits.
+    rate_least: Option<[f64; 2]>,
     progress: &'a (dyn Fn(usize, usize) + Sync),
 }
 
@@ -206,15 +217,23 @@ pub fn plan(
     let machine_cpus = f64::from(source.machine.topology.nr_cpus());
     let max_cpus = options.max_cpus.unwrap_or(machine_cpus).min(machine_cpus);
     let today = Settings::recorded(program).groups[program.target as usize];
-    let search = Search {
+    let mut search = Search {
         recordings,
         options,
-        semantics: options.semantics,
+        semantics: TODAYS,
         machine_cpus,
         today,
         needed_cpus: needed(program),
+        rate_least: None,
         progress,
     };
+    if program.is_closed_loop() && !program.is_job() {
+        let today_rate = |case| search.run(today, case).map(|o| rate(&o) * options.min_throughput);
+        let least = today_rate(search.median_case())?;
+        let costly = recordings.costly().map_or(Ok(least), today_rate)?;
+        search.rate_least = Some([least, costly]);
+    }
+    search.semantics = options.semantics;
 
     let mut tried = search.try_all(first_pass(
         program,
@@ -358,21 +377,38 @@ impl Search<'_> {
     }
 
     fn evaluate(&self, own: GroupSettings) -> Result<Candidate, PlanError> {
-        let median = Case {
-            recording: self.recordings.median,
-            work_scale: 1.0,
-        };
-        let mut found = self.judge(own, &self.run(own, median)?);
+        let mut found = self.judge(own, &self.run(own, self.median_case())?);
         // What misses a goal as recorded is not looked at again.
         if let Some(costly) = self.recordings.costly().filter(|_| found.meets) {
-            let values = self.costly_values(&self.run(own, costly)?);
+            let outcome = self.run(own, costly)?;
+            let values = self.costly_values(&outcome);
             (
                 found.meets_costly,
                 found.margin_costly,
                 found.too_little_cpu_costly,
             ) = self.with_enough_cpus(found.reserved_cpus, costly.work_scale, self.meets(&values));
+            (
+                found.meets_costly,
+                found.margin_costly,
+                found.loses_throughput_costly,
+            ) = self.with_throughput(rate(&outcome), 1, (found.meets_costly, found.margin_costly));
         }
         Ok(found)
+    }
+
+    fn median_case(&self) -> Case {
+        Case {
+            recording: self.recordings.median,
+            work_scale: 1.0,
+        }
+    }
+
+    /// Likewise only where clients that wait keep their requests a second. `case`: an index of `rate_least`.
+    fn with_throughput(&self, rate: f64, case: usize, (meets, margin): (bool, f64)) -> (bool, f64, bool) {
+        match self.rate_least.map(|least| rate / least[case] - 1.0) {
+            Some(left) if left < 0.0 => (false, margin.min(left), meets),
+            _ => (meets, margin, false),
+        }
     }
 
     /// One for each goal, percentiles taken at `at` of the goal's.
@@ -408,6 +444,8 @@ impl Search<'_> {
             .cpus()
             .map_or(self.machine_cpus, |cpus| cpus.min(self.machine_cpus));
         let (meets, margin, too_little_cpu) = self.with_enough_cpus(reserved_cpus, 1.0, self.meets(&values));
+        let rate = rate(outcome);
+        let (meets, margin, loses_throughput) = self.with_throughput(rate, 0, (meets, margin));
         Candidate {
             limits: own.into(),
             reserved_cpus,
@@ -415,13 +453,16 @@ impl Search<'_> {
             p99_ns: percentile(99.0),
             throttled: of(&Subject::Throttled).unwrap_or(0.0),
             cpus: outcome.groups[program.target as usize].cpus,
+            rate,
             values,
             meets,
             margin,
             too_little_cpu,
+            loses_throughput,
             meets_costly: meets,
             margin_costly: margin,
             too_little_cpu_costly: too_little_cpu,
+            loses_throughput_costly: loses_throughput,
             ranges: None,
             p50_range: None,
             p99_range: None,
@@ -485,6 +526,8 @@ impl Search<'_> {
         close.p99_ns = or(close.p99_range, close.p99_ns);
         close.throttled = or(close.throttled_range, close.throttled);
         close.cpus = or(close.cpus_range, close.cpus);
+        // The share of today's that is kept is one replay's beside another's: runs differ in what clients ask for.
+        let kept = (candidate.loses_throughput, candidate.loses_throughput_costly);
         close.values = values_at(&close, |r| r.middle);
         let cpus = close.reserved_cpus;
         let costly = self.recordings.costly().map_or(1.0, |case| case.work_scale);
@@ -495,8 +538,21 @@ impl Search<'_> {
             close.margin_costly,
             close.too_little_cpu_costly,
         ) = self.with_enough_cpus(cpus, costly, self.meets_at(&close, |r| r.high));
+        if kept.0 {
+            (close.meets, close.margin) = (false, close.margin.min(candidate.margin));
+        }
+        if kept.0 || kept.1 {
+            (close.meets_costly, close.margin_costly) =
+                (false, close.margin_costly.min(candidate.margin_costly));
+        }
         Ok(close)
     }
+}
+
+/// Requests that were done, in a second.
+pub(crate) fn rate(outcome: &Outcome) -> f64 {
+    let done = outcome.requests.iter().filter(|r| r.done).count();
+    done as f64 * 1e9 / outcome.busy_ns.max(1) as f64
 }
 
 /// For each goal, one point of its range.

@@ -51,6 +51,7 @@ fn options(goals: &[&str]) -> Options {
         knobs: Knobs::ALL,
         semantics: Semantics::Mainline,
         seed: 1,
+        min_throughput: 0.99,
         replicates: 3,
     }
 }
@@ -465,6 +466,26 @@ fn recordings_that_differ_too_much_leave_no_safe_setting() {
     let plan = found(&wild, &["p99(request) < 20ms"]);
     assert_eq!(plan.verdict, Verdict::MetNarrowly);
     assert!(plan.recommended.meets && !plan.recommended.meets_costly);
+}
+
+#[test]
+fn clients_that_wait_keep_their_requests_a_second() {
+    let source = read(&[example::closed_loop(3000)]).unwrap();
+    let goals = ["p50(request) < 1s"];
+    let kept = found(&source, &goals);
+    assert_eq!(kept.verdict, Verdict::Met);
+    let share = kept.recommended.rate / kept.today.rate;
+    assert!(share >= 0.99, "{share} of the requests, {:?}", kept.recommended);
+    // The median alone is met by far less CPU, with far fewer requests.
+    let any = Options {
+        min_throughput: 0.0,
+        ..options(&goals)
+    };
+    let any = plan(&source, &any, &|_, _| {}).unwrap();
+    assert!(any.recommended.reserved_cpus < 0.5 * kept.recommended.reserved_cpus);
+    assert!(any.recommended.rate < 0.5 * kept.today.rate);
+    let cheaper = kept.next_cheaper.expect("less is missed");
+    assert!(cheaper.loses_throughput, "{cheaper:?}");
 }
 
 /// 20 requests of 2.99 ms, 5 ms apart, then 200 ms of nothing: a closed loop.

@@ -69,6 +69,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "mainline")]
     semantics: Kind,
 
+    /// Requests a second that clients which wait for their answers must keep, in percent of today's: with less CPU they
+    /// ask less often, and a percentile looks good
+    #[arg(long, default_value = "99", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.0..=100.0))]
+    min_throughput: f64,
+
     /// Seed of the random streams (period boundaries, resampling)
     #[arg(
         long,
@@ -124,6 +129,7 @@ pub fn run(args: &Args) -> Result {
             Kind::Published => Semantics::Published,
         },
         seed: args.seed,
+        min_throughput: args.min_throughput / 100.0,
         replicates: REPLICATES,
     };
     let bar = ProgressBar::new(1);
@@ -243,20 +249,23 @@ fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
             text,
             "none of {} settings meets {goals}. Nearest ({}):",
             found.tried,
-            room(c.margin, c.too_little_cpu)
+            room(c.margin, lack(c.too_little_cpu, c.loses_throughput))
         )?,
         Verdict::Met => writeln!(
             text,
             "{} settings tried; the cheapest that meets {goals} in nine of ten runs ({}):",
             found.tried,
-            room(c.margin_costly, false)
+            room(c.margin_costly, "")
         )?,
         Verdict::MetNarrowly => writeln!(
             text,
             "{} settings tried; meets {goals}, but not in nine of ten runs ({}; in costly runs {}):",
             found.tried,
-            room(c.margin, false),
-            room(c.margin_costly, c.too_little_cpu_costly)
+            room(c.margin, ""),
+            room(
+                c.margin_costly,
+                lack(c.too_little_cpu_costly, c.loses_throughput_costly)
+            )
         )?,
     }
     let own = goal_titles(all, true);
@@ -265,6 +274,7 @@ fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
         "limit",
         "CPUs reserved",
         "used",
+        "requests/s",
         "p50 ms",
         "p99 ms",
         "p99 range ms",
@@ -278,6 +288,7 @@ fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
             c.limits.to_string(),
             figure(c.reserved_cpus),
             figure(c.cpus),
+            figure(c.rate),
             figure(c.p50_ns / 1e6),
             figure(c.p99_ns / 1e6),
             range_cell(c.p99_range, 1e-6, figure),
@@ -293,7 +304,7 @@ fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
     row("today", &found.today);
     writeln!(text, "{table}\nfrontier: what each amount of CPU buys at best")?;
     let own = goal_titles(all, false);
-    let mut head = vec!["", "CPUs reserved", "p50 ms", "p99 ms"];
+    let mut head = vec!["", "CPUs reserved", "requests/s", "p50 ms", "p99 ms"];
     head.extend(own.iter().map(String::as_str));
     head.extend(["throttled", "goals"]);
     let mut table = Table::new(&head).words_last();
@@ -301,6 +312,7 @@ fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
         let mut cells = vec![
             c.limits.to_string(),
             figure(c.reserved_cpus),
+            figure(c.rate),
             figure(c.p50_ns / 1e6),
             figure(c.p99_ns / 1e6),
         ];
@@ -324,11 +336,20 @@ fn percent(share: f64) -> f64 {
     }
 }
 
+/// What a setting lacks that misses no goal by itself; empty: nothing.
+fn lack(too_little_cpu: bool, loses_throughput: bool) -> &'static str {
+    match (too_little_cpu, loses_throughput) {
+        (true, _) => "the CPU time that arrivals take",
+        (_, true) => "the requests a second that clients must keep",
+        _ => "",
+    }
+}
+
 /// A margin in words.
-fn room(margin: f64, too_little_cpu: bool) -> String {
+fn room(margin: f64, lack: &str) -> String {
     match margin {
         m if m == f64::NEG_INFINITY => "in some replay no request gets through".into(),
-        m if too_little_cpu => format!("lacks {}% of the CPU time that arrivals take", percent(-m)),
+        m if !lack.is_empty() => format!("lacks {}% of {lack}", percent(-m)),
         m if m < 0.0 => format!("misses by {}% of the bound", percent(-m)),
         m => format!("margin {}% of the bound", percent(m)),
     }
@@ -347,10 +368,17 @@ mod tests {
 
     #[test]
     fn a_margin_says_what_it_is_short_of() {
-        assert_eq!(room(0.253, false), "margin 25% of the bound");
-        assert_eq!(room(-0.06, false), "misses by 6% of the bound");
-        assert_eq!(room(-0.06, true), "lacks 6% of the CPU time that arrivals take");
-        assert!(room(f64::NEG_INFINITY, false).contains("no request"));
+        assert_eq!(room(0.253, ""), "margin 25% of the bound");
+        assert_eq!(room(-0.06, ""), "misses by 6% of the bound");
+        assert_eq!(
+            room(-0.06, lack(true, false)),
+            "lacks 6% of the CPU time that arrivals take"
+        );
+        assert_eq!(
+            room(-0.03, lack(false, true)),
+            "lacks 3% of the requests a second that clients must keep"
+        );
+        assert!(room(f64::NEG_INFINITY, "").contains("no request"));
     }
 
     #[test]
