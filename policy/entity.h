@@ -26,7 +26,7 @@
  *            v += delta * 2^20 / w         w carries PL_LOAD_SHIFT bits of fraction, as shares do
  *            l is kept as w (V - v): service in ns times 2^20
  *
- * Trade-offs Whoever leaves with credit keeps it for as long as it is away, up to one request and a tick. A debt is paid
+ * Trade-offs A task that leaves with credit keeps it while it is away, up to one request and a tick. A debt is paid
  *            as V passes: without that one that has overrun once waits for it after hours of sleep. A task that goes to
  *            another line takes both along.
  *            v0 is moved to V at each event. Products are of a weight and a distance from V, which is service: for sums

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every tracked file says its licence, and every crate that the lock file pins has one that deny.toml allows.
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -183,24 +185,7 @@ fn what_is_allowed_can_be_linked_into_one_binary() {
 #[test]
 fn every_dependency_has_an_allowed_licence() {
     let list = allow_list();
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--locked",
-            "--filter-platform",
-            "x86_64-unknown-linux-gnu",
-        ])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let metadata = common::cargo_metadata();
     let packages = metadata["packages"].as_array().expect("a list");
     assert!(packages.len() > 10);
     let refused: Vec<String> = packages

@@ -2,6 +2,8 @@
 //! NOTICE, which `plimsoll --licences` prints, names all that is linked into the binary, with the whole texts. It is made
 //! here: from LICENSES/linked for what is no crate, and from the sources of the crates that cargo has unpacked.
 //! `UPDATE_EXPECT=1 cargo test -p plimsoll --test notice` writes it.
+mod common;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -23,27 +25,6 @@ const PREFERRED: [(&str, &str); 8] = [
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn metadata() -> Value {
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--locked",
-            "--filter-platform",
-            "x86_64-unknown-linux-gnu",
-        ])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -189,7 +170,7 @@ fn notice() -> String {
     ] {
         write!(notice, "\n\n{RULE}\n{title}\n{RULE}\n\n{}", own(file)).expect("in memory");
     }
-    let metadata = metadata();
+    let metadata = common::cargo_metadata();
     let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut order = Vec::new();
     for package in linked(&metadata) {

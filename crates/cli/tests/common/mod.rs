@@ -52,3 +52,25 @@ pub fn directory(name: &str) -> PathBuf {
     std::fs::create_dir_all(&dir).expect("a directory");
     dir
 }
+
+/// The workspace and all that it is linked with on x86-64 Linux, as `cargo metadata` has it.
+pub fn cargo_metadata() -> serde_json::Value {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--locked",
+            "--filter-platform",
+            "x86_64-unknown-linux-gnu",
+        ])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
