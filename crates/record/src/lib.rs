@@ -9,10 +9,14 @@ pub mod machine;
 mod names;
 mod probes;
 mod record;
+mod recordable;
 mod sample;
 mod spool;
+mod stage;
+mod urgent;
 mod wire;
 
 pub use error::RecordError;
 pub use record::{record, Options, Report};
 pub use sample::{sample, SampleReport};
+pub use stage::Stage;

@@ -5,7 +5,10 @@ use crate::error::RecordError;
 use crate::machine;
 use crate::names::{Names, Tables};
 use crate::probes::{Cost, Probes, Settings};
+use crate::recordable;
 use crate::spool::Spool;
+use crate::stage::Stage;
+use crate::urgent::{be_prompt, Urgent};
 use crate::wire::{self, Batch, Record};
 use plimsoll_trace::{
     Clock, Event, Header, Loss, Machine, Place, RequestSpec, TraceError, TraceWriter, What, EVENTS_MAX,
@@ -25,6 +28,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// the recording only: for this share of it, and for at least so long.
 const MEASURE_SHARE: i64 = 50;
 const MEASURE_MIN: Duration = Duration::from_millis(200);
+
+/// While the trace is written, progress is told every so many events: some tens of times a second.
+const PROGRESS_EVENTS: u64 = 1 << 16;
 
 pub struct Options {
     /// Record only this group and those below it: a path below the cpu controller's hierarchy.
@@ -66,6 +72,10 @@ pub struct Report {
     pub reader_ns: u64,
     /// CPU time to sort and encode the trace, after recording ended.
     pub encode_ns: u64,
+    /// From the call to where recording began: loading, attaching, a look at all groups.
+    pub begin_ns: u64,
+    /// To detach, after recording ended.
+    pub detach_ns: u64,
 }
 
 impl Report {
@@ -76,12 +86,12 @@ impl Report {
     }
 }
 
-/// Records until `options.duration` has passed, `stopped` says so or a trace could not hold more. `progress` is called with
-/// the share that is done, 0 to 1, a few times a second.
+/// Records until `options.duration` has passed, `stopped` says so or a trace could not hold more. `progress` is told when
+/// recording begins, and then how far it is, a few times a second.
 pub fn record(
     options: &Options,
     stopped: impl FnMut() -> bool,
-    progress: impl FnMut(f64),
+    progress: impl FnMut(Stage),
 ) -> Result<Report, RecordError> {
     let room = Room {
         events: EVENTS_MAX,
@@ -100,8 +110,10 @@ fn record_up_to(
     room: Room,
     options: &Options,
     mut stopped: impl FnMut() -> bool,
-    mut progress: impl FnMut(f64),
+    mut progress: impl FnMut(Stage),
 ) -> Result<Report, RecordError> {
+    let called_ns = clock_ns(libc::CLOCK_MONOTONIC);
+    let urgent = Urgent::begin();
     let hierarchy = Hierarchy::find()?;
     let only_below = options
         .cgroup
@@ -120,6 +132,9 @@ fn record_up_to(
         })?,
         None => 0,
     };
+    if let Some(request) = &options.request {
+        recordable::check(request, only_below.as_deref(), &hierarchy)?;
+    }
     // The output is made first: nobody wants to learn after 30 s that it cannot be written.
     let writer = TraceWriter::create(&options.output)?;
     let mut machine = machine::read();
@@ -156,6 +171,8 @@ fn record_up_to(
     let cpu_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
     sink.borrow_mut().start_ns = start_ns;
     visit(&cpus);
+    drop(urgent);
+    progress(Stage::Begins);
     let length_ns = options.duration.as_nanos() as i64;
     // What may still come when the end is decided: what was in the ring, what came while it was emptied, and what the
     // CPUs have not sent.
@@ -172,7 +189,9 @@ fn record_up_to(
             measured = Some(Measured::now(&mut probes, &sink, now_ns - start_ns)?);
         }
         let left_ns = start_ns + length_ns - now_ns;
-        progress((1.0 - left_ns as f64 / length_ns as f64).clamp(0.0, 1.0));
+        progress(Stage::Recorded(
+            (1.0 - left_ns as f64 / length_ns as f64).clamp(0.0, 1.0),
+        ));
         if left_ns <= 0 || stopped() {
             break;
         }
@@ -186,6 +205,7 @@ fn record_up_to(
             break;
         }
     }
+    let urgent = Urgent::begin();
     visit(&cpus);
     let end_ns = clock_ns(libc::CLOCK_MONOTONIC);
     let reader_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - cpu_start_ns) as u64;
@@ -196,14 +216,18 @@ fn record_up_to(
             Measured::now(&mut probes, &sink, end_ns - start_ns)?
         }
     };
+    let detach_start_ns = clock_ns(libc::CLOCK_MONOTONIC);
     probes.detach();
+    let detach_ns = clock_ns(libc::CLOCK_MONOTONIC) - detach_start_ns;
     drain.run()?;
     for (cpu, bytes) in probes.unsent_batches()? {
         sink.borrow_mut().take_unsent(cpu, &bytes, end_ns);
     }
     drop(drain);
+    drop(urgent);
 
     let encode_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+    let rows = sink.borrow().rows();
     let Sink {
         mut spool,
         names,
@@ -239,12 +263,16 @@ fn record_up_to(
         end_ns,
         wall_start_ns,
     };
-    let mut report = finished.write(options, writer, &hierarchy, spool, names)?;
+    let mut report = finished.write(options, writer, &hierarchy, spool, names, rows, |share| {
+        progress(Stage::Writing(share))
+    })?;
     report.full = full;
     report.cpus = cpus.len() as u32;
     report.mended = probes.switches_mended();
     measured.put_into(&mut report, events);
     report.reader_ns = reader_ns;
+    report.begin_ns = (start_ns - called_ns) as u64;
+    report.detach_ns = detach_ns as u64;
     report.encode_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - encode_start_ns) as u64;
     Ok(report)
 }
@@ -368,6 +396,8 @@ impl Finished {
         hierarchy: &Hierarchy,
         mut spool: Spool,
         names: Names,
+        rows: u64,
+        mut progress: impl FnMut(f64),
     ) -> Result<Report, RecordError> {
         let (start_ns, end_ns) = (self.start_ns, self.end_ns);
         let Tables {
@@ -390,8 +420,13 @@ impl Finished {
             ..Default::default()
         };
         let failed = |e| spool_failed(&options.output, e);
+        let (mut done, total) = (0u64, rows.max(1));
         let mut merged = spool.merge().map_err(failed)?;
         while let Some(event) = merged.next().map_err(failed)? {
+            if done % PROGRESS_EVENTS == 0 {
+                progress((done as f64 / total as f64).min(1.0));
+            }
+            done += 1;
             // Attaching takes a moment, in which some tracepoints already report.
             if event.ts_ns < start_ns || event.ts_ns > end_ns {
                 continue;
@@ -419,13 +454,6 @@ impl Finished {
         report.file_bytes = writer.finish(&header)?;
         Ok(report)
     }
-}
-
-/// A reader that waits for a CPU while the ring buffer fills up loses events. Without the privilege it
-/// stays as it is.
-fn be_prompt() {
-    // SAFETY: plain system call on this process.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
 /// Runs on each CPU for a moment, so that each switches once: a thread that spins alone on a CPU would

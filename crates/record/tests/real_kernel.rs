@@ -618,6 +618,26 @@ fn a_recording_that_cannot_be_kept_ends_at_once() {
     }
 }
 
+/// Loading takes a tenth of a second of CPU time, for which a thread of the same rank waits seconds here.
+#[test]
+fn recording_begins_and_ends_soon_beside_tasks_that_spin() {
+    let ended = Arc::new(AtomicBool::new(false));
+    let spinners: Vec<_> = (0..40)
+        .map(|_| {
+            let until = ended.clone();
+            named("plim-spin", move || while !until.load(Relaxed) {})
+        })
+        .collect();
+    let done = recorded(None, None, || ());
+    ended.store(true, Relaxed);
+    for spinner in spinners {
+        spinner.join().unwrap();
+    }
+    let Some((report, ..)) = done else { return };
+    assert!(report.begin_ns < 2_000_000_000, "{report:?}");
+    assert!(report.detach_ns < 2_000_000_000, "{report:?}");
+}
+
 #[test]
 fn a_group_that_does_not_exist_is_refused_by_name() {
     let options = Options {
