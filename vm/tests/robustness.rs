@@ -220,4 +220,21 @@ mod agent {
     fn burst_headroom_and_the_way_back_hold_through_files_alone_6_12() {
         holds("6.12", &CASE);
     }
+
+    #[test]
+    #[ignore = "boots a kernel"]
+    fn prometheus_selects_alerts_and_draws_what_is_served() {
+        let case = Case {
+            loaded: false,
+            also: &[
+                "target/guest/duty",
+                "target/prometheus/usr/bin/prometheus",
+                "target/prometheus/usr/bin/promtool",
+                "packaging/prometheus/plimsoll.rules.yml",
+                "packaging/grafana/plimsoll.json",
+            ],
+            ..Case::of(&["prometheus.sh"])
+        };
+        holds("newest", &case);
+    }
 }
