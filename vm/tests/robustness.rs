@@ -237,4 +237,20 @@ mod agent {
         };
         holds("newest", &case);
     }
+
+    #[test]
+    #[ignore = "boots a kernel"]
+    fn the_agents_unit_holds_under_systemd_with_its_sandbox() {
+        let case = Case {
+            loaded: false,
+            also: &[
+                "packaging/plimsoll-agent.service",
+                "packaging/agent.toml",
+                "/lib/systemd/systemd",
+                "/usr/bin/systemctl",
+            ],
+            ..Case::of(&["agent-unit.sh"])
+        };
+        holds("6.12", &case);
+    }
 }
