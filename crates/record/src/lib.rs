@@ -4,6 +4,7 @@
 //! With BPF: every switch and wake-up (`record`). Without: the groups' own statistics (`sample`).
 //! Both write the file that `plimsoll-trace` reads.
 pub mod cgroup;
+mod connections;
 mod error;
 pub mod machine;
 mod names;

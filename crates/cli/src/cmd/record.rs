@@ -183,7 +183,8 @@ fn record_json(r: &Report, seen: &Seen) -> serde_json::Value {
         "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs,
         "bpf_run_ns": r.bpf_run_ns, "measured_ns": r.measured_ns, "reader_ns": r.reader_ns,
         "encode_ns": r.encode_ns, "overhead": r.overhead(), "begin_ns": r.begin_ns, "detach_ns": r.detach_ns,
-        "requests": seen.json(),
+        "requests": seen.json(), "connections": r.connections, "socket_events": r.socket_events,
+        "without_sockets": r.without_sockets,
     })
 }
 
@@ -201,6 +202,13 @@ fn record_text(r: &Report, seen: &Seen, args: &Args) -> String {
         r.groups,
     );
     text += &seen.text();
+    text += &match &r.without_sockets {
+        None => format!(
+            "sockets    {} connections, {} events\n",
+            r.connections, r.socket_events
+        ),
+        Some(why) => format!("sockets    not recorded: {why}\n"),
+    };
     text += full(r.full);
     text += &match r.lost {
         0 => "lost       no events\n".to_string(),
