@@ -20,7 +20,8 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1120px;ma
 h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse;width:100%}td,th{padding:.2em .6em .2em 0;vertical-align:top;\
 text-align:right}td:first-child,th:first-child{text-align:left}pre{background:#f3f3f3;padding:.7em;overflow-x:auto}\
 .note{color:#666;font-size:.9em}.warning{color:#b00020;font-weight:bold}.wide{overflow-x:auto}\
-.n{white-space:nowrap}td:nth-child(2),th:nth-child(2){text-align:left}svg{width:100%;height:auto}";
+.n{white-space:nowrap}td:nth-child(2),th:nth-child(2){text-align:left}svg{width:100%;max-width:920px;height:auto}\
+@media(max-width:900px){table{font-size:12px}}";
 
 /// The page. Replays the settings it shows once more in the median recording, to have their distributions. `warnings`:
 /// why the plan is not to be relied on.
