@@ -245,10 +245,15 @@ static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
 /* See pl_task_weigh. */
 static __always_inline void weigh(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u64 now_ns)
 {
+	u32 counted;
+
 	if (!task->group->g.parent)
 		return;
 	cpu_lock(c);
+	counted = task->t.counted;
 	pl_task_weigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
+	if (task->t.counted != counted)
+		overloaded_changed(task->t.cpu, nr_running(c), nr_running(c));
 	cpu_unlock(c);
 }
 
@@ -257,10 +262,14 @@ __noinline bool reweigh(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
+	u32 counted;
 	bool turn_over;
 
 	cpu_lock(c);
+	counted = task->t.counted;
 	turn_over = pl_task_reweigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
+	if (task->t.counted != counted)
+		overloaded_changed(task->t.cpu, nr_running(c), nr_running(c));
 	cpu_unlock(c);
 	return turn_over;
 }

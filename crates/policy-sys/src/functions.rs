@@ -118,6 +118,11 @@ extern "C" {
     pub fn pl_sparsemask_test(mask: *const Sparsemask, element: u32) -> bool;
     pub fn pl_sparsemask_next(mask: *const Sparsemask, from: u32, left: *mut u32) -> u32;
 
+    // idlework.h
+    pub fn pl_idlework_changed(mask: *mut Sparsemask, element: u32, cpu: *const FairCpu, others: bool)
+        -> bool;
+    pub fn pl_idlework_wanted(task_idle: bool) -> bool;
+
     // steal.h
     pub fn pl_steal_idle_ended(steal: *mut Steal, idle_ns: u64);
     pub fn pl_steal_worthwhile(steal: *const Steal, nr_nodes: u32, config: *const StealConfig) -> bool;
@@ -145,6 +150,8 @@ extern "C" {
     ) -> u64;
     pub fn pl_group_set_weight(group: *mut Group, cpu_weight: u32);
     pub fn pl_group_set_idle(group: *mut Group, idle: bool);
+    pub fn pl_group_weight(group: *const Group) -> u64;
+    pub fn pl_queue_written(group: *mut Group, cpu: u32, before: u64, fair: *mut FairCpu);
     pub fn pl_queue_part(queue: *const Queue, effective: u64) -> u64;
     pub fn pl_group_refresh(
         group: *mut Group,

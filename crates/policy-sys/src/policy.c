@@ -8,6 +8,7 @@
 #include "fair.h"
 #include "sparsemask.h"
 #include "steal.h"
+#include "idlework.h"
 #include "group.h"
 #include "task.h"
 #include "entity.h"

@@ -125,7 +125,9 @@ pub(super) struct LlcState {
     pub nr_busy: u32,
     /// Two or more queued: kept by the policy, which decides what overloaded means.
     pub overloaded: pl::Sparsemask,
-    /// Backs `overloaded`; never moves.
+    /// What is runnable there gives way to any other.
+    pub idle_work: pl::Sparsemask,
+    /// Backs both; never moves.
     _chunks: Box<[Chunk]>,
 }
 
@@ -136,10 +138,15 @@ struct Chunk(pl::SparsemaskChunk);
 impl LlcState {
     pub fn new(nr_cpus: usize) -> Self {
         let words = nr_cpus.div_ceil(64);
-        let mut chunks = vec![Chunk(pl::zeroed()); nr_cpus.div_ceil(8)].into_boxed_slice();
-        let mut overloaded: pl::Sparsemask = pl::zeroed();
-        overloaded.chunks = chunks.as_mut_ptr().cast();
-        overloaded.elements = nr_cpus as u32;
+        let each = nr_cpus.div_ceil(8);
+        let mut chunks = vec![Chunk(pl::zeroed()); 2 * each].into_boxed_slice();
+        let mut mask = |first: usize| {
+            let mut mask: pl::Sparsemask = pl::zeroed();
+            mask.chunks = chunks[first..].as_mut_ptr().cast();
+            mask.elements = nr_cpus as u32;
+            mask
+        };
+        let (overloaded, idle_work) = (mask(0), mask(each));
         Self {
             idle: vec![0; words],
             idle_cores: vec![0; words],
@@ -147,6 +154,7 @@ impl LlcState {
             busy: pl::zeroed(),
             nr_busy: 0,
             overloaded,
+            idle_work,
             _chunks: chunks,
         }
     }

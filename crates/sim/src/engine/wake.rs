@@ -146,12 +146,32 @@ impl Engine<'_> {
         self.count_changed(cpu, before, before - 1)
     }
 
+    /// A task that was counted as `before` has been weighed anew: its CPU may have become one of idle work, or no longer be one.
+    #[inline]
+    pub(super) fn recounted(&mut self, task: u32, before: u32) {
+        let entry = &self.tasks[task as usize].policy;
+        if entry.counted == before {
+            return;
+        }
+        let cpu = entry.cpu;
+        let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
+        let element = self.topo.in_llc[cpu as usize];
+        // SAFETY: the mask's chunks live as long as the engine.
+        unsafe {
+            pl::pl_idlework_changed(&mut llc.idle_work, element, &self.cpus[cpu as usize].fair, false);
+        }
+    }
+
     #[inline]
     fn count_changed(&mut self, cpu: u32, before: u32, after: u32) -> u64 {
         let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
         let element = self.topo.in_llc[cpu as usize];
-        // SAFETY: the mask's chunks live as long as the engine.
-        if !unsafe { pl::pl_steal_count_changed(&mut llc.overloaded, element, before, after) } {
+        // SAFETY: the masks' chunks live as long as the engine.
+        let changed = unsafe {
+            pl::pl_idlework_changed(&mut llc.idle_work, element, &self.cpus[cpu as usize].fair, false);
+            pl::pl_steal_count_changed(&mut llc.overloaded, element, before, after)
+        };
+        if !changed {
             return 0;
         }
         if after > before {
@@ -219,6 +239,7 @@ impl Engine<'_> {
             let entry = &mut self.tasks[task as usize];
             let (group, vruntime, order) = (entry.group, entry.policy.vruntime, entry.order);
             let mut touch: pl::Touch = pl::zeroed();
+            let counted = entry.policy.counted;
             // SAFETY: plain structs of the engine's, and the group's memory.
             unsafe {
                 pl::pl_task_reweigh(
@@ -233,6 +254,7 @@ impl Engine<'_> {
                 state.queue.remove(task, vruntime, order);
                 entry.order = state.queue.insert(task, entry.policy.vruntime);
             }
+            self.recounted(task, counted);
             let cost_ns = self.pay_load(group, cpu, &touch);
             self.stall(cpu, cost_ns);
         }
@@ -348,7 +370,29 @@ impl Engine<'_> {
                 }
             }
         }
+        if let Some(cpu) = self.idle_work_near(task, previous) {
+            return (cpu, most);
+        }
         (target, most)
+    }
+
+    /// A CPU of the previous one's cache that runs only what gives way to this task: idlework.h.
+    fn idle_work_near(&self, task: u32, previous: u32) -> Option<u32> {
+        let llc = self.topo.llc(previous);
+        let mask = &self.llcs[llc as usize].idle_work;
+        let mut element = self.topo.in_llc[previous as usize];
+        let mut left = mask.elements;
+        // SAFETY: the mask's chunks live as long as the engine.
+        while unsafe { pl::pl_idlework_wanted(self.tasks[task as usize].policy.idle != 0) } {
+            // SAFETY: likewise.
+            element = unsafe { pl::pl_sparsemask_next(mask, element, &mut left) };
+            let cpu = *self.topo.llcs[llc as usize].get(element as usize)?;
+            if self.allowed(task, cpu) {
+                return Some(cpu);
+            }
+            element += 1;
+        }
+        None
     }
 
     /// A CPU, or, if the task may not use that one, the least busy of those it may.
