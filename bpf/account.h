@@ -245,15 +245,10 @@ static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
 /* See pl_task_weigh. */
 static __always_inline void weigh(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u64 now_ns)
 {
-	u32 counted;
-
 	if (!task->group->g.parent)
 		return;
 	cpu_lock(c);
-	counted = task->t.counted;
 	pl_task_weigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
-	if (task->t.counted != counted)
-		overloaded_changed(task->t.cpu, nr_running(c), nr_running(c));
 	cpu_unlock(c);
 }
 

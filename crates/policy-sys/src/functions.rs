@@ -102,6 +102,7 @@ extern "C" {
         other_vruntime: u64,
         config: *const FairConfig,
     ) -> bool;
+    pub fn pl_fair_only_idle(cpu: *const FairCpu) -> bool;
     pub fn pl_fair_preempts(
         woken_vruntime: u64,
         woken_weight: u64,
@@ -119,13 +120,12 @@ extern "C" {
     pub fn pl_sparsemask_next(mask: *const Sparsemask, from: u32, left: *mut u32) -> u32;
 
     // idlework.h
-    pub fn pl_idlework_changed(mask: *mut Sparsemask, element: u32, cpu: *const FairCpu, others: bool)
-        -> bool;
     pub fn pl_idlework_wanted(task_idle: bool) -> bool;
 
     // steal.h
     pub fn pl_steal_idle_ended(steal: *mut Steal, idle_ns: u64);
     pub fn pl_steal_worthwhile(steal: *const Steal, nr_nodes: u32, config: *const StealConfig) -> bool;
+    pub fn pl_steal_turned(before: u32, after: u32) -> i32;
     pub fn pl_steal_count_changed(mask: *mut Sparsemask, element: u32, before: u32, after: u32) -> bool;
     pub fn pl_steal_may_take(running: bool, allowed_here: bool, throttled: bool) -> bool;
 

@@ -262,7 +262,10 @@ fn a_weight_that_was_written_counts_at_the_next_pick_and_who_is_idle_no_longer_w
 /// The lead is run time: at 341 times the weight it is that much shorter. Who is behind is left there.
 #[test]
 fn what_a_group_is_ahead_as_it_is_idle_no_longer_is_not_waited_for() {
-    for (ahead, left) in [(1000 * MS as i64, 3 * MS as i64), (-5 * MS as i64, -5 * MS as i64)] {
+    for (ahead, left) in [
+        (1000 * MS as i64, 3 * MS as i64),
+        (-5 * MS as i64, -5 * MS as i64),
+    ] {
         let mut tree = Tree::new(1);
         let group = tree.add(Some(0), 100);
         let mut fair: FairCpu = zeroed();

@@ -60,7 +60,12 @@ fn latencies(batch: Batch) -> Vec<u64> {
                 false => Step::SleepUntil { at_ns: released_ns },
             }
         };
-        config.add_task(TaskSpec::new(service, workload, format!("service {number}"), request));
+        config.add_task(TaskSpec::new(
+            service,
+            workload,
+            format!("service {number}"),
+            request,
+        ));
     }
     Simulation::new(config).unwrap().run(None);
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());

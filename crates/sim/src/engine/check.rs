@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Invariants, checked at every event where `check` asks for it. A broken one panics: it is a mistake in code.
 use super::state::{State, NONE};
+use super::topo::test_bit;
 use super::Engine;
 use plimsoll_policy_sys as pl;
 
@@ -62,7 +63,10 @@ impl Engine<'_> {
         }
         for (cpu, state) in self.cpus.iter().enumerate() {
             assert_eq!(state.fair.nr_queued, queued[cpu], "CPU {cpu}: tasks queued");
-            assert_eq!(state.fair.nr_idle, idle[cpu], "CPU {cpu}: tasks queued that give way");
+            assert_eq!(
+                state.fair.nr_idle, idle[cpu],
+                "CPU {cpu}: tasks queued that give way"
+            );
             assert_eq!(state.fair.weight_sum, weights[cpu], "CPU {cpu}: sum of weights");
             let running = usize::from(state.running != NONE);
             assert_eq!(
@@ -78,12 +82,9 @@ impl Engine<'_> {
             );
             assert!(state.idle != (state.running != NONE), "CPU {cpu} is in between");
             let llc = &self.llcs[self.topo.llc(cpu as u32) as usize];
-            let element = self.topo.in_llc[cpu];
-            // SAFETY: the mask's chunks live as long as the engine.
-            let overloaded = unsafe { pl::pl_sparsemask_test(&llc.overloaded, element) };
+            let overloaded = test_bit(&llc.overloaded, self.topo.in_llc[cpu]);
             assert_eq!(overloaded, queued[cpu] >= 2, "CPU {cpu}: overloaded or not");
-            // SAFETY: likewise.
-            let idle_work = unsafe { pl::pl_sparsemask_test(&llc.idle_work, element) };
+            let idle_work = test_bit(&llc.idle_work, self.topo.in_llc[cpu]);
             let only_idle = idle[cpu] > 0 && idle[cpu] == queued[cpu];
             assert_eq!(idle_work, only_idle, "CPU {cpu}: only idle work or not");
         }

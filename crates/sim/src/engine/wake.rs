@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A task becomes runnable: where it goes, and whether it runs at once.
 use super::state::{State, NONE};
-use super::topo::bits_from;
+use super::topo::{bits_from, set_bit};
 use super::Engine;
 use crate::behaviour::{Choice, Seat};
 use crate::config::{TaskId, WakeSearch};
@@ -150,35 +150,31 @@ impl Engine<'_> {
     #[inline]
     pub(super) fn recounted(&mut self, task: u32, before: u32) {
         let entry = &self.tasks[task as usize].policy;
-        if entry.counted == before {
-            return;
+        if entry.counted != before {
+            self.show_idle_work(entry.cpu);
         }
-        let cpu = entry.cpu;
+    }
+
+    /// Shows in the mask of its cache whether a CPU has nothing but work that gives way to any other: idlework.h.
+    #[inline]
+    fn show_idle_work(&mut self, cpu: u32) {
+        // SAFETY: a plain struct.
+        let only_idle = unsafe { pl::pl_fair_only_idle(&self.cpus[cpu as usize].fair) };
         let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
-        let element = self.topo.in_llc[cpu as usize];
-        // SAFETY: the mask's chunks live as long as the engine.
-        unsafe {
-            pl::pl_idlework_changed(&mut llc.idle_work, element, &self.cpus[cpu as usize].fair, false);
-        }
+        set_bit(&mut llc.idle_work, self.topo.in_llc[cpu as usize], only_idle);
     }
 
     #[inline]
     fn count_changed(&mut self, cpu: u32, before: u32, after: u32) -> u64 {
-        let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
-        let element = self.topo.in_llc[cpu as usize];
-        // SAFETY: the masks' chunks live as long as the engine.
-        let changed = unsafe {
-            pl::pl_idlework_changed(&mut llc.idle_work, element, &self.cpus[cpu as usize].fair, false);
-            pl::pl_steal_count_changed(&mut llc.overloaded, element, before, after)
-        };
-        if !changed {
+        self.show_idle_work(cpu);
+        // SAFETY: plain values.
+        let turned = unsafe { pl::pl_steal_turned(before, after) };
+        if turned == 0 {
             return 0;
         }
-        if after > before {
-            self.nr_overloaded += 1;
-        } else {
-            self.nr_overloaded -= 1;
-        }
+        let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
+        set_bit(&mut llc.overloaded, self.topo.in_llc[cpu as usize], turned > 0);
+        self.nr_overloaded = self.nr_overloaded.wrapping_add_signed(turned);
         self.mask_written(cpu)
     }
 
@@ -378,21 +374,19 @@ impl Engine<'_> {
 
     /// A CPU of the previous one's cache that runs only what gives way to this task: idlework.h.
     fn idle_work_near(&self, task: u32, previous: u32) -> Option<u32> {
-        let llc = self.topo.llc(previous);
-        let mask = &self.llcs[llc as usize].idle_work;
-        let mut element = self.topo.in_llc[previous as usize];
-        let mut left = mask.elements;
-        // SAFETY: the mask's chunks live as long as the engine.
-        while unsafe { pl::pl_idlework_wanted(self.tasks[task as usize].policy.idle != 0) } {
-            // SAFETY: likewise.
-            element = unsafe { pl::pl_sparsemask_next(mask, element, &mut left) };
-            let cpu = *self.topo.llcs[llc as usize].get(element as usize)?;
-            if self.allowed(task, cpu) {
-                return Some(cpu);
-            }
-            element += 1;
+        // SAFETY: a plain value.
+        if unsafe { !pl::pl_idlework_wanted(self.tasks[task as usize].policy.idle != 0) } {
+            return None;
         }
-        None
+        let llc = self.topo.llc(previous) as usize;
+        let size = self.topo.llcs[llc].len() as u32;
+        bits_from(
+            &self.llcs[llc].idle_work,
+            self.topo.in_llc[previous as usize],
+            size,
+        )
+        .map(|bit| self.topo.llcs[llc][bit as usize])
+        .find(|&cpu| self.allowed(task, cpu))
     }
 
     /// A CPU, or, if the task may not use that one, the least busy of those it may.
