@@ -257,14 +257,12 @@ __noinline bool reweigh(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
-	u32 counted;
 	bool turn_over;
 
 	cpu_lock(c);
-	counted = task->t.counted;
 	turn_over = pl_task_reweigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
-	if (task->t.counted != counted)
-		overloaded_changed(task->t.cpu, nr_running(c), nr_running(c));
+	/* It may count as idle work by now, or no longer. */
+	overloaded_changed(task->t.cpu, nr_running(c), nr_running(c));
 	cpu_unlock(c);
 	return turn_over;
 }

@@ -68,8 +68,11 @@ s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 		if (element == PL_SPARSEMASK_NONE)
 			break;
 		cpu = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];
-		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+			/* Nobody else goes there: a tick at most shows it again. */
+			pl_sparsemask_clear(&S->overloaded[IDLE_WORK(llc)], element);
 			return cpu;
+		}
 		element++;
 	}
 	return prev_cpu;

@@ -11,8 +11,8 @@
  *
  * Formula    in the mask: runnable here > 0, and all of it gives way to any other, and no other class runs here
  *
- * Trade-offs Two that wake up at once may find the same one: it is in the mask until the first is counted there. An
- *            idle CPU elsewhere comes before one of these, with a cold cache.
+ * Trade-offs An idle CPU elsewhere comes before one of these, with a cold cache. Who is about to be counted there takes its
+ *            bit away, or another that wakes up meanwhile would follow; counting, and each tick, show it again.
  *
  * Limits     Of the LLC of the previous CPU only. A waiting task of a group whose cpu.idle is written counts as what it was
  *            until it is weighed anew.

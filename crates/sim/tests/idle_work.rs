@@ -67,7 +67,7 @@ fn latencies(batch: Batch) -> Vec<u64> {
             request,
         ));
     }
-    Simulation::new(config).unwrap().run(None);
+    Simulation::new(config).unwrap().run(None).unwrap();
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());
     seen.sort_unstable();
     seen
@@ -110,7 +110,7 @@ fn share_afterwards(nested: bool) -> f64 {
             idle: false,
         },
     });
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     let used = |group: GroupId| results.groups[group.0 as usize].usage_ns as f64;
     used(one) / (used(one) + used(other))
 }
