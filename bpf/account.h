@@ -261,8 +261,6 @@ __noinline bool reweigh(u64 task_address, u64 now_ns)
 
 	cpu_lock(c);
 	turn_over = pl_task_reweigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
-	/* It may count as idle work by now, or no longer. */
-	overloaded_changed(task->t.cpu, nr_running(c), nr_running(c));
 	cpu_unlock(c);
 	return turn_over;
 }

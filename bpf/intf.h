@@ -9,7 +9,6 @@
 #define PLIMSOLL_INTF_H
 
 #include "headroom.h"
-#include "idlework.h"
 #include "steal.h"
 #include "task.h"
 
@@ -131,7 +130,7 @@ struct live_state {
 	struct live_group PL_MEM *PL_MEM *groups; /* by slot */
 	struct live_group PL_MEM *side;		  /* slot 0 */
 	struct pl_sparsemask_chunk PL_MEM *chunks;
-	struct pl_sparsemask PL_MEM *overloaded; /* one per LLC; then one per LLC of idle work: IDLE_WORK */
+	struct pl_sparsemask PL_MEM *overloaded; /* one per LLC */
 	s64 free_tasks;				 /* tag << 32 | low half of an arena address */
 	s64 free_groups;
 	u64 window_at_ns;

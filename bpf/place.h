@@ -4,8 +4,7 @@
  *
  * Mechanism  A waker that is about to sleep (a synchronous wake-up) and has its CPU to itself passes the CPU
  *            on. Otherwise an idle CPU, looked for by the kernel's own search: the previous one, a whole idle
- *            core, the LLC, the node, any. Otherwise one that runs only idle work (idlework.h), otherwise the
- *            previous CPU.
+ *            core, the LLC, the node, any. Otherwise the previous CPU.
  *
  *            Who preempts goes to the front of the CPU's local queue. So does who waits for nobody but its waker, which
  *            is expected to sleep: it runs next without a pass through dispatch.
@@ -32,8 +31,6 @@ static __always_inline bool any_idle(void)
 s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	USE_ARENA;
-	struct live_task PL_MEM *task;
-	u32 llc, left, element;
 	bool idle = false;
 
 	if (p->nr_cpus_allowed == 1 || p->migration_disabled)
@@ -49,33 +46,9 @@ s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 		    !(waker->flags & PF_EXITING) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			return cpu;
 	}
-	if (any_idle()) {
-		prev_cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
-		if (idle)
-			return prev_cpu;
-	}
-	/* See idlework.h. */
-	task = task_of(p);
-	if (!task || !pl_idlework_wanted(task->t.idle))
+	if (!any_idle())
 		return prev_cpu;
-	llc = cpu_llc[CPU_INDEX(prev_cpu)];
-	left = llc_elements[CPU_INDEX(llc)];
-	element = cpu_element[CPU_INDEX(prev_cpu)];
-	while (can_loop) {
-		u32 cpu;
-
-		element = next_in(IDLE_WORK(llc), element, &left);
-		if (element == PL_SPARSEMASK_NONE)
-			break;
-		cpu = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];
-		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
-			/* Nobody else goes there: a tick at most shows it again. */
-			pl_sparsemask_clear(&S->overloaded[IDLE_WORK(llc)], element);
-			return cpu;
-		}
-		element++;
-	}
-	return prev_cpu;
+	return scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
 }
 
 /* What the task weighs is read when it enters the queues, and does not change while it is in them. */

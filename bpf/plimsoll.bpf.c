@@ -176,6 +176,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 		leave_border(task);
 	if (c->other_class)
 		set_other_class(cpu, 0);
+	pl_task_gives_way(&task->t, p->policy == SCHED_IDLE);
 	c->nr_switches++;
 	c->check_at_ns = 0;
 	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
@@ -412,19 +413,18 @@ static __always_inline u64 chunks_of(u32 llc)
 __noinline int init_llcs(void)
 {
 	u64 chunks = zero;
-	u32 llc, mask;
+	u32 llc;
 
-	S->overloaded = arena_alloc(2 * nr_llcs * sizeof(struct pl_sparsemask));
+	S->overloaded = arena_alloc(nr_llcs * sizeof(struct pl_sparsemask));
 	for (llc = zero; llc < nr_llcs && can_loop; llc++)
 		chunks += chunks_of(llc);
-	S->chunks = arena_alloc(2 * chunks * sizeof(struct pl_sparsemask_chunk));
+	S->chunks = arena_alloc(chunks * sizeof(struct pl_sparsemask_chunk));
 	if (!S->overloaded || !S->chunks)
 		return -ENOMEM;
 	chunks = zero;
-	for (mask = zero; mask < 2 * nr_llcs && can_loop; mask++) {
-		llc = mask < nr_llcs ? mask : mask - nr_llcs;
-		S->overloaded[mask].chunks = &S->chunks[chunks];
-		S->overloaded[mask].elements = llc_elements[CPU_INDEX(llc)];
+	for (llc = zero; llc < nr_llcs && can_loop; llc++) {
+		S->overloaded[llc].chunks = &S->chunks[chunks];
+		S->overloaded[llc].elements = llc_elements[CPU_INDEX(llc)];
 		chunks += chunks_of(llc);
 	}
 	return 0;

@@ -134,24 +134,12 @@ static __always_inline void cpu_unlock(struct live_cpu PL_MEM *c)
 	pl_xchg32(&c->lock, 0);
 }
 
-#define IDLE_WORK(llc) (nr_llcs + (llc))
-
-/* Keeps the CPU's bits among overloaded ones and those of idle work as what runs or is queued there changes. Under its lock. */
+/* Keeps the CPU's bit among the overloaded ones as what runs or is queued there changes. Under its lock. */
 __noinline int overloaded_changed(u32 cpu, u32 before, u32 after)
 {
-	struct live_cpu PL_MEM *c = cpu_of(cpu);
-	u32 llc = cpu_llc[CPU_INDEX(cpu)];
-	u32 element = cpu_element[CPU_INDEX(cpu)];
-
-	pl_steal_count_changed(&S->overloaded[llc], element, before, after);
-	pl_idlework_changed(&S->overloaded[IDLE_WORK(llc)], element, &c->fair, c->other_class);
+	pl_steal_count_changed(&S->overloaded[cpu_llc[CPU_INDEX(cpu)]], cpu_element[CPU_INDEX(cpu)], before,
+			       after);
 	return 0;
-}
-
-/* See pl_sparsemask_next; `mask`: an LLC's number, or IDLE_WORK of it. */
-__noinline u32 next_in(u32 mask, u32 from, u32 *left)
-{
-	return left ? pl_sparsemask_next(&S->overloaded[mask], from, left) : PL_SPARSEMASK_NONE;
 }
 
 /* All that wants to run on this CPU, of this class or another. */

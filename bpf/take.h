@@ -51,6 +51,11 @@ __noinline bool take_from(u32 victim, u32 cpu)
 	return taken;
 }
 
+__noinline u32 next_overloaded(u32 llc, u32 from, u32 *left)
+{
+	return left ? pl_sparsemask_next(&S->overloaded[llc], from, left) : PL_SPARSEMASK_NONE;
+}
+
 /* This CPU has nothing to run: a task of an overloaded CPU of its LLC, siblings first. */
 __noinline bool steal(u32 cpu)
 {
@@ -72,7 +77,7 @@ __noinline bool steal(u32 cpu)
 	left = mask->elements;
 	element = cpu_element[CPU_INDEX(cpu)] + 1;
 	while (!taken && can_loop) {
-		element = next_in(llc, element, &left);
+		element = next_overloaded(llc, element, &left);
 		if (element == PL_SPARSEMASK_NONE)
 			break;
 		victim = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];

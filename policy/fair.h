@@ -87,8 +87,6 @@ struct pl_fair_cpu {
 	u64 weighed_ns; /* when all that wait here were last weighed anew: pl_waiting_due */
 	u32 nr_queued;	/* tasks runnable here, the running one included; parked ones are not */
 	u32 lighter; /* something that weighed much has left since then: said by the engine, as it is told */
-	u32 nr_idle; /* of nr_queued: those that give way to any other */
-	u32 reserved;
 };
 
 /* Shared by all CPUs, written at a bounded rate: how far the common timeline has come. */
@@ -222,17 +220,6 @@ PL_FN bool pl_fair_preempts(u64 woken_vruntime, u64 woken_weight, bool woken_idl
 	return pl_fair_before(
 	    woken_vruntime + pl_fair_scale(config->wakeup_gran_ns, pl_max(woken_weight, PL_FAIR_WEIGHT_MIN)),
 	    running_vruntime);
-}
-
-/*
- * Whether all that is runnable on this CPU gives way to any other: who wakes up and does not give way has it at once, as if
- * it were idle. Source: the kernel's sched_idle_cpu().
- */
-PL_FN bool pl_fair_only_idle(const struct pl_fair_cpu PL_MEM *cpu)
-{
-	u32 queued = pl_read(&cpu->nr_queued);
-
-	return queued && pl_read(&cpu->nr_idle) == queued;
 }
 
 /* How long the task picked may run before the next is considered. */

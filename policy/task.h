@@ -45,10 +45,6 @@
 /* Of a task that comes: 5 hours of nice 0. Times a task's weight it fits into 64 bits. */
 #define PL_QUEUE_CLAIM_MAX (1ULL << 44)
 
-/* As what a task is counted on its CPU: cpu.idle may be written meanwhile. */
-#define PL_COUNTED 1u
-#define PL_COUNTED_IDLE 2u /* it is in nr_idle, too */
-
 struct pl_task {
 	struct pl_group PL_MEM *group;
 	u64 weight;    /* in its group: see pl_task_class */
@@ -57,16 +53,16 @@ struct pl_task {
 	u64 vruntime;  /* on the timeline of `cpu` */
 	s64 lead;      /* vruntime less what its queue had served, as it last left one */
 	u32 cpu;       /* where it is or was last counted */
-	u32 counted;   /* it is in nr_queued and weight_sum of its CPU: PL_COUNTED*; 0: it is not */
+	u32 counted;   /* it is in nr_queued and weight_sum of its CPU */
 	u32 idle;      /* gives way to any other: SCHED_IDLE, or below a cpu.idle group */
 	u32 came;      /* from another CPU, and has not been placed on this one */
 	struct pl_pelt load; /* of its weight, while it was runnable: what goes along when it moves */
 };
 
-/* Whether a task gives way to any other, from its policy, which its weight tells, and its groups' cpu.idle. */
-PL_INLINE void pl_task_gives_way(struct pl_task PL_MEM *task)
+/* Whether a task gives way to any other, from its policy and its groups' cpu.idle. At any time. */
+PL_INLINE void pl_task_gives_way(struct pl_task PL_MEM *task, bool sched_idle)
 {
-	task->idle = task->weight == PL_WEIGHT_IDLE || task->group->under_idle;
+	task->idle = sched_idle || task->group->under_idle;
 }
 
 /*
@@ -77,7 +73,7 @@ PL_INLINE void pl_task_gives_way(struct pl_task PL_MEM *task)
 PL_FN void pl_task_class(struct pl_task PL_MEM *task, s32 nice, bool sched_idle)
 {
 	task->weight = sched_idle ? PL_WEIGHT_IDLE : pl_weight_of_nice(nice);
-	pl_task_gives_way(task);
+	pl_task_gives_way(task, sched_idle);
 }
 
 /* A task's effective weight on a CPU, its part of what its queue weighs, as last computed. >= PL_FAIR_WEIGHT_MIN */
@@ -270,8 +266,7 @@ PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, 
 PL_FN u32 pl_task_count(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu)
 {
 	PL_ASSERT(!task->counted);
-	task->counted = PL_COUNTED + task->idle;
-	cpu->nr_idle += task->idle;
+	task->counted = 1;
 	cpu->weight_sum += task->effective;
 	return cpu->nr_queued++;
 }
@@ -279,7 +274,6 @@ PL_FN u32 pl_task_count(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *
 PL_FN u32 pl_task_uncount(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu)
 {
 	PL_ASSERT(task->counted && cpu->nr_queued);
-	cpu->nr_idle -= task->counted == PL_COUNTED_IDLE;
 	task->counted = 0;
 	task->lead = (s64)(task->vruntime - cpu->served);
 	cpu->weight_sum -= pl_min(task->effective, cpu->weight_sum);
@@ -375,12 +369,8 @@ PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM 
 		pl_group_refresh(task->group, task->cpu, now_ns, touch, config);
 	pl_queue_follow(queue);
 	task->effective = pl_task_effective(task, task->cpu);
-	pl_task_gives_way(task);
-	if (task->counted) {
+	if (task->counted)
 		cpu->weight_sum += task->effective - pl_min(before, cpu->weight_sum);
-		cpu->nr_idle += task->idle - (task->counted - PL_COUNTED);
-		task->counted = PL_COUNTED + task->idle;
-	}
 	if (task->group->parent)
 		task->vruntime = pl_lead_kept(task->vruntime, queue->vruntime, before, task->effective);
 }

@@ -102,7 +102,6 @@ extern "C" {
         other_vruntime: u64,
         config: *const FairConfig,
     ) -> bool;
-    pub fn pl_fair_only_idle(cpu: *const FairCpu) -> bool;
     pub fn pl_fair_preempts(
         woken_vruntime: u64,
         woken_weight: u64,
@@ -118,9 +117,6 @@ extern "C" {
     pub fn pl_sparsemask_clear(mask: *mut Sparsemask, element: u32);
     pub fn pl_sparsemask_test(mask: *const Sparsemask, element: u32) -> bool;
     pub fn pl_sparsemask_next(mask: *const Sparsemask, from: u32, left: *mut u32) -> u32;
-
-    // idlework.h
-    pub fn pl_idlework_wanted(task_idle: bool) -> bool;
 
     // steal.h
     pub fn pl_steal_idle_ended(steal: *mut Steal, idle_ns: u64);

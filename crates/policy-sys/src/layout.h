@@ -79,8 +79,6 @@ static const u64 pl_layout_values[] = {
     PL_LAYOUT_OF(pl_fair_cpu, weighed_ns),
     PL_LAYOUT_OF(pl_fair_cpu, nr_queued),
     PL_LAYOUT_OF(pl_fair_cpu, lighter),
-    PL_LAYOUT_OF(pl_fair_cpu, nr_idle),
-    PL_LAYOUT_OF(pl_fair_cpu, reserved),
     sizeof(struct pl_fair_machine),
     PL_LAYOUT_OF(pl_fair_machine, clock),
     sizeof(struct pl_sparsemask_chunk),

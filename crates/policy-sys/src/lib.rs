@@ -17,8 +17,6 @@ pub const BW_THROTTLED: u32 = 1;
 pub const BW_ARM_PERIOD: u32 = 2;
 pub const BW_ARM_SLACK: u32 = 4;
 pub const QUEUE_LIGHTER: u32 = 16;
-/// Of `counted`: it is idle work.
-pub const COUNTED_IDLE: u32 = 2;
 
 // enum pl_bw_error
 pub const BW_OK: u32 = 0;

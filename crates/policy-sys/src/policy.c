@@ -8,7 +8,6 @@
 #include "fair.h"
 #include "sparsemask.h"
 #include "steal.h"
-#include "idlework.h"
 #include "group.h"
 #include "task.h"
 #include "entity.h"

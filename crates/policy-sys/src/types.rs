@@ -125,8 +125,6 @@ pub struct FairCpu {
     pub weighed_ns: u64,
     pub nr_queued: u32,
     pub lighter: u32,
-    pub nr_idle: u32,
-    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -448,9 +446,7 @@ macro_rules! for_each_struct {
             weight_sum,
             weighed_ns,
             nr_queued,
-            lighter,
-            nr_idle,
-            reserved
+            lighter
         );
         $m!(pl_fair_machine, FairMachine, clock);
         $m!(pl_sparsemask_chunk, SparsemaskChunk, set, unused);

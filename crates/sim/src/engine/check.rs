@@ -10,7 +10,6 @@ impl Engine<'_> {
         let n = self.cpus.len();
         let mut queued = vec![0u32; n];
         let mut weights = vec![0u64; n];
-        let mut idle = vec![0u32; n];
         for (number, task) in self.tasks.iter().enumerate() {
             let cpu = task.policy.cpu as usize;
             match task.state {
@@ -35,7 +34,6 @@ impl Engine<'_> {
             if counts {
                 queued[cpu] += 1;
                 weights[cpu] += task.policy.effective;
-                idle[cpu] += u32::from(task.policy.counted == pl::COUNTED_IDLE);
                 assert!(
                     self.cpus[cpu].online,
                     "task {number} is on CPU {cpu}, which is off"
@@ -63,10 +61,6 @@ impl Engine<'_> {
         }
         for (cpu, state) in self.cpus.iter().enumerate() {
             assert_eq!(state.fair.nr_queued, queued[cpu], "CPU {cpu}: tasks queued");
-            assert_eq!(
-                state.fair.nr_idle, idle[cpu],
-                "CPU {cpu}: tasks queued that give way"
-            );
             assert_eq!(state.fair.weight_sum, weights[cpu], "CPU {cpu}: sum of weights");
             let running = usize::from(state.running != NONE);
             assert_eq!(
@@ -84,9 +78,6 @@ impl Engine<'_> {
             let llc = &self.llcs[self.topo.llc(cpu as u32) as usize];
             let overloaded = test_bit(&llc.overloaded, self.topo.in_llc[cpu]);
             assert_eq!(overloaded, queued[cpu] >= 2, "CPU {cpu}: overloaded or not");
-            let idle_work = test_bit(&llc.idle_work, self.topo.in_llc[cpu]);
-            let only_idle = idle[cpu] > 0 && idle[cpu] == queued[cpu];
-            assert_eq!(idle_work, only_idle, "CPU {cpu}: only idle work or not");
         }
         for group in 0..self.memory.nr_groups as u32 {
             self.check_pool(group);

@@ -328,7 +328,6 @@ impl Engine<'_> {
         let state = &mut self.cpus[cpu as usize];
         let task = &mut self.tasks[next as usize];
         let exec_ns = now_ns + delay_ns;
-        let counted = task.policy.counted;
         // SAFETY: plain structs of the engine's, and the group's memory.
         let slice_ns = unsafe {
             pl::pl_task_reweigh(
@@ -346,7 +345,6 @@ impl Engine<'_> {
             );
             pl::pl_fair_slice(&state.fair, task.policy.effective, &self.policy.core.fair)
         };
-        self.recounted(next, counted);
         let slice_ns = self.steps_tick(next).unwrap_or(slice_ns);
         let state = &mut self.cpus[cpu as usize];
         let task = &mut self.tasks[next as usize];
@@ -483,7 +481,6 @@ impl Engine<'_> {
         let state = &mut self.cpus[cpu as usize];
         let task = &mut self.tasks[running as usize];
         let group = task.group;
-        let counted = task.policy.counted;
         // SAFETY: plain structs of the engine's, and the group's memory.
         let turn_over = unsafe {
             if self.policy.newidle {
@@ -499,7 +496,6 @@ impl Engine<'_> {
                 &self.policy.core,
             )
         };
-        self.recounted(running, counted);
         let turn_over = self.steps_tick(running).is_none() && turn_over;
         let state = &mut self.cpus[cpu as usize];
         let slice_over = turn_over || self.now_ns >= state.slice_end_ns;

@@ -126,8 +126,6 @@ pub(super) struct LlcState {
     /// CPUs that others may take tasks from: the policy says when one becomes such. A sparsemask spreads them over
     /// cache lines for CPUs that write at once; here nobody does, and words are faster to walk.
     pub overloaded: Vec<u64>,
-    /// CPUs where all that is runnable gives way to any other: likewise (idlework.h).
-    pub idle_work: Vec<u64>,
 }
 
 impl LlcState {
@@ -140,7 +138,6 @@ impl LlcState {
             busy: pl::zeroed(),
             nr_busy: 0,
             overloaded: vec![0; words],
-            idle_work: vec![0; words],
         }
     }
 

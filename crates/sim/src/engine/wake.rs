@@ -146,27 +146,8 @@ impl Engine<'_> {
         self.count_changed(cpu, before, before - 1)
     }
 
-    /// A task that was counted as `before` has been weighed anew: its CPU may have become one of idle work, or no longer be one.
-    #[inline]
-    pub(super) fn recounted(&mut self, task: u32, before: u32) {
-        let entry = &self.tasks[task as usize].policy;
-        if entry.counted != before {
-            self.show_idle_work(entry.cpu);
-        }
-    }
-
-    /// Shows in the mask of its cache whether a CPU has nothing but work that gives way to any other: idlework.h.
-    #[inline]
-    fn show_idle_work(&mut self, cpu: u32) {
-        // SAFETY: a plain struct.
-        let only_idle = unsafe { pl::pl_fair_only_idle(&self.cpus[cpu as usize].fair) };
-        let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
-        set_bit(&mut llc.idle_work, self.topo.in_llc[cpu as usize], only_idle);
-    }
-
     #[inline]
     fn count_changed(&mut self, cpu: u32, before: u32, after: u32) -> u64 {
-        self.show_idle_work(cpu);
         // SAFETY: plain values.
         let turned = unsafe { pl::pl_steal_turned(before, after) };
         if turned == 0 {
@@ -235,7 +216,6 @@ impl Engine<'_> {
             let entry = &mut self.tasks[task as usize];
             let (group, vruntime, order) = (entry.group, entry.policy.vruntime, entry.order);
             let mut touch: pl::Touch = pl::zeroed();
-            let counted = entry.policy.counted;
             // SAFETY: plain structs of the engine's, and the group's memory.
             unsafe {
                 pl::pl_task_reweigh(
@@ -250,7 +230,6 @@ impl Engine<'_> {
                 state.queue.remove(task, vruntime, order);
                 entry.order = state.queue.insert(task, entry.policy.vruntime);
             }
-            self.recounted(task, counted);
             let cost_ns = self.pay_load(group, cpu, &touch);
             self.stall(cpu, cost_ns);
         }
@@ -366,27 +345,7 @@ impl Engine<'_> {
                 }
             }
         }
-        if let Some(cpu) = self.idle_work_near(task, previous) {
-            return (cpu, most);
-        }
         (target, most)
-    }
-
-    /// A CPU of the previous one's cache that runs only what gives way to this task: idlework.h.
-    fn idle_work_near(&self, task: u32, previous: u32) -> Option<u32> {
-        // SAFETY: a plain value.
-        if unsafe { !pl::pl_idlework_wanted(self.tasks[task as usize].policy.idle != 0) } {
-            return None;
-        }
-        let llc = self.topo.llc(previous) as usize;
-        let size = self.topo.llcs[llc].len() as u32;
-        bits_from(
-            &self.llcs[llc].idle_work,
-            self.topo.in_llc[previous as usize],
-            size,
-        )
-        .map(|bit| self.topo.llcs[llc][bit as usize])
-        .find(|&cpu| self.allowed(task, cpu))
     }
 
     /// A CPU, or, if the task may not use that one, the least busy of those it may.
