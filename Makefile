@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: verify-plan deny help demo setup build test test-live static fuzz bench fmt lint clean guest bench-live
+.PHONY: install package test-package verify-plan deny help demo setup build test test-live static fuzz bench fmt lint clean guest prometheus bench-live
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh
 
-test-live: guest static ## run the tests that boot a real kernel in QEMU (three quarters of an hour, the build included); ROBUST=WORD: only matching ones
+test-live: guest static prometheus ## run the tests that boot a real kernel in QEMU (three quarters of an hour, the build included); ROBUST=WORD: only matching ones
 	$(if $(ROBUST),,cargo test --release -p plimsoll-vm --test boot -- --ignored --test-threads=1)
 	cargo test --release -p plimsoll-vm --test robustness -- --ignored --test-threads=2 $(ROBUST)
 
@@ -67,6 +67,21 @@ guest: $(GUEST_PROGRAMS) ## build the programs that measure inside a guest
 target/guest/%: vm/guest/%.c $(wildcard vm/guest/*.h)
 	@mkdir -p target/guest
 	gcc -O2 -Wall -Wextra -Werror -static -pthread -o $@ $<
+
+prometheus: ## unpack Debian's Prometheus below target, for the test of metrics; nothing is installed
+	@scripts/prometheus.sh
+
+PREFIX ?= /usr/local
+# A binary that is there already, such as dist/plimsoll; without it one is built for this machine.
+BINARY ?= target/release/plimsoll
+install: $(if $(filter target/release/plimsoll,$(BINARY)),build) ## install binary, manual, completions, units (PREFIX=/usr/local DESTDIR= BINARY=); nothing is started
+	@scripts/install.sh "$(BINARY)" "$(DESTDIR)" "$(PREFIX)"
+
+package: static ## deb, rpm, tarball and OCI image with checksums, into dist/packages
+	@scripts/package.sh
+
+test-package: package ## install the packages into clean roots of Debian, and try them there (root, mmdebstrap)
+	@scripts/test-package.sh
 
 # BENCH_LIVE: more arguments, such as --scheduler plimsoll or --only quota
 bench-live: guest static ## measure schedulers on a real kernel in virtual time; raw results in bench/results

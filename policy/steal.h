@@ -64,18 +64,24 @@ PL_FN bool pl_steal_worthwhile(const struct pl_steal PL_MEM *steal, u32 nr_nodes
 }
 
 /*
- * A CPU's count of queued tasks went from `before` to `after`: keeps its bit. `element` is its number in the
- * LLC. Returns whether the mask was written.
+ * A CPU's count of queued tasks went from `before` to `after`: whether others may take from it now (1), may no
+ * longer (-1), or nothing has changed in that (0).
  */
+PL_FN s32 pl_steal_turned(u32 before, u32 after)
+{
+	return (after >= PL_STEAL_OVERLOADED) - (before >= PL_STEAL_OVERLOADED);
+}
+
+/* Likewise, keeping its bit. `element` is its number in the LLC. Returns whether the mask was written. */
 PL_FN bool pl_steal_count_changed(struct pl_sparsemask PL_MEM *mask, u32 element, u32 before, u32 after)
 {
-	if (before < PL_STEAL_OVERLOADED && after >= PL_STEAL_OVERLOADED)
+	s32 turned = pl_steal_turned(before, after);
+
+	if (turned > 0)
 		pl_sparsemask_set(mask, element);
-	else if (before >= PL_STEAL_OVERLOADED && after < PL_STEAL_OVERLOADED)
+	else if (turned < 0)
 		pl_sparsemask_clear(mask, element);
-	else
-		return false;
-	return true;
+	return turned != 0;
 }
 
 /*

@@ -230,4 +230,37 @@ mod agent {
     fn burst_headroom_and_the_way_back_hold_through_files_alone_6_12() {
         holds("6.12", &CASE);
     }
+
+    #[test]
+    #[ignore = "boots a kernel"]
+    fn prometheus_selects_alerts_and_draws_what_is_served() {
+        let case = Case {
+            loaded: false,
+            also: &[
+                "target/guest/duty",
+                "target/prometheus/usr/bin/prometheus",
+                "target/prometheus/usr/bin/promtool",
+                "packaging/prometheus/plimsoll.rules.yml",
+                "packaging/grafana/plimsoll.json",
+            ],
+            ..Case::of(&["prometheus.sh"])
+        };
+        holds("newest", &case);
+    }
+
+    #[test]
+    #[ignore = "boots a kernel"]
+    fn the_agents_unit_holds_under_systemd_with_its_sandbox() {
+        let case = Case {
+            loaded: false,
+            also: &[
+                "packaging/plimsoll-agent.service",
+                "packaging/agent.toml",
+                "/lib/systemd/systemd",
+                "/usr/bin/systemctl",
+            ],
+            ..Case::of(&["agent-unit.sh"])
+        };
+        holds("6.12", &case);
+    }
 }

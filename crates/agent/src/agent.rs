@@ -127,6 +127,12 @@ impl<F: Files, S: Store> Agent<F, S> {
         self.groups.len()
     }
 
+    /// Groups that are not as they are asked to be.
+    pub(crate) fn nr_refused(&self) -> u32 {
+        let refused = self.groups.values().filter(|group| !group.complaint.is_empty());
+        refused.count() as u32
+    }
+
     /// One group, now: its knobs were set. An error says why they are refused.
     pub fn reload(&mut self, group: &Path, now_ns: u64) -> Result<()> {
         if !self.groups.contains_key(group) {

@@ -7,6 +7,7 @@
 //! Invariants: a file is changed only after the journal holds its owner's value and the new one. What an owner writes
 //! himself stays. A quota is never below its owner's by more than headroom asks, and never above what the burst allows.
 mod agent;
+mod containers;
 mod files;
 mod headroom;
 mod journal;
@@ -17,6 +18,7 @@ mod settings;
 mod status;
 
 pub use agent::{restore, Agent};
+pub use containers::{Container, Containers};
 pub use files::{Events, File, Files};
 pub use journal::{Disk, Journal, Store};
 pub use limits::Limits;

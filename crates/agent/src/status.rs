@@ -54,6 +54,7 @@ impl<F: Files, S: Store> Agent<F, S> {
         let asked = self.headroom.percent > 0;
         Status {
             merged_cgroups: 0,
+            refused_cgroups: Some(self.nr_refused()),
             uptime_usec: now_ns / 1000,
             groups: groups.collect(),
             cpus: Vec::new(),

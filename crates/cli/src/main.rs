@@ -10,13 +10,15 @@ mod out;
 
 mod cmd;
 mod exit;
+mod http;
+mod listen;
 mod metrics;
 mod number;
+mod openmetrics;
 mod output;
 mod perfetto;
 mod print;
 mod progress;
-mod prometheus;
 mod rates;
 mod report;
 mod signals;
@@ -34,7 +36,7 @@ use std::process::ExitCode;
 /// Simulates, enforces and plans CPU limits: quota, burst, weights, stealing, headroom. The simulator and the
 /// sched_ext scheduler share one policy, so what a simulation shows is what the scheduler does.
 #[derive(Parser)]
-#[command(name = "plimsoll", version, after_help = exit::HELP, after_long_help = exit::HELP, arg_required_else_help = true)]
+#[command(name = "plimsoll", version = VERSION, after_help = exit::HELP, after_long_help = exit::HELP, arg_required_else_help = true)]
 pub struct Cli {
     /// Print the licences of Plimsoll and of all that is linked into it
     #[arg(long, exclusive = true)]
@@ -42,6 +44,9 @@ pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
 }
+
+/// With the commit, in a release build: build.rs.
+pub const VERSION: &str = env!("PLIMSOLL_VERSION");
 
 /// Made and compared by tests/notice.rs.
 const NOTICE: &str = include_str!("../../../NOTICE");

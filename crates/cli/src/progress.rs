@@ -103,11 +103,11 @@ mod tests {
         let nr_cpus = scenario.machine.topology.nr_cpus() as usize;
         let mut timeline = Timeline::new(&mut bytes, nr_cpus, names).expect("memory");
         let end_ns = match bar {
-            None => simulation.run(Some(&mut timeline)).end_ns,
+            None => simulation.run(Some(&mut timeline)).unwrap().end_ns,
             Some(bar) => {
                 let end_ns = scenario.warmup_ns + scenario.duration_ns;
                 let mut watched = Watched::new(bar, end_ns, Some(&mut timeline));
-                let results = simulation.run(Some(&mut watched));
+                let results = simulation.run(Some(&mut watched)).unwrap();
                 let before = bar.position();
                 assert!(before > end_ns / 2 && before <= end_ns, "{before} of {end_ns}");
                 watched.finish();

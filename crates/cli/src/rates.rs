@@ -234,6 +234,7 @@ pub mod tests {
             side_used_us: 20_000,
             idle_us: 50_000,
             merged_cgroups: 0,
+            refused_cgroups: None,
         };
         let mut after = before.clone();
         after.uptime_usec += 2_000_000;

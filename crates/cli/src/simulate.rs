@@ -7,7 +7,7 @@ use crate::report::Run;
 use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use plimsoll_scenario::Scenario;
-use plimsoll_sim::{Observer, Results, Simulation};
+use plimsoll_sim::{Observer, Results, Simulation, Stuck};
 use rayon::prelude::*;
 use std::fmt::Write;
 use std::io::BufWriter;
@@ -77,9 +77,12 @@ fn run(job: &Job, progress: &ProgressBar) -> Result<(Run, u64), Failure> {
     config.check |= job.check;
     let refused = |error: plimsoll_sim::ConfigError| Failure::Input(format!("{}: {error}", scenario.name));
     let simulation = Simulation::new(config).map_err(refused)?;
+    let stuck = |error: Stuck| Failure::Input(format!("{}: {error}", scenario.name));
     let results = match &job.trace {
-        None => watched(simulation, scenario, progress, None),
-        Some(path) => traced(simulation, scenario, progress, path).map_err(|error| lost(path, &error))?,
+        None => watched(simulation, scenario, progress, None).map_err(stuck)?,
+        Some(path) => traced(simulation, scenario, progress, path)
+            .map_err(|error| lost(path, &error))?
+            .map_err(stuck)?,
     };
     Ok((Run::new(&job.label, scenario, &results), results.end_ns))
 }
@@ -90,7 +93,7 @@ fn watched<'a>(
     scenario: &Scenario,
     progress: &'a ProgressBar,
     observer: Option<&'a mut dyn Observer>,
-) -> Results {
+) -> Result<Results, Stuck> {
     if progress.is_hidden() {
         return simulation.run(observer);
     }
@@ -105,15 +108,18 @@ fn traced(
     scenario: &Scenario,
     progress: &ProgressBar,
     path: &Path,
-) -> std::io::Result<Results> {
+) -> std::io::Result<Result<Results, Stuck>> {
     let groups = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));
     let nr_cpus = scenario.machine.topology.nr_cpus() as usize;
     let whole = Whole::create(path)?;
     let out = BufWriter::new(&whole.file);
     let mut timeline = Timeline::new(out, nr_cpus, groups.map(str::to_string).collect())?;
     let results = watched(simulation, scenario, progress, Some(&mut timeline));
-    timeline.finish(results.end_ns)?;
-    whole.finish()?;
+    // A timeline up to where time stands still is no timeline of the run: what the file held before stays.
+    if let Ok(results) = &results {
+        timeline.finish(results.end_ns)?;
+        whole.finish()?;
+    }
     Ok(results)
 }
 

@@ -301,6 +301,16 @@ fn bad_goals_and_names_are_refused_with_what_is_allowed() {
 }
 
 #[test]
+fn goal_for_more_than_the_requests_can_tell_is_refused_before_anything_is_printed() {
+    let trace = trace("few.trace", &example::open_loop(100));
+    let (out, err) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 2);
+    assert!(
+        out.is_empty() && err.contains("100 requests") && err.contains("299"),
+        "{out}{err}"
+    );
+}
+
+#[test]
 fn limit_that_throttles_is_shown_beside_the_recording() {
     let trace = good("throttled.trace");
     let args = [

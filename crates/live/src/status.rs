@@ -21,6 +21,8 @@ pub struct Status {
     pub idle_us: u64,
     /// Cgroups that are scheduled as part of one above them, too deep or too many: they have no figures of their own.
     pub merged_cgroups: u32,
+    /// Cgroups whose knobs or limits the agent could not enforce; `None` from the scheduler, which merges instead.
+    pub refused_cgroups: Option<u32>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -112,6 +114,7 @@ impl Status {
             side_used_us: state.headroom.used_ns / 1000,
             idle_us: state.headroom.idle_ns / 1000,
             merged_cgroups: state.nr_merged,
+            refused_cgroups: None,
         }
     }
 }

@@ -123,14 +123,14 @@ impl Recordings {
         })
     }
 
+    /// Requests of `class`, or of all, in all recordings.
+    pub fn requests(&self, class: Option<&str>) -> u64 {
+        self.sources.iter().map(|s| requests(s, class)).sum()
+    }
+
     /// What has to be said of `what`, a percentile of the requests of `class`, or of all, where it rests on few of them.
     pub fn few_requests(&self, what: &str, class: Option<&str>) -> Option<String> {
-        let count = |source: &Source| {
-            let classes = source.program.classes.iter();
-            let own = classes.filter(|c| class.is_none_or(|name| name == c.name));
-            own.map(|c| c.open + c.closed).sum::<u64>()
-        };
-        let counts = self.sources.iter().map(|s| (count(s), &s.file));
+        let counts = self.sources.iter().map(|s| (requests(s, class), &s.file));
         let few: Vec<String> = counts
             .filter(|(count, _)| *count < FEW_REQUESTS)
             .map(|(count, file)| format!("{count} in {file}"))
@@ -179,6 +179,13 @@ impl Recordings {
             ),
         }
     }
+}
+
+/// Requests of `class`, or of all.
+fn requests(source: &Source, class: Option<&str>) -> u64 {
+    let classes = source.program.classes.iter();
+    let own = classes.filter(|c| class.is_none_or(|name| name == c.name));
+    own.map(|c| c.open + c.closed).sum()
 }
 
 /// A name that only one of several recordings lacks needs that one's.

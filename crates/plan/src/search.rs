@@ -3,6 +3,7 @@
 use crate::candidates::{first_pass, limits, needed, Knobs};
 use crate::choice::frontier;
 use crate::confidence::{stricter, throttled_at_most, Range};
+use crate::enough::{self, TooFewRequests};
 use crate::goal::{Goal, Subject};
 use crate::quantities::measure;
 use crate::recordings::{Case, Recordings};
@@ -163,7 +164,14 @@ impl Plan {
     }
 }
 
-pub type PlanError = SettingsError;
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    TooFewRequests(#[from] TooFewRequests),
+}
 
 /// How often the search goes back between what is too little and what is enough, and the step below which it does not:
 /// what a service uses differs by more from run to run.
@@ -190,7 +198,7 @@ pub(crate) struct Search<'a> {
 
 /// Searches. `progress` is told how many replays are done, of how many that are planned so far.
 ///
-/// Refuses to plan for the root group: no limit can be set there, so every setting would seem to do as well as none.
+/// Refuses goals for percentiles of fewer requests than they need ([`TooFewRequests`]), and to plan for the root group: no limit can be set there, so every setting would seem to do as well as none.
 pub fn plan(
     recordings: &Recordings,
     options: &Options,
@@ -198,19 +206,21 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     let target = recordings.median().target_path();
     if target == "/" {
-        return Err(SettingsError {
+        let error = SettingsError {
             what: "group".into(),
             value: target.into(),
             allowed:
                 "a group below the root, which takes no limit; record the service in a cgroup of its own"
                     .into(),
-        });
+        };
+        return Err(error.into());
     }
     for goal in &options.goals {
         recordings
             .sources
             .iter()
             .try_for_each(|source| check_class(source, goal))?;
+        enough::check(recordings, goal)?;
     }
     let source = recordings.median();
     let program = &source.program;
@@ -313,7 +323,7 @@ fn closer(tried: &[Candidate], does: impl Fn(&Candidate) -> bool) -> Vec<f64> {
         .into()
 }
 
-fn check_class(source: &Source, goal: &Goal) -> Result<(), PlanError> {
+fn check_class(source: &Source, goal: &Goal) -> Result<(), SettingsError> {
     let (Subject::Percentile {
         class: Some(class), ..
     }
@@ -350,7 +360,7 @@ impl Search<'_> {
         let source = &self.recordings.sources[case.recording];
         let mut settings = self.settings(source, own);
         settings.work_scale = case.work_scale;
-        replay(&source.program, &source.machine, &settings, None)
+        Ok(replay(&source.program, &source.machine, &settings, None)?)
     }
 
     fn try_all(&self, mut settings: Vec<GroupSettings>) -> Result<Vec<Candidate>, PlanError> {

@@ -117,7 +117,7 @@ fn less_than_clients_ask_for_who_do_not_wait_is_never_enough() {
 fn nearly_all_of_the_machine() -> Recordings {
     let us = MS / 1000;
     let threads = [(10, "web", 1), (11, "web", 1), (30, "job", 2)];
-    let mut header = example::header(5000 * MS, &threads);
+    let mut header = example::header(16_000 * MS, &threads);
     let job = plimsoll_trace::Group {
         path: "/job".into(),
         ..Default::default()
@@ -128,7 +128,7 @@ fn nearly_all_of_the_machine() -> Recordings {
         let mut at = MS;
         for round in 0.. {
             let end = at + 97 * MS + round * 7919 % 13 * 70 * us;
-            if end > 4800 * MS {
+            if end > 15_800 * MS {
                 break;
             }
             events.extend([
@@ -522,6 +522,34 @@ fn percentile_of_few_requests_says_what_it_rests_on() {
     assert!(said.contains("(19 in") && said.contains("b.trace)"), "{said}");
     assert!(few.few_requests("p99(web) < 20ms", Some("web")).is_some());
     assert_eq!(source().few_requests("p99(request) < 20ms", None), None);
+}
+
+#[test]
+fn goal_for_a_percentile_of_too_few_requests_is_refused_with_what_would_do() {
+    let (one, two) = (example::open_loop(40), example::open_loop(30));
+    let few = read(&[one.clone(), two]).unwrap();
+    let refused = |source: &Recordings, goal: &str| plan(source, &options(&[goal]), &|_, _| {}).err();
+    let error = refused(&few, "p99(request) < 20ms").expect("70 of 299");
+    assert!(matches!(error, plimsoll_plan::PlanError::TooFewRequests(_)));
+    let said = error.to_string();
+    for part in [
+        "70 requests",
+        "needs 299",
+        "5 times as long (4 s in all",
+        "p95(request)",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+    // What is offered is taken; one of the two could not answer it.
+    assert!(refused(&few, "p95(request) < 20ms").is_none());
+    let alone = read(&[one]).unwrap();
+    assert!(refused(&alone, "p95(web) < 20ms")
+        .expect("40 of 59")
+        .to_string()
+        .contains("p92(web)"));
+    for goal in ["mean(request) < 20ms", "max(request) < 20ms", "throttled < 5%"] {
+        assert!(refused(&alone, goal).is_none(), "{goal}");
+    }
 }
 
 type Change = fn(&mut Header);

@@ -121,6 +121,7 @@ extern "C" {
     // steal.h
     pub fn pl_steal_idle_ended(steal: *mut Steal, idle_ns: u64);
     pub fn pl_steal_worthwhile(steal: *const Steal, nr_nodes: u32, config: *const StealConfig) -> bool;
+    pub fn pl_steal_turned(before: u32, after: u32) -> i32;
     pub fn pl_steal_count_changed(mask: *mut Sparsemask, element: u32, before: u32, after: u32) -> bool;
     pub fn pl_steal_may_take(running: bool, allowed_here: bool, throttled: bool) -> bool;
 

@@ -8,6 +8,7 @@ use crate::placement::placement;
 use plimsoll_sim::{Costs, CpuPlace, IdleState, Machine, Topology};
 use plimsoll_trace::{Cause, Header, Timeline};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Lower edges of the classes of idle time.
 const IDLE_NS: [u64; 4] = [0, 20_000, 200_000, 2_000_000];
@@ -29,9 +30,10 @@ pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
     };
     if placement(timeline).seeks_idle_from.is_none() {
         // No two CPUs share a cache, as far as the recorded kernel's wake-ups are concerned.
-        for (cpu, place) in (0..).zip(&mut machine.topology.cpus) {
-            place.llc = cpu;
+        for place in &mut machine.topology.cpus {
+            place.llc = place.core;
         }
+        renumber(&mut machine.topology.cpus);
     }
     machine.costs.idle_states = idle_states(timeline);
     machine
@@ -129,8 +131,20 @@ fn topology(header: &Header, timeline: &Timeline) -> Topology {
             }
         })
         .collect();
+    contain(&mut cpus);
     renumber(&mut cpus);
     Topology { cpus }
+}
+
+/// Puts each core into one cache and each cache into one socket. Virtual machines tell their guests of threads of one core
+/// that share no cache, and where a socket is divided into nodes its cache belongs to all of them.
+fn contain(cpus: &mut [CpuPlace]) {
+    let mut llc_of_core = BTreeMap::new();
+    let mut socket_of_llc = BTreeMap::new();
+    for place in cpus {
+        place.llc = *llc_of_core.entry(place.core).or_insert(place.llc);
+        place.socket = *socket_of_llc.entry(place.llc).or_insert(place.socket);
+    }
 }
 
 /// Numbers cores, caches and nodes without gaps, in the same order. The recorder names a set by its lowest CPU, and which

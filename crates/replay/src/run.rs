@@ -6,7 +6,7 @@ use crate::program::{last_end_ns, Program, Start};
 use crate::settings::{Semantics, Settings, SettingsError};
 use crate::task::ThreadTask;
 use plimsoll_sim::{
-    Config, ConfigError, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Simulation,
+    Config, ConfigError, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Simulation, Stuck,
     TaskSpec, WorkloadId,
 };
 use rand::Rng;
@@ -108,7 +108,10 @@ pub fn replay(
         spec.affinity = spec.affinity.filter(|set| set.iter().all(|cpu| cpu < nr_cpus));
         config.add_task(spec);
     }
-    let results = Simulation::new(config).map_err(from_config)?.run(observer);
+    let results = Simulation::new(config)
+        .map_err(from_config)?
+        .run(observer)
+        .map_err(from_stuck)?;
     Ok(outcome(program, settings, &state, &results))
 }
 
@@ -117,6 +120,14 @@ fn from_config(error: ConfigError) -> SettingsError {
         what: error.what,
         value: error.value,
         allowed: error.allowed,
+    }
+}
+
+fn from_stuck(stuck: Stuck) -> SettingsError {
+    SettingsError {
+        what: "the recorded work".into(),
+        value: stuck.to_string(),
+        allowed: "work that lets time pass".into(),
     }
 }
 

@@ -377,7 +377,7 @@ fn measure(fit: &Fit, group: &[&Point], values: &[u64], seed: u64) -> Result<Vec
         }
         scenario.seed = seed;
         let simulation = Simulation::new(scenario.config()).map_err(|error| problem(error.to_string()))?;
-        Ok(simulation.run(None))
+        simulation.run(None).map_err(|stuck| problem(stuck.to_string()))
     };
     let results = run(&group[0].scenario)?;
     let values = group.iter().map(|point| {

@@ -133,7 +133,7 @@ fn simulate(scenario: &Scenario, measures: &[Wanted], seed: u64) -> Result<Vec<f
     let mut config = scenario.config();
     config.seed = seed;
     let simulation = Simulation::new(config).map_err(|error| error.to_string())?;
-    let results = simulation.run(None);
+    let results = simulation.run(None).map_err(|stuck| stuck.to_string())?;
     measures
         .iter()
         .map(|wanted| wanted.measure.take(&results, wanted.work))

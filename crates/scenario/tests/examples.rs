@@ -12,6 +12,7 @@ fn run(name: &str, settings: &[&str]) -> Results {
     Simulation::new(scenario.config())
         .expect("a checked scenario")
         .run(None)
+        .unwrap()
 }
 
 fn used_cpus(results: &Results, group: usize) -> f64 {

@@ -119,6 +119,65 @@ fn two_tasks(ms: u64) -> Config {
     config
 }
 
+/// Pairs of tasks: one waits for the other with a timeout that never comes, as servers do.
+fn timed_waits(ms: u64) -> Config {
+    let mut config = Config::new(Machine::new(Topology::flat(8)), ms * 1_000_000);
+    let workload = config.add_workload("waits");
+    let steps = config.add_counter(workload, "steps");
+    for pair in 0..8 {
+        let channel = config.add_channel(1);
+        let waiter = move |ctx: &mut Context| {
+            ctx.count(steps, 1);
+            let at_ns = ctx.now_ns() + 30_000_000_000;
+            Step::ReceiveUntil { channel, at_ns }
+        };
+        config.add_task(TaskSpec::new(
+            GroupId::ROOT,
+            workload,
+            format!("waiter{pair}"),
+            waiter,
+        ));
+        let mut works = false;
+        let sender = move |ctx: &mut Context| {
+            ctx.count(steps, 1);
+            works = !works;
+            match works {
+                true => Step::Compute { ns: 10_000 },
+                false => Step::Send { channel, value: 0 },
+            }
+        };
+        config.add_task(TaskSpec::new(
+            GroupId::ROOT,
+            workload,
+            format!("sender{pair}"),
+            sender,
+        ));
+    }
+    config
+}
+
+/// Many workloads of one task each, as a recording of a node has.
+fn workloads(count: u32, ms: u64) -> Config {
+    let mut config = Config::new(Machine::new(Topology::flat(64)), ms * 1_000_000);
+    for number in 0..count {
+        let workload = config.add_workload(format!("w{number}"));
+        let steps = config.add_counter(workload, "steps");
+        let mut works = false;
+        let task = move |ctx: &mut Context| {
+            ctx.count(steps, 1);
+            works = !works;
+            match works {
+                true => Step::Compute { ns: 100_000 },
+                false => Step::SleepUntil {
+                    at_ns: ctx.now_ns() + 50_000_000,
+                },
+            }
+        };
+        config.add_task(TaskSpec::new(GroupId::ROOT, workload, format!("t{number}"), task));
+    }
+    config
+}
+
 /// Largest resident set of this process so far, KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -159,6 +218,8 @@ fn main() {
             "hackbench10_1024cpus_2000groups",
             Box::new(move || machine(big(), 2000, 10, 4, 300)),
         ),
+        ("timed_waits_8cpus", Box::new(|| timed_waits(5000))),
+        ("workloads_8000_64cpus", Box::new(|| workloads(8000, 2000))),
         // The same load per CPU as 10 groups on 20 CPUs.
         (
             "hackbench112_224cpus_buffer4",
@@ -191,7 +252,7 @@ fn main() {
         }
         let simulation = Simulation::new(build()).expect("benchmarks are valid");
         let (wall, cpu) = (Instant::now(), cpu_seconds());
-        let results = simulation.run(None);
+        let results = simulation.run(None).unwrap();
         let (cpu_s, wall_s) = (cpu_seconds() - cpu, wall.elapsed().as_secs_f64());
         let steps = results.workloads[0].counters[0].value;
         let events = results.events.total();

@@ -21,7 +21,7 @@ pub use config::{
     WakeSearch, WorkloadId,
 };
 pub use cpuset::CpuSet;
-pub use engine::Simulation;
+pub use engine::{Simulation, Stuck};
 pub use observer::Observer;
 pub use results::Results;
 pub use topology::{CpuPlace, Distance, Numbering, Topology};

@@ -74,6 +74,47 @@ impl Topology {
         Self::regular(1, 1, 1, nr_cpus, 1, Numbering::SiblingsLast)
     }
 
+    /// Whether a machine can be of this shape.
+    ///
+    /// # Errors
+    /// What cannot be: a gap in the numbers of caches or a number of a core that no core can have (each is a row of a
+    /// table), a core whose threads are in two caches, a cache that is in two sockets.
+    pub fn check(&self) -> Result<(), String> {
+        let mut caches = vec![None; self.nr_cpus() as usize];
+        let mut cores: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
+        for (cpu, place) in self.cpus.iter().enumerate() {
+            if place.core >= self.nr_cpus() {
+                return Err(format!(
+                    "CPU {cpu} in core {} of {} CPUs",
+                    place.core,
+                    self.nr_cpus()
+                ));
+            }
+            let Some(socket) = caches.get_mut(place.llc as usize) else {
+                return Err(format!(
+                    "CPU {cpu} in cache {} of {} CPUs",
+                    place.llc,
+                    self.nr_cpus()
+                ));
+            };
+            let known = *socket.get_or_insert(place.socket);
+            if known != place.socket {
+                return Err(format!(
+                    "cache {} in sockets {known} and {}",
+                    place.llc, place.socket
+                ));
+            }
+            let known = *cores.entry(place.core).or_insert(place.llc);
+            if known != place.llc {
+                return Err(format!("core {} in caches {known} and {}", place.core, place.llc));
+            }
+        }
+        match caches[..self.nr_llcs() as usize].iter().position(Option::is_none) {
+            Some(gap) => Err(format!("no CPU in cache {gap} of {}", self.nr_llcs())),
+            None => Ok(()),
+        }
+    }
+
     pub fn nr_cpus(&self) -> u32 {
         self.cpus.len() as u32
     }
@@ -99,5 +140,39 @@ impl Topology {
         } else {
             Distance::Remote
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A regular machine, with one number of one CPU changed.
+    fn check(change: impl Fn(&mut CpuPlace)) -> String {
+        let mut topology = Topology::regular(2, 1, 2, 2, 2, Numbering::SiblingsLast);
+        change(&mut topology.cpus[0]);
+        topology.check().expect_err("no machine is like that")
+    }
+
+    #[test]
+    fn shapes_that_no_machine_has_are_named() {
+        assert_eq!(Topology::flat(1).check(), Ok(()));
+        assert_eq!(
+            Topology::regular(2, 2, 4, 8, 2, Numbering::SiblingsAdjacent).check(),
+            Ok(())
+        );
+        assert_eq!(check(|cpu| cpu.llc = 1), "core 0 in caches 1 and 0");
+        assert_eq!(check(|cpu| cpu.socket = 1), "cache 0 in sockets 1 and 0");
+        assert_eq!(
+            check(|cpu| cpu.core = 1 << 30),
+            "CPU 0 in core 1073741824 of 16 CPUs"
+        );
+        assert_eq!(
+            check(|cpu| cpu.llc = u32::MAX),
+            "CPU 0 in cache 4294967295 of 16 CPUs"
+        );
+        let mut gap = Topology::flat(4);
+        gap.cpus[3].llc = 2;
+        assert_eq!(gap.check(), Err("no CPU in cache 1 of 3".into()));
     }
 }

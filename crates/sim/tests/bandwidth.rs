@@ -22,7 +22,7 @@ fn spinners(n: u32, nr_cpus: u32, limits: Limits, duration_ns: u64, enforce: Enf
 }
 
 fn usage_ms(config: Config) -> f64 {
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     results.groups[1].usage_ns as f64 / 1e6
 }
 
@@ -70,7 +70,7 @@ fn whoever_is_released_preempts_as_whoever_wakes_up_where_a_timer_enforces_limit
             let spin = |_: &mut plimsoll_sim::Context| Step::Compute { ns: u64::MAX };
             config.add_task(TaskSpec::new(group, workload, "idle".to_string(), spin));
         }
-        let results = Simulation::new(config).unwrap().run(None);
+        let results = Simulation::new(config).unwrap().run(None).unwrap();
         results.groups[1].stat.as_ref().unwrap().throttled_ns
     };
     let alone = throttled_ns(Enforce::Timer, false);
@@ -122,7 +122,7 @@ fn a_light_task_released_with_a_heavy_one_waits_no_longer_than_both_weights_allo
     let mut light = TaskSpec::new(GroupId(1), workload, "light".to_string(), in_turn);
     light.nice = 19;
     config.add_task(light);
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     // Half of the time is the group's: a turn comes after two periods and a slice at the latest.
     let turns = results.workloads[1].usage_ns / (2 * MS);
     assert!(turns >= 13, "{turns} turns in 4 s");
@@ -143,7 +143,7 @@ fn one_that_yields_in_a_loop_leaves_the_cpu_to_a_spinner_beside_it() {
         }
     };
     config.add_task(TaskSpec::new(GroupId(1), workload, "yields".to_string(), yields));
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     let used_ns = results.workloads[1].usage_ns;
     assert!(used_ns > 0 && used_ns <= 12 * MS, "{used_ns} ns of 1 s");
 }

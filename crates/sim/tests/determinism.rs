@@ -36,7 +36,10 @@ impl Observer for Log {
 
 fn log(seed: u64) -> String {
     let mut log = Log::default();
-    let results = Simulation::new(fuzz::config(seed)).unwrap().run(Some(&mut log));
+    let results = Simulation::new(fuzz::config(seed))
+        .unwrap()
+        .run(Some(&mut log))
+        .unwrap();
     write!(
         log.0,
         "{:?} {:?} {:?}",

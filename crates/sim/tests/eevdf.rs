@@ -70,7 +70,10 @@ impl Case {
     }
 
     fn run(self) -> Results {
-        Simulation::new(self.config).expect("a valid case").run(None)
+        Simulation::new(self.config)
+            .expect("a valid case")
+            .run(None)
+            .unwrap()
     }
 }
 
@@ -324,7 +327,8 @@ fn over_any_window_each_group_has_what_the_fluid_gives_it_within_a_slice_and_a_t
     }
     Simulation::new(machine.config)
         .expect("a valid case")
-        .run(Some(&mut fluid));
+        .run(Some(&mut fluid))
+        .unwrap();
     // A slice of 3 ms, and a tick of 4 ms: the lag is within that on either side, at every level.
     for (group, (behind, ahead)) in fluid.ends_ns.iter().enumerate().skip(1) {
         println!("group {group}: {behind:.0} .. {ahead:.0} ns of its parent's time");

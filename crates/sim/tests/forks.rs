@@ -58,7 +58,10 @@ impl Observer for Started {
 #[test]
 fn numbers_of_forks_that_have_exited_come_round() {
     let mut started = Started::default();
-    Simulation::new(shells(100 * MS)).unwrap().run(Some(&mut started));
+    Simulation::new(shells(100 * MS))
+        .unwrap()
+        .run(Some(&mut started))
+        .unwrap();
     let Started(started) = started;
     assert!(started.len() > 1_000, "{} tasks", started.len());
     let highest = started.iter().map(|(task, _)| task.0).max().unwrap();
@@ -81,5 +84,25 @@ fn a_task_spawned_into_a_group_that_is_not_there_is_named() {
         Step::Exit
     };
     config.add_task(TaskSpec::new(GroupId::ROOT, workload, "parent", parent));
-    Simulation::new(config).expect("a valid machine").run(None);
+    Simulation::new(config)
+        .expect("a valid machine")
+        .run(None)
+        .unwrap();
+}
+
+#[test]
+fn a_task_that_lets_no_time_pass_ends_the_run_by_name() {
+    let mut config = Config::new(Machine::new(Topology::flat(1)), MS);
+    config.machine.costs = plimsoll_sim::Costs::free();
+    let workload = config.add_workload("w");
+    let circle = |_: &mut Context| Step::Compute { ns: 0 };
+    config.add_task(TaskSpec::new(GroupId::ROOT, workload, "circle", circle));
+    let stuck = Simulation::new(config)
+        .expect("a valid machine")
+        .run(None)
+        .unwrap_err();
+    assert_eq!(
+        stuck.to_string(),
+        "time stands still at 0 ns: task \"circle\" takes steps without end"
+    );
 }

@@ -38,7 +38,7 @@ fn main_and_side(load: u64) -> Config {
 
 /// (main, side, idle) in percent of the machine.
 fn steady(load: u64) -> (f64, f64, f64) {
-    let results = Simulation::new(main_and_side(load)).unwrap().run(None);
+    let results = Simulation::new(main_and_side(load)).unwrap().run(None).unwrap();
     let share = |ns: u64| ns as f64 * 100.0 / (results.measured_ns as f64 * f64::from(NR_CPUS));
     let idle: u64 = results.cpus.iter().map(|cpu| cpu.idle_ns).sum();
     (
@@ -86,7 +86,10 @@ impl Observer for Side {
 #[test]
 fn an_observer_sees_the_side_throttled_as_its_budget_ends_and_changes_nothing() {
     let mut side = Side::default();
-    let seen = Simulation::new(main_and_side(50)).unwrap().run(Some(&mut side));
+    let seen = Simulation::new(main_and_side(50))
+        .unwrap()
+        .run(Some(&mut side))
+        .unwrap();
     // On every CPU in every window of 100 ms at least, but for the first one.
     assert!(
         side.throttlings >= 29 * NR_CPUS,
@@ -95,6 +98,6 @@ fn an_observer_sees_the_side_throttled_as_its_budget_ends_and_changes_nothing() 
     );
     let left = side.throttled.len() as u32;
     assert_eq!((side.twice, side.releases + left), (0, side.throttlings));
-    let unseen = Simulation::new(main_and_side(50)).unwrap().run(None);
+    let unseen = Simulation::new(main_and_side(50)).unwrap().run(None).unwrap();
     assert_eq!((seen.events, &seen.cpus), (unseen.events, &unseen.cpus));
 }

@@ -33,7 +33,7 @@ fn crowd(steal: bool) -> Results {
         let task = runs_and_sleeps(70_000 + i * 9_000, 40_000);
         config.add_task(TaskSpec::new(GroupId::ROOT, workload, format!("task{i}"), task));
     }
-    Simulation::new(config).unwrap().run(None)
+    Simulation::new(config).unwrap().run(None).unwrap()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn no_cpu_takes_a_task_that_it_could_only_park() {
             config.add_task(TaskSpec::new(group, workload, format!("task{i}"), task));
         }
         let mut seen = Throttled::default();
-        Simulation::new(config).unwrap().run(Some(&mut seen));
+        Simulation::new(config).unwrap().run(Some(&mut seen)).unwrap();
         assert!(seen.moves > 50, "{}", seen.moves);
         assert!(
             seen.to_throttled.is_empty(),
@@ -118,7 +118,7 @@ fn a_cpu_that_runs_dry_pulls_from_another_cache() {
     for name in ["one", "two"] {
         config.add_task(TaskSpec::new(GroupId::ROOT, workload, name.to_string(), spin));
     }
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     let busy_ns: u64 = results.cpus.iter().map(|cpu| cpu.task_ns).sum();
     assert!(busy_ns > 1990 * MS, "{busy_ns}");
     let pulls: u64 = results.cpus.iter().map(|cpu| cpu.lag_pulls).sum();

@@ -72,7 +72,7 @@ fn woken(search: WakeSearch, senders: u32, each: u32, idle: u32) -> Vec<u32> {
     late.start_ns = 2 * MS;
     config.add_task(late);
     let mut wakes = Wakes::default();
-    Simulation::new(config).unwrap().run(Some(&mut wakes));
+    Simulation::new(config).unwrap().run(Some(&mut wakes)).unwrap();
     wakes
         .0
         .into_iter()
@@ -130,7 +130,7 @@ fn what_the_kernel_does_between_two_tasks_is_taken_from_the_next_one() {
         Step::Compute { ns: MS }
     };
     config.add_task(TaskSpec::new(limited, workload, "sleeper", sleeper));
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     let counters = &results.workloads[0].counters;
     let worked_ns = counters[0].value * 1000 + counters[1].value * MS;
     let held_ns = results.touches.pool_ns;
@@ -169,7 +169,7 @@ fn messages_per_s(pairs: u32, spec: ChannelSpec) -> f64 {
             config.add_task(task);
         }
     }
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     results.workloads[0].counters[0].value as f64 / 0.02
 }
 

@@ -59,7 +59,7 @@ fn share(beside: Beside) -> f64 {
         let name = format!("sleeper {number}");
         config.add_task(TaskSpec::new(sidecar, workload, name, sleeper));
     }
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     results.groups[one.0 as usize].usage_ns as f64 / DURATION_NS as f64
 }
 
@@ -112,7 +112,7 @@ fn pods_share(limited_weight: u32, apart: bool) -> f64 {
         spinner.affinity = Some(CpuSet::from_iter([cpu]));
         config.add_task(spinner);
     }
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     let used = |group: GroupId| results.groups[group.0 as usize].usage_ns as f64;
     used(pod) / (used(pod) + used(other))
 }
@@ -156,7 +156,7 @@ fn beside_one_alone(cpus: u32, spinners: u32, weight: u32) -> Vec<f64> {
         config.add_task(spinner);
         groups.push(group);
     }
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     groups[..spinners as usize]
         .iter()
         .map(|group| results.groups[group.0 as usize].usage_ns as f64 / DURATION_NS as f64)
@@ -196,7 +196,7 @@ fn wait_ns(threads: u64, work_ns: u64, batch_weight: u32) -> u64 {
         let serve = in_turn(first_ns, work_ns, THINK_NS + number * 10_000);
         config.add_task(TaskSpec::new(service, serving, format!("thread {number}"), serve));
     }
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     results.workloads[serving.0 as usize]
         .run_delay
         .value_at_quantile(0.99)

@@ -121,7 +121,7 @@ impl Model {
         let config = self.config(row, phase_us, start_us, seed);
         // The reader has checked everything that the simulator does.
         let results = match Simulation::new(config) {
-            Ok(simulation) => simulation.run(None),
+            Ok(simulation) => simulation.run(None).unwrap_or_else(|stuck| panic!("{stuck}")),
             Err(error) => panic!("a checked row cannot be simulated: {error}"),
         };
         let group = &results.groups[1];

@@ -10,7 +10,7 @@ fn run(name: &str, expire: bool) -> Results {
         .join(name);
     let settings = [format!("switches.expire={expire}")];
     let scenario = Scenario::load(&path, &settings).unwrap_or_else(|problems| panic!("{problems}"));
-    Simulation::new(scenario.config()).unwrap().run(None)
+    Simulation::new(scenario.config()).unwrap().run(None).unwrap()
 }
 
 fn usage_ms(results: &Results) -> f64 {

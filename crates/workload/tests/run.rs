@@ -13,7 +13,7 @@ fn run(parameters: &str, cpus: u32, ms: u64) -> Results {
     let mut config = Config::new(machine, ms * 1_000_000);
     config.stop_when_done = true;
     workload.build(&Place::new("w", GroupId::ROOT), &mut config);
-    Simulation::new(config).unwrap().run(None)
+    Simulation::new(config).unwrap().run(None).unwrap()
 }
 
 fn counter(results: &Results, name: &str) -> u64 {
@@ -129,7 +129,7 @@ fn children_of_a_batch_go_where_its_threads_are_moved() {
         let at_ns = 100_000_000;
         config.changes.push(Change { at_ns, what });
     }
-    let results = Simulation::new(config).unwrap().run(None);
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
     assert_eq!(results.groups[1].usage_ns, 0);
     near(results.groups[2].usage_ns as f64 / 1e9, 1.6, 1.0);
 }

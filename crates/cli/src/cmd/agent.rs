@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll agent`: limits by the kernel's own files.
 use crate::exit::{Failure, Outcome, Result};
+use crate::listen::Listen;
 use crate::out::note;
 use plimsoll_agent::{lock, restore, Agent, At, Disk, Journal, Mounted, Settings};
 use plimsoll_live::{Server, CGROUP_ROOT};
@@ -32,6 +33,9 @@ pub struct Args {
     /// Folder of the journal and the lock; what they say ends with the boot, so it belongs into /run
     #[arg(long, value_name = "DIR", default_value = "/run/plimsoll")]
     state: PathBuf,
+
+    #[command(flatten)]
+    listen: Listen,
 }
 
 /// A changed knob or limit is noticed after this.
@@ -79,6 +83,8 @@ pub fn run(args: &Args) -> Result {
     }
 
     let stop = crate::signals::stop()?;
+    // Before anything is changed: an address that is taken ends the start.
+    args.listen.start()?;
     let mut agent = Agent::new(files, journal, settings, false);
     let server = Server::open()?;
     let mut first = true;

@@ -62,6 +62,12 @@ impl From<plimsoll_replay::SettingsError> for Failure {
     }
 }
 
+impl From<plimsoll_plan::PlanError> for Failure {
+    fn from(error: plimsoll_plan::PlanError) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}
+
 pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>) -> Result {
     let recordings = Recordings::read(&args.replay, args.group.as_deref(), args.request.as_ref())?;
     let mut all = Vec::new();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll run`: the live scheduler.
 use crate::exit::{Failure, Outcome, Result};
+use crate::listen::Listen;
 use crate::out::note;
 use plimsoll_live::{probe, Config, Machine, Merges, OpenObject, Scheduler, Server, Watch};
 use plimsoll_scenario::find::text;
@@ -33,6 +34,9 @@ pub struct Args {
     /// Also print how many instructions the kernel's verifier walked for each program
     #[arg(long)]
     verifier_cost: bool,
+
+    #[command(flatten)]
+    listen: Listen,
 }
 
 /// Changed knobs are noticed after this and the time of a look, together within 100 ms.
@@ -61,6 +65,7 @@ pub fn run(args: &Args) -> Result {
     }
 
     let stop = crate::signals::stop()?;
+    args.listen.start()?;
     let begin = Instant::now();
     let mut object = MaybeUninit::<OpenObject>::uninit();
     let scheduler = Scheduler::start(&machine, &config, &mut object)?;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll status`: what the running scheduler has counted.
 use crate::exit::{Failure, Outcome, Result};
+use crate::openmetrics::{exposition, Format};
 use crate::table::Table;
+use plimsoll_agent::Containers;
 use plimsoll_live::{ask, cgroup_id, shown, GroupStatus, Request, Status};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,7 +60,7 @@ pub fn run(args: &Args) -> Result {
             }
         }
         let text = if args.prometheus {
-            crate::prometheus::text(&status)
+            exposition(&status, &mut Containers::under(Path::new("/")), Format::Text)
         } else if args.json.is_some() {
             serde_json::to_string(&status).expect("numbers and strings") + "\n"
         } else {

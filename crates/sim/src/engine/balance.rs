@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tasks that move between queues: new-idle and periodic balance, stealing, pull on lag.
-use super::topo::{bits_from, LEVELS};
+use super::topo::{bits_from, test_bit, LEVELS};
 use super::Engine;
 use crate::config::TaskId;
 use crate::observer::Move;
@@ -111,16 +111,11 @@ impl Engine<'_> {
         best.1
     }
 
-    /// Calls `look` for the overloaded CPUs of a cache, from one of its numbers on. Returns how many were passed.
+    /// Calls `look` for the overloaded CPUs of a cache, from one of its numbers on.
     fn overloaded(&self, llc: u32, from: u32, look: &mut impl FnMut(u32)) {
-        let mask = &self.llcs[llc as usize].overloaded;
         let cpus = &self.topo.llcs[llc as usize];
-        let mut left = mask.elements;
-        // SAFETY: the mask's chunks live as long as the engine.
-        let mut element = unsafe { pl::pl_sparsemask_next(mask, from, &mut left) };
-        while element != pl::SPARSEMASK_NONE {
+        for element in bits_from(&self.llcs[llc as usize].overloaded, from, cpus.len() as u32) {
             look(cpus[element as usize]);
-            element = unsafe { pl::pl_sparsemask_next(mask, element + 1, &mut left) };
         }
     }
 
@@ -155,24 +150,23 @@ impl Engine<'_> {
         let own = self.topo.in_llc[cpu as usize];
         let siblings = &self.topo.siblings[cpu as usize];
         let mut looked = siblings.len() as u32;
-        // SAFETY: the mask's chunks live as long as the engine.
         let mut found = siblings
             .iter()
-            .filter(|&&s| unsafe { pl::pl_sparsemask_test(mask, self.topo.in_llc[s as usize]) })
+            .filter(|&&s| test_bit(mask, self.topo.in_llc[s as usize]))
             .find_map(|&s| self.movable(s, cpu, false));
         if found.is_none() {
-            let mut left = mask.elements;
-            let mut element = unsafe { pl::pl_sparsemask_next(mask, own + 1, &mut left) };
-            while element != pl::SPARSEMASK_NONE {
-                let victim = self.topo.llcs[llc][element as usize];
-                found = self.movable(victim, cpu, false);
+            let cpus = &self.topo.llcs[llc];
+            let size = cpus.len() as u32;
+            let mut passed = size;
+            for element in bits_from(mask, own + 1, size) {
+                found = self.movable(cpus[element as usize], cpu, false);
                 if found.is_some() {
+                    passed = (element + size - own - 1) % size + 1;
                     break;
                 }
-                element = unsafe { pl::pl_sparsemask_next(mask, element + 1, &mut left) };
             }
-            // A chunk of eight is one line: that is what the search costs.
-            looked += (mask.elements - left).div_ceil(8);
+            // The mask has eight CPUs to a cache line: that is what the search costs.
+            looked += passed.div_ceil(8);
         }
         let mut spent_ns = u64::from(looked) * self.costs.search_cpu_ns;
         self.cpus[cpu as usize].steal.nr_searches += 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Invariants, checked at every event where `check` asks for it. A broken one panics: it is a mistake in code.
 use super::state::{State, NONE};
+use super::topo::test_bit;
 use super::Engine;
 use plimsoll_policy_sys as pl;
 
@@ -75,9 +76,7 @@ impl Engine<'_> {
             );
             assert!(state.idle != (state.running != NONE), "CPU {cpu} is in between");
             let llc = &self.llcs[self.topo.llc(cpu as u32) as usize];
-            let element = self.topo.in_llc[cpu];
-            // SAFETY: the mask's chunks live as long as the engine.
-            let overloaded = unsafe { pl::pl_sparsemask_test(&llc.overloaded, element) };
+            let overloaded = test_bit(&llc.overloaded, self.topo.in_llc[cpu]);
             assert_eq!(overloaded, queued[cpu] >= 2, "CPU {cpu}: overloaded or not");
         }
         for group in 0..self.memory.nr_groups as u32 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A CPU's life: pick a task, run it, charge it, stop it, go idle.
 use super::events::NEVER;
+use super::services::record;
 use super::state::{Pending, State, GONE, NONE};
 use super::topo::set_bit;
 use super::Engine;
@@ -387,7 +388,7 @@ impl Engine<'_> {
             delays.waits += 1;
             delays.total_ns += delay;
             delays.max_ns = delays.max_ns.max(delay);
-            self.workload_delays[task.workload.0 as usize].saturating_record(delay);
+            record(&mut self.workload_delays[task.workload.0 as usize], delay);
         }
         if state.tick_ns == NEVER {
             self.cpus[cpu as usize].tick_ns = self.next_tick(cpu);

@@ -123,13 +123,19 @@ impl Entry {
 pub(super) struct Timers {
     heap: Vec<Entry>,
     sequence: u64,
+    /// Entries that mean nothing any more.
+    cancelled: usize,
 }
+
+/// Below this many entries a heap is not worth cleaning.
+const CLEAN_MIN: usize = 1024;
 
 impl Timers {
     pub fn new() -> Self {
         Self {
             heap: Vec::new(),
             sequence: 0,
+            cancelled: 0,
         }
     }
 
@@ -164,6 +170,29 @@ impl Timers {
         }
         self.heap[i] = entry;
         sequence
+    }
+
+    /// An entry means nothing any more: whoever handles it will find so. Returns whether most entries are such, and
+    /// [`Timers::clean`] is due.
+    #[inline]
+    pub fn cancel(&mut self) -> bool {
+        self.cancelled += 1;
+        self.cancelled > CLEAN_MIN && self.cancelled > self.heap.len() / 2
+    }
+
+    /// A cancelled entry was handled after all.
+    #[inline]
+    pub fn passed(&mut self) {
+        self.cancelled -= 1;
+    }
+
+    /// Drops the entries that mean nothing. Order is that of time and number, whatever the heap's shape.
+    pub fn clean(&mut self, live: impl Fn(&Entry) -> bool) {
+        self.heap.retain(live);
+        // Ascending order is a heap.
+        self.heap
+            .sort_unstable_by_key(|entry| (entry.at_ns, entry.sequence));
+        self.cancelled = 0;
     }
 
     pub fn pop(&mut self) -> Option<Entry> {
@@ -215,6 +244,25 @@ mod tests {
             assert!((entry.at_ns, entry.sequence) > last);
             last = (entry.at_ns, entry.sequence);
         }
+    }
+
+    #[test]
+    fn cancelled_timers_leave_the_heap_and_the_others_keep_their_order() {
+        let mut timers = Timers::new();
+        let mut kept = Vec::new();
+        for i in 0..100_000u64 {
+            let sequence = timers.push(1_000_000 - i / 3, Timer::Sleep { task: i as u32 });
+            if i % 100 == 0 {
+                kept.push((1_000_000 - i / 3, sequence));
+            } else if timers.cancel() {
+                timers.clean(|entry| matches!(entry.timer, Timer::Sleep { task } if task % 100 == 0));
+            }
+            assert!(timers.heap.len() < 2 * (CLEAN_MIN + kept.len() + 1));
+        }
+        kept.sort_unstable();
+        let rest = std::iter::from_fn(|| timers.pop());
+        let live = rest.filter(|entry| matches!(entry.timer, Timer::Sleep { task } if task % 100 == 0));
+        assert!(live.map(|entry| (entry.at_ns, entry.sequence)).eq(kept));
     }
 
     #[test]

@@ -52,36 +52,36 @@ impl Simulation {
         Ok(Self { config })
     }
 
-    /// Runs to the end. Panics if a task's program never lets time pass, or, with `check`, if an invariant is
-    /// broken: both are mistakes in code, not in input.
-    pub fn run(self, observer: Option<&mut dyn Observer>) -> Results {
+    /// Runs to the end. Panics with `check` if an invariant is broken: a mistake in code, not in input.
+    ///
+    /// # Errors
+    /// Time stands still: a task's behaviour never lets any pass, or events follow each other without end.
+    pub fn run(self, observer: Option<&mut dyn Observer>) -> Result<Results, Stuck> {
         let mut engine = Engine::new(self.config, observer);
         engine.run();
-        engine.report()
-    }
-}
-
-/// Notices when events follow each other without end and time stands still: a mistake in the engine.
-#[derive(Default)]
-struct Stuck {
-    now_ns: u64,
-    events: u32,
-}
-
-impl Stuck {
-    #[inline]
-    fn at(&mut self, now_ns: u64) {
-        if now_ns != self.now_ns {
-            *self = Self { now_ns, events: 0 };
+        match engine.stuck.take() {
+            Some(stuck) => Err(stuck),
+            None => Ok(engine.report()),
         }
-        self.events += 1;
-        assert!(self.events < 50_000_000, "time stands still at {now_ns} ns");
     }
 }
+
+/// A run that does not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("time stands still at {at_ns} ns: {why}")]
+pub struct Stuck {
+    pub at_ns: u64,
+    pub why: String,
+}
+
+/// So many events at one time are no run, but a circle.
+const EVENTS_AT_ONCE_MAX: u32 = 50_000_000;
 
 struct Engine<'o> {
     now_ns: u64,
     ended: bool,
+    /// Why the run ended before its time.
+    stuck: Option<Stuck>,
     topo: Topo,
     costs: Costs,
     policy: Policy,
@@ -156,9 +156,15 @@ struct Engine<'o> {
 
 impl Engine<'_> {
     fn run(&mut self) {
-        let mut stuck = Stuck::default();
+        let (mut last_ns, mut events_at_once) = (0, 0);
         while !self.ended {
-            stuck.at(self.now_ns);
+            if self.now_ns != last_ns {
+                (last_ns, events_at_once) = (self.now_ns, 0);
+            }
+            events_at_once += 1;
+            if events_at_once == EVENTS_AT_ONCE_MAX {
+                self.is_stuck(format!("{EVENTS_AT_ONCE_MAX} events follow each other"));
+            }
             let timer_ns = self.timers.next_ns();
             let (cpu_ns, cpu) = self.slots.earliest();
             if timer_ns <= cpu_ns {
@@ -180,6 +186,13 @@ impl Engine<'_> {
                 }
             }
         }
+    }
+
+    /// Ends the run.
+    fn is_stuck(&mut self, why: String) {
+        let at_ns = self.now_ns;
+        self.stuck.get_or_insert(Stuck { at_ns, why });
+        self.ended = true;
     }
 
     fn timer(&mut self, timer: Timer, sequence: u64) {

@@ -78,7 +78,7 @@ impl Services {
 
     pub fn record(&mut self, latency: LatencyId, ns: u64) {
         if self.recording {
-            self.latencies[latency.0 as usize].saturating_record(ns);
+            record(&mut self.latencies[latency.0 as usize], ns);
         }
     }
 
@@ -109,9 +109,18 @@ impl Services {
     }
 }
 
-/// 3 significant digits over everything that fits into the longest run.
+/// 3 significant digits. It grows to the largest value: room for two days would be 320 KB each, and a machine may have
+/// thousands of workloads.
 pub(crate) fn new_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("bounds are constant and in range")
+    Histogram::new(3).expect("3 digits are in range")
+}
+
+/// One value; above [`LATENCY_MAX_NS`] it counts as that.
+#[inline]
+pub(crate) fn record(histogram: &mut Histogram<u64>, ns: u64) {
+    histogram
+        .record(ns.min(LATENCY_MAX_NS))
+        .expect("a histogram that grows takes every value");
 }
 
 /// The random stream `name` of a run: the name and the seed decide, nothing else.

@@ -80,6 +80,13 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let nr_cpus = machine.topology.nr_cpus();
     let nr_groups = config.groups.len() as u32 + 1;
     within(|| "machine: CPUs".into(), nr_cpus, 1..=4096)?;
+    if let Err(problem) = machine.topology.check() {
+        return Err(error(
+            "machine: topology".into(),
+            problem,
+            "cores within caches within sockets, numbered from 0 without gaps",
+        ));
+    }
     within(|| "machine: hz".into(), machine.hz, 24..=10_000)?;
     within(
         || "machine: smt_percent".into(),
@@ -220,6 +227,7 @@ impl<'o> Engine<'o> {
         let mut engine = Self {
             now_ns: 0,
             ended: false,
+            stuck: None,
             llcs: topo.llcs.iter().map(|cpus| LlcState::new(cpus.len())).collect(),
             costs: machine.costs,
             policy: config.policy,

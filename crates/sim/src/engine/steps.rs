@@ -70,17 +70,24 @@ impl Engine<'_> {
             entry.pending = pending;
             if work_ns == 0 {
                 entry.instant_steps += 1;
-                assert!(
-                    entry.instant_steps < INSTANT_STEPS_MAX,
-                    "task {task} ({}) takes steps without end at {} ns",
-                    self.services.name(TaskId(task)),
-                    self.now_ns
-                );
-                continue;
+                if entry.instant_steps < INSTANT_STEPS_MAX {
+                    continue;
+                }
+                self.never_waits(task);
+                return self.begin_work(cpu, 1);
             }
             entry.instant_steps = 0;
             return self.begin_work(cpu, work_ns);
         }
+    }
+
+    /// A behaviour lets no time pass.
+    fn never_waits(&mut self, task: u32) {
+        let why = format!(
+            "task {:?} takes steps without end",
+            self.services.name(TaskId(task))
+        );
+        self.is_stuck(why);
     }
 
     /// The running task's step takes so much work from now on.
@@ -231,7 +238,7 @@ impl Engine<'_> {
             entry.fetch_lines = if cpu == NONE { 0 } else { lines };
             entry.fetch_from = cpu as u16;
             entry.waits_for = NONE;
-            entry.timer = 0;
+            self.cancel_sleep(receiver);
             self.wake(receiver, cpu, sync);
             return true;
         }
@@ -296,10 +303,23 @@ impl Engine<'_> {
         entry.timer = self.timers.push_ranked(at_ns, rank, Timer::Sleep { task });
     }
 
+    /// What a task waited for came before its timer.
+    fn cancel_sleep(&mut self, task: u32) {
+        if std::mem::take(&mut self.tasks[task as usize].timer) == 0 || !self.timers.cancel() {
+            return;
+        }
+        let tasks = &self.tasks;
+        self.timers.clean(|entry| match entry.timer {
+            Timer::Sleep { task } => tasks[task as usize].timer == entry.sequence,
+            _ => true,
+        });
+    }
+
     /// A sleeper's timer fired.
     pub(super) fn sleep_over(&mut self, task: u32, sequence: u64) {
         let entry = &mut self.tasks[task as usize];
         if entry.timer != sequence {
+            self.timers.passed();
             return;
         }
         entry.timer = 0;
@@ -375,7 +395,7 @@ impl Engine<'_> {
                     entry.pending = pending;
                     entry.instant_steps += 1;
                     if entry.instant_steps >= EXTERNAL_STEPS_MAX {
-                        panic!("external task {task} takes steps without end at {now_ns} ns");
+                        return self.never_waits(task);
                     }
                 }
             }

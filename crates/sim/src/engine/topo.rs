@@ -123,31 +123,21 @@ pub(super) struct LlcState {
     /// Busy CPUs, averaged as the kernel averages utilisation: the machine was idle before the run.
     pub busy: pl::Pelt,
     pub nr_busy: u32,
-    /// Two or more queued: kept by the policy, which decides what overloaded means.
-    pub overloaded: pl::Sparsemask,
-    /// Backs `overloaded`; never moves.
-    _chunks: Box<[Chunk]>,
+    /// CPUs that others may take tasks from: the policy says when one becomes such. A sparsemask spreads them over
+    /// cache lines for CPUs that write at once; here nobody does, and words are faster to walk.
+    pub overloaded: Vec<u64>,
 }
-
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-struct Chunk(pl::SparsemaskChunk);
 
 impl LlcState {
     pub fn new(nr_cpus: usize) -> Self {
         let words = nr_cpus.div_ceil(64);
-        let mut chunks = vec![Chunk(pl::zeroed()); nr_cpus.div_ceil(8)].into_boxed_slice();
-        let mut overloaded: pl::Sparsemask = pl::zeroed();
-        overloaded.chunks = chunks.as_mut_ptr().cast();
-        overloaded.elements = nr_cpus as u32;
         Self {
             idle: vec![0; words],
             idle_cores: vec![0; words],
             believes_idle_cores: true,
             busy: pl::zeroed(),
             nr_busy: 0,
-            overloaded,
-            _chunks: chunks,
+            overloaded: vec![0; words],
         }
     }
 
@@ -168,28 +158,61 @@ pub(super) fn set_bit(words: &mut [u64], bit: u32, on: bool) {
     }
 }
 
-/// Set bits from `from` on, wrapping around once; below `size`.
-pub(super) fn bits_from(words: &[u64], from: u32, size: u32) -> impl Iterator<Item = u32> + '_ {
-    let (first, low) = ((from / 64) as usize, !0u64 << (from % 64));
-    let n = words.len();
-    (0..=n).flat_map(move |step| {
-        let index = (first + step) % n;
-        let mask = match step {
-            0 => low,
-            step if step == n => !low,
-            _ => !0,
-        };
-        let mut rest = words[index] & mask;
-        std::iter::from_fn(move || {
-            if rest == 0 {
+#[inline]
+pub(super) fn test_bit(words: &[u64], bit: u32) -> bool {
+    words[bit as usize / 64] >> (bit % 64) & 1 == 1
+}
+
+/// Set bits from `from` on, wrapping around once; below `size`, which is at most 64 for each word.
+#[inline]
+pub(super) fn bits_from(words: &[u64], from: u32, size: u32) -> BitsFrom<'_> {
+    let from = if from < size { from } else { 0 };
+    let (index, below) = ((from / 64) as usize, (1 << (from % 64)) - 1);
+    BitsFrom {
+        rest: words.get(index).map_or(0, |word| word & !below),
+        words,
+        index,
+        // The first word comes again at the end, for its bits below `from`.
+        left: words.len(),
+        below,
+    }
+}
+
+/// See [`bits_from`].
+pub(super) struct BitsFrom<'a> {
+    words: &'a [u64],
+    /// The word at hand, and those of its bits that are still to come.
+    index: usize,
+    rest: u64,
+    /// Words to come.
+    left: usize,
+    below: u64,
+}
+
+impl Iterator for BitsFrom<'_> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        while self.rest == 0 {
+            if self.left == 0 {
                 return None;
             }
-            let bit = rest.trailing_zeros();
-            rest &= rest - 1;
-            Some(index as u32 * 64 + bit)
-        })
-        .take_while(move |&bit| bit < size)
-    })
+            self.left -= 1;
+            self.index = if self.index + 1 < self.words.len() {
+                self.index + 1
+            } else {
+                0
+            };
+            self.rest = self.words[self.index];
+            if self.left == 0 {
+                self.rest &= self.below;
+            }
+        }
+        let bit = self.rest.trailing_zeros();
+        self.rest &= self.rest - 1;
+        Some(self.index as u32 * 64 + bit)
+    }
 }
 
 #[cfg(test)]

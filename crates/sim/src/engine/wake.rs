@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A task becomes runnable: where it goes, and whether it runs at once.
 use super::state::{State, NONE};
-use super::topo::bits_from;
+use super::topo::{bits_from, set_bit};
 use super::Engine;
 use crate::behaviour::{Choice, Seat};
 use crate::config::{TaskId, WakeSearch};
@@ -148,17 +148,14 @@ impl Engine<'_> {
 
     #[inline]
     fn count_changed(&mut self, cpu: u32, before: u32, after: u32) -> u64 {
-        let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
-        let element = self.topo.in_llc[cpu as usize];
-        // SAFETY: the mask's chunks live as long as the engine.
-        if !unsafe { pl::pl_steal_count_changed(&mut llc.overloaded, element, before, after) } {
+        // SAFETY: plain values.
+        let turned = unsafe { pl::pl_steal_turned(before, after) };
+        if turned == 0 {
             return 0;
         }
-        if after > before {
-            self.nr_overloaded += 1;
-        } else {
-            self.nr_overloaded -= 1;
-        }
+        let llc = &mut self.llcs[self.topo.llc(cpu) as usize];
+        set_bit(&mut llc.overloaded, self.topo.in_llc[cpu as usize], turned > 0);
+        self.nr_overloaded = self.nr_overloaded.wrapping_add_signed(turned);
         self.mask_written(cpu)
     }
 

@@ -5,7 +5,7 @@ use plimsoll_sim::{Change, ChangeKind, Config, Results, Simulation};
 pub const MS: u64 = 1_000_000;
 
 pub fn run(config: Config) -> Results {
-    Simulation::new(config).unwrap().run(None)
+    Simulation::new(config).unwrap().run(None).unwrap()
 }
 
 pub fn at(config: &mut Config, ms: u64, what: ChangeKind) {

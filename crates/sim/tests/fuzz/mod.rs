@@ -27,7 +27,8 @@ pub fn one(seed: u64) -> Result<u64, String> {
         config.policy.fair = fair;
         let results = Simulation::new(config)
             .map_err(|e| format!("refused: {e}"))?
-            .run(None);
+            .run(None)
+            .unwrap();
         sums(&results)?;
         events += results.events.total();
     }
@@ -101,7 +102,8 @@ fn shares(rng: &mut Pcg64, fair: Fair) -> Result<u64, String> {
     }
     let results = Simulation::new(config)
         .map_err(|e| format!("refused: {e}"))?
-        .run(None);
+        .run(None)
+        .unwrap();
     let sum: u32 = weights.iter().sum();
     let whole = results.measured_ns as f64 * f64::from(nr_cpus);
     for (i, &weight) in weights.iter().enumerate() {
