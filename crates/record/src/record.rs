@@ -272,17 +272,13 @@ fn record_up_to(
         end_ns,
         wall_start_ns,
         without_sockets: probes.without_sockets().map(String::from),
-    };
-    let mut report = finished.write(
-        options,
-        writer,
-        &hierarchy,
-        spool,
         names,
         connections,
         rows,
-        |share| progress(Stage::Writing(share)),
-    )?;
+    };
+    let mut report = finished.write(options, writer, &hierarchy, spool, |share| {
+        progress(Stage::Writing(share))
+    })?;
     report.full = full;
     report.cpus = cpus.len() as u32;
     report.mended = probes.switches_mended();
@@ -432,6 +428,10 @@ struct Finished {
     end_ns: i64,
     wall_start_ns: i64,
     without_sockets: Option<String>,
+    names: Names,
+    connections: Connections,
+    /// How many there are to write, for progress.
+    rows: u64,
 }
 
 impl Finished {
@@ -441,9 +441,6 @@ impl Finished {
         mut writer: TraceWriter,
         hierarchy: &Hierarchy,
         mut spool: Spool,
-        names: Names,
-        connections: Connections,
-        rows: u64,
         mut progress: impl FnMut(f64),
     ) -> Result<Report, RecordError> {
         let (start_ns, end_ns) = (self.start_ns, self.end_ns);
@@ -453,7 +450,7 @@ impl Finished {
             moves,
             others,
             limits_unknown,
-        } = names.finish(hierarchy);
+        } = self.names.finish(hierarchy);
         threads
             .iter_mut()
             .for_each(|t| t.from_ns = t.from_ns.max(start_ns));
@@ -468,9 +465,9 @@ impl Finished {
             let before = |entry: &&(i64, Option<GroupIx>)| entry.0 <= ts_ns;
             entries.get(&tid)?.iter().rev().find(before)?.1
         };
-        let announced: HashSet<u64> = connections.ids().collect();
+        let announced: HashSet<u64> = self.connections.ids().collect();
         let sockets = match self.without_sockets {
-            None => connections.finish(group_of),
+            None => self.connections.finish(group_of),
             without => Sockets {
                 without,
                 ..Default::default()
@@ -487,7 +484,7 @@ impl Finished {
             ..Default::default()
         };
         let failed = |e| spool_failed(&options.output, e);
-        let (mut done, total) = (0u64, rows.max(1));
+        let (mut done, total) = (0u64, self.rows.max(1));
         let mut merged = spool.merge().map_err(failed)?;
         while let Some(mut event) = merged.next().map_err(failed)? {
             if done % PROGRESS_EVENTS == 0 {
