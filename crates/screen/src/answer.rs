@@ -277,7 +277,7 @@ impl<'de> Visitor<'de> for PointVisitor {
         let seconds: f64 = seq.next_element()?.ok_or_else(short)?;
         let Value(value) = seq.next_element()?.ok_or_else(short)?;
         // Year 5138 in ms and back: what is beyond is no time.
-        if !(seconds.abs() < 1e11) {
+        if seconds.is_nan() || seconds.abs() >= 1e11 {
             return Err(A::Error::custom(format!(
                 "time {seconds}: allowed: seconds since 1970"
             )));
