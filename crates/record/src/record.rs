@@ -415,6 +415,7 @@ impl Finished {
             losses,
             only_below: self.only_below,
             request: options.request.as_ref().map(RequestSpec::to_string),
+            ..Default::default()
         };
         report.file_bytes = writer.finish(&header)?;
         Ok(report)

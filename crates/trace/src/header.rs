@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What may stand in the header of a trace file.
 use crate::error::{At, Place, TraceError};
-use crate::model::{Clock, Group, Header, CPU_MAX, DURATION_NS_MAX, TID_MAX};
+use crate::model::{Clock, Group, Header, Sockets, CPU_MAX, DURATION_NS_MAX, TID_MAX};
 use crate::request::RequestSpec;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -53,6 +54,7 @@ fn check(header: &Header) -> Result<(), Bad> {
         }
     }
     header.groups.iter().try_for_each(check_group)?;
+    check_sockets(&header.sockets, header.groups.len())?;
     if let Some(Err(error)) = header.request.as_deref().map(str::parse::<RequestSpec>) {
         return bad("request", format!("{:?}", error.value), RequestSpec::FORMS.into());
     }
@@ -67,6 +69,48 @@ fn check_clock(clock: &Clock) -> Result<(), Bad> {
     if end_ns.saturating_sub(start_ns) > DURATION_NS_MAX {
         let allowed = format!("at most {DURATION_NS_MAX} after clock.start_ns, {start_ns}");
         return bad(field, end_ns, allowed);
+    }
+    Ok(())
+}
+
+fn check_sockets(sockets: &Sockets, groups: usize) -> Result<(), Bad> {
+    let count = sockets.connections.len();
+    if !sockets.recorded && count > 0 {
+        return bad(
+            "sockets.connections",
+            count,
+            "none where sockets.recorded is false".into(),
+        );
+    }
+    let mut ids = BTreeSet::new();
+    for connection in &sockets.connections {
+        let id = connection.id;
+        if id > i64::MAX as u64 {
+            return bad("sockets.connections.id", id, format!("0 to {}", i64::MAX));
+        }
+        if !ids.insert(id) {
+            let allowed = "each id once".into();
+            return bad("sockets.connections.id", format!("{id}, a second time"), allowed);
+        }
+        if let Some(group) = connection.group.filter(|&g| g as usize >= groups) {
+            let field = format!("sockets.connections.group of connection {id}");
+            return bad(
+                &field,
+                group,
+                format!("below {groups}, the number of groups, or null"),
+            );
+        }
+    }
+    for connection in &sockets.connections {
+        let id = connection.id;
+        if let Some(peer) = connection.peer.filter(|peer| *peer == id || !ids.contains(peer)) {
+            let field = format!("sockets.connections.peer of connection {id}");
+            return bad(
+                &field,
+                peer,
+                "the id of another connection of the header, or null".into(),
+            );
+        }
     }
     Ok(())
 }

@@ -31,6 +31,9 @@ pub use reader::TraceReader;
 pub use reconstruct::TimelineBuilder;
 pub use request::{BadRequest, RequestSpec};
 pub use schema::{EVENTS_MAX, HEADER_MAX};
-pub use timeline::{Burst, Cause, End, Phase, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
+pub use timeline::{
+    Burst, Cause, ConnectionTimeline, End, Moment, OthersRun, Phase, Run, SocketEvent, ThreadIx,
+    ThreadTimeline, Timeline, Wake,
+};
 pub use unfinished::{behind_links, is_device, remove_unfinished, Unfinished};
 pub use writer::TraceWriter;

@@ -43,6 +43,68 @@ pub enum What {
     Sample { group: GroupIx, stat: Box<CpuStat> },
     /// A probe that starts (`begin`) or ends a request fired in `tid`.
     Request { tid: Tid, begin: bool },
+    /// Something happened to a connection of the recorded groups.
+    Socket {
+        /// Who did it; of an arrival: whose own system call brought the data (loopback, Unix streams). 0: no thread.
+        tid: Tid,
+        /// [`Connection::id`].
+        connection: u64,
+        op: SocketOp,
+        /// Of arrived, read and wrote; 0 of a read: the other side has closed. 0 of the other ops.
+        bytes: u32,
+    },
+    /// `cpu` ran threads that are not recorded, one after another, up to now: what the rest of the machine takes.
+    Others {
+        /// Where most of that time went; `None`: not known.
+        group: Option<GroupIx>,
+        run_ns: u64,
+        /// What the last of them goes on as.
+        state: State,
+    },
+}
+
+/// What happens to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketOp {
+    /// A thread of the recorded groups made it (`connect`).
+    Opened,
+    /// A thread of the recorded groups took it from its listening socket (`accept`).
+    Accepted,
+    /// Data came into its receive queue.
+    Arrived,
+    /// A thread took data out of it.
+    Read,
+    /// A thread handed data to it to be sent.
+    Wrote,
+    /// Nothing more will come or go: closed or reset, by either side.
+    Closed,
+}
+
+impl SocketOp {
+    pub const ALL: [SocketOp; 6] = [
+        SocketOp::Opened,
+        SocketOp::Accepted,
+        SocketOp::Arrived,
+        SocketOp::Read,
+        SocketOp::Wrote,
+        SocketOp::Closed,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            SocketOp::Opened => "opened",
+            SocketOp::Accepted => "accepted",
+            SocketOp::Arrived => "arrived",
+            SocketOp::Read => "read",
+            SocketOp::Wrote => "wrote",
+            SocketOp::Closed => "closed",
+        }
+    }
+
+    /// Whether it moves data.
+    pub fn has_bytes(self) -> bool {
+        matches!(self, SocketOp::Arrived | SocketOp::Read | SocketOp::Wrote)
+    }
 }
 
 /// What a thread does when the CPU is taken from it. The letters are those of `ps` and of perf.
@@ -203,6 +265,66 @@ pub struct Header {
     pub only_below: Option<String>,
     /// How requests are named, as given to `plimsoll record --request`.
     pub request: Option<String>,
+    /// Sockets of the recorded groups. Version 1 had none.
+    #[serde(default)]
+    pub sockets: Sockets,
+}
+
+/// What was recorded of sockets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sockets {
+    /// Whether the recorder looked at them: without, no connection says nothing about the service.
+    pub recorded: bool,
+    /// Why not, or which kinds are left out, in words; absent: all kinds that the format has are recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without: Option<String>,
+    /// In no particular order; each event names one.
+    pub connections: Vec<Connection>,
+}
+
+/// A connection of the recorded groups: their end of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connection {
+    /// Its name in the events: of no other connection of this recording (a socket's cookie, say). Below 2^63.
+    pub id: u64,
+    pub protocol: Protocol,
+    pub side: Side,
+    /// It was there as recording began.
+    pub before: bool,
+    /// Port of this end; absent for Unix sockets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_port: Option<u16>,
+    /// Port of the other end; absent for Unix sockets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_port: Option<u16>,
+    /// Of the first recorded thread that used it; absent: none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupIx>,
+    /// Its other end, where that belongs to the recorded groups, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Unix,
+}
+
+/// Who made a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// Another side did; the recorded groups answer it.
+    Accepted,
+    /// The recorded groups did; they wait for its answers.
+    Opened,
+    /// It has no side that asks: a pair (`socketpair`), or not known.
+    Neither,
 }
 
 /// Which clock the times are on, and the window that was recorded.

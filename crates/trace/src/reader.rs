@@ -3,13 +3,18 @@
 use crate::checksum::{self, Verdict};
 use crate::error::{At, Place, TraceError};
 use crate::header::check_header;
-use crate::model::{Context, CpuStat, Event, Header, State, What, CPU_MAX, TID_MAX};
-use crate::schema::{schema, Col, COLUMNS, KEY_HEADER, KEY_VERSION, KINDS, STATS, VERSION};
+use crate::model::{
+    Context, CpuStat, Event, Header, SocketOp, State, What, CPU_MAX, DURATION_NS_MAX, TID_MAX,
+};
+use crate::schema::{
+    columns_of, schema, Col, COLUMNS, KEY_HEADER, KEY_VERSION, KINDS, STATS, VERSION, VERSION_READ_MIN,
+};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -18,6 +23,9 @@ use std::path::{Path, PathBuf};
 pub struct TraceReader {
     path: PathBuf,
     header: Header,
+    /// Of the version that the file has.
+    columns: usize,
+    connections: BTreeSet<u64>,
     parquet: SerializedFileReader<File>,
     group: usize,
     row: u64,
@@ -34,12 +42,15 @@ impl TraceReader {
             place: Place::whole(path),
             detail: e.to_string(),
         })?;
-        let header = read_header(path, &parquet)?;
-        check_columns(path, &parquet)?;
+        let (version, header) = read_header(path, &parquet)?;
+        let columns = columns_of(version);
+        check_columns(path, &parquet, columns)?;
         check_header(path, &header)?;
         Ok(TraceReader {
             path: path.to_owned(),
+            connections: header.sockets.connections.iter().map(|c| c.id).collect(),
             header,
+            columns,
             parquet,
             group: 0,
             row: 0,
@@ -71,7 +82,7 @@ impl TraceReader {
         };
         let columns = {
             let group = self.parquet.get_row_group(self.group).map_err(damaged)?;
-            Columns::read(group.as_ref()).map_err(damaged)?
+            Columns::read(group.as_ref(), self.columns).map_err(damaged)?
         };
         self.group += 1;
         let mut cursor = Cursor::default();
@@ -106,7 +117,12 @@ impl TraceReader {
                 allowed: format!("{} to {} ns, the recorded window", clock.start_ns, clock.end_ns),
             });
         }
-        if let What::Move { group, .. } | What::Sample { group, .. } = event.what {
+        let group = match event.what {
+            What::Move { group, .. } | What::Sample { group, .. } => Some(group),
+            What::Others { group, .. } => group,
+            _ => None,
+        };
+        if let Some(group) = group {
             if group as usize >= self.header.groups.len() {
                 return Err(TraceError::Value {
                     place: place(),
@@ -119,7 +135,20 @@ impl TraceReader {
                 });
             }
         }
-        Ok(())
+        match event.what {
+            What::Socket { connection, .. } if !self.connections.contains(&connection) => {
+                Err(TraceError::Value {
+                    place: place(),
+                    field: "connection".into(),
+                    value: connection.to_string(),
+                    allowed: format!(
+                        "the id of one of the {} connections in the header",
+                        self.connections.len()
+                    ),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -174,7 +203,8 @@ fn check_magic(path: &Path) -> Result<File, TraceError> {
     }
 }
 
-fn read_header(path: &Path, parquet: &SerializedFileReader<File>) -> Result<Header, TraceError> {
+/// The version of the file, and its header.
+fn read_header(path: &Path, parquet: &SerializedFileReader<File>) -> Result<(u32, Header), TraceError> {
     let pairs = parquet.metadata().file_metadata().key_value_metadata();
     let value = |key: &str| {
         pairs
@@ -188,27 +218,35 @@ fn read_header(path: &Path, parquet: &SerializedFileReader<File>) -> Result<Head
             expected: format!("the metadata keys {KEY_VERSION} and {KEY_HEADER}"),
         });
     };
-    if version != VERSION.to_string() {
+    let Some(known) = (VERSION_READ_MIN..=VERSION).find(|v| v.to_string() == version) else {
         return Err(TraceError::Value {
             place: Place::new(path, At::Part("metadata")),
             field: KEY_VERSION.into(),
             value: version.into(),
-            allowed: VERSION.to_string(),
+            allowed: format!(
+                "{VERSION_READ_MIN} to {VERSION}; record anew with this plimsoll, or use a newer one"
+            ),
         });
-    }
-    serde_json::from_str(json).map_err(|e| TraceError::Value {
+    };
+    let header = serde_json::from_str(json).map_err(|e| TraceError::Value {
         place: Place::new(path, At::Part("metadata")),
         field: KEY_HEADER.into(),
         value: e.to_string(),
         allowed: "the JSON object that docs/trace-format.md describes".into(),
-    })
+    })?;
+    Ok((known, header))
 }
 
-fn check_columns(path: &Path, parquet: &SerializedFileReader<File>) -> Result<(), TraceError> {
-    let want = schema();
+fn check_columns(
+    path: &Path,
+    parquet: &SerializedFileReader<File>,
+    columns: usize,
+) -> Result<(), TraceError> {
+    let all = schema();
+    let want = &all.get_fields()[..columns];
     let have = parquet.metadata().file_metadata().schema();
-    let same = want.get_fields().len() == have.get_fields().len()
-        && want.get_fields().iter().zip(have.get_fields()).all(|(w, h)| {
+    let same = want.len() == have.get_fields().len()
+        && want.iter().zip(have.get_fields()).all(|(w, h)| {
             w.is_primitive()
                 && h.is_primitive()
                 && w.name() == h.name()
@@ -222,12 +260,7 @@ fn check_columns(path: &Path, parquet: &SerializedFileReader<File>) -> Result<()
     Err(TraceError::Foreign {
         place: Place::new(path, At::Part("columns")),
         found: names.join(", "),
-        expected: want
-            .get_fields()
-            .iter()
-            .map(|f| f.name())
-            .collect::<Vec<_>>()
-            .join(", "),
+        expected: want.iter().map(|f| f.name()).collect::<Vec<_>>().join(", "),
     })
 }
 
@@ -291,13 +324,18 @@ where
 }
 
 impl Columns {
-    fn read(group: &dyn RowGroupReader) -> Result<Columns, ParquetError> {
+    /// Those beyond `present` are of later versions: null in every row.
+    fn read(group: &dyn RowGroupReader, present: usize) -> Result<Columns, ParquetError> {
         let mut columns = Columns {
             rows: group.metadata().num_rows().max(0) as usize,
             ..Default::default()
         };
         let rows = columns.rows;
-        for i in 0..COLUMNS {
+        for i in present..COLUMNS {
+            columns.longs[i].1.resize(rows, 0);
+            columns.texts[i].1.resize(rows, 0);
+        }
+        for i in 0..present {
             let required = [Col::TsNs, Col::Cpu, Col::Kind].iter().any(|&c| c as usize == i);
             match group.get_column_reader(i)? {
                 ColumnReader::Int64ColumnReader(r) if i == Col::TsNs as usize => {
@@ -336,6 +374,10 @@ impl Columns {
         let group = self.int(row, cursor, Col::Group);
         let state = self.text(row, cursor, Col::PrevState);
         let context = self.text(row, cursor, Col::Context);
+        let op = self.text(row, cursor, Col::Op);
+        let connection = self.long(row, cursor, Col::Connection);
+        let bytes = self.long(row, cursor, Col::Bytes);
+        let run_ns = self.long(row, cursor, Col::RunNs);
         let mut stats = [None; 6];
         for (stat, col) in stats.iter_mut().zip(STATS) {
             *stat = self.long(row, cursor, col);
@@ -385,6 +427,20 @@ impl Columns {
             b"request_end" => What::Request {
                 tid: tid_of("tid", tid)?,
                 begin: false,
+            },
+            b"socket" => What::Socket {
+                tid: tid_of("tid", tid)?,
+                connection: long_up_to("connection", connection, i64::MAX)? as u64,
+                op: one_of("op", op, &SocketOp::ALL, SocketOp::name)?,
+                bytes: long_up_to("bytes", bytes, u32::MAX.into())? as u32,
+            },
+            b"others" => What::Others {
+                group: match group {
+                    Some(_) => Some(needed("group", group, i32::MAX as u32)?),
+                    None => None,
+                },
+                run_ns: long_up_to("run_ns", run_ns, DURATION_NS_MAX)? as u64,
+                state: one_of("prev_state", state, &State::ALL, State::letter)?,
             },
             other => {
                 return Err(Bad {
@@ -443,6 +499,19 @@ fn in_range(field: &'static str, value: i64, max: u32) -> Result<u32, Bad> {
 
 fn needed(field: &'static str, value: Option<i32>, max: u32) -> Result<u32, Bad> {
     in_range(field, value.ok_or_else(|| missing(field))? as i64, max)
+}
+
+/// 0 up to `max`.
+fn long_up_to(field: &'static str, value: Option<i64>, max: i64) -> Result<i64, Bad> {
+    let value = value.ok_or_else(|| missing(field))?;
+    match (0..=max).contains(&value) {
+        true => Ok(value),
+        false => Err(Bad {
+            field,
+            value: value.to_string(),
+            allowed: format!("0 to {max}"),
+        }),
+    }
 }
 
 fn tid_of(field: &'static str, value: Option<i32>) -> Result<u32, Bad> {

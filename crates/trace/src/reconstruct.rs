@@ -8,7 +8,10 @@
 //! - A thread can be woken several times before it runs. The first one made it runnable.
 use crate::model::{Context, Event, GroupIx, Header, State, Tid, What};
 use crate::quality::{Doubt, Quality, GAP_NS_MAX};
-use crate::timeline::{Burst, Cause, End, Run, ThreadIx, ThreadTimeline, Timeline, Wake};
+use crate::timeline::{
+    Burst, Cause, ConnectionTimeline, End, Moment, OthersRun, Run, SocketEvent, ThreadIx, ThreadTimeline,
+    Timeline, Wake,
+};
 use std::collections::HashMap;
 
 /// Takes events one by one, so that a trace need not be in memory twice.
@@ -23,6 +26,11 @@ pub struct TimelineBuilder {
     by_tid: HashMap<Tid, ThreadIx>,
     /// Header entries by thread id, latest first.
     known: HashMap<Tid, Vec<KnownThread>>,
+    has_sockets: bool,
+    connections: Vec<ConnectionTimeline>,
+    /// Into `connections`, by [`crate::Connection::id`].
+    by_id: HashMap<u64, usize>,
+    others: Vec<OthersRun>,
     quality: Quality,
     last_ns: i64,
     /// By number.
@@ -116,6 +124,17 @@ impl TimelineBuilder {
             threads: Vec::new(),
             by_tid: HashMap::new(),
             known,
+            has_sockets: header.sockets.recorded,
+            by_id: (header.sockets.connections.iter().map(|c| c.id))
+                .zip(0..)
+                .collect(),
+            connections: (header.sockets.connections.iter())
+                .map(|about| ConnectionTimeline {
+                    about: about.clone(),
+                    events: Vec::new(),
+                })
+                .collect(),
+            others: Vec::new(),
             quality: Quality::of(header),
             last_ns: header.clock.start_ns,
             cpus: Vec::new(),
@@ -186,6 +205,38 @@ impl TimelineBuilder {
                     self.threads[thread].out.requests.push((ts, begin));
                 }
             }
+            What::Socket {
+                tid,
+                connection,
+                op,
+                bytes,
+            } => {
+                let Some(&connection) = self.by_id.get(&connection) else {
+                    return;
+                };
+                let by = self.find_waker(tid, event.cpu, ts).and_then(|ix| {
+                    let (burst, at_work_ns) = self.threads[ix].work_so_far(ts)?;
+                    let thread = ix as ThreadIx;
+                    Some(Moment {
+                        thread,
+                        burst,
+                        at_work_ns,
+                    })
+                });
+                self.connections[connection].events.push(SocketEvent {
+                    ts_ns: ts,
+                    op,
+                    bytes,
+                    by,
+                });
+            }
+            What::Others { group, run_ns, state } => self.others.push(OthersRun {
+                end_ns: ts,
+                run_ns,
+                cpu: event.cpu,
+                group,
+                wants_more: !state.blocks(),
+            }),
             What::Sample { .. } => {}
         }
     }
@@ -200,6 +251,9 @@ impl TimelineBuilder {
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             threads: self.threads.into_iter().map(|t| t.out).collect(),
+            has_sockets: self.has_sockets,
+            connections: self.connections,
+            others: self.others,
             quality: self.quality,
         }
     }

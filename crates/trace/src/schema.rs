@@ -7,7 +7,9 @@ use std::sync::Arc;
 /// Metadata keys. `plimsoll.version` counts incompatible changes of the columns or of the header.
 pub const KEY_VERSION: &str = "plimsoll.version";
 pub const KEY_HEADER: &str = "plimsoll.header";
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Version 1 had neither sockets nor others; it is still read.
+pub const VERSION_READ_MIN: u32 = 1;
 
 /// Rows in a row group: bounds the memory of writer and reader (about 10 MB).
 pub const ROW_GROUP_ROWS: usize = 65_536;
@@ -37,6 +39,10 @@ message plimsoll_trace {
   optional int64 throttled_ns;
   optional int64 nr_bursts;
   optional int64 burst_ns;
+  optional int64 connection;
+  optional binary op (STRING);
+  optional int64 bytes;
+  optional int64 run_ns;
 }
 ";
 
@@ -60,6 +66,10 @@ pub enum Col {
     ThrottledNs,
     NrBursts,
     BurstNs,
+    Connection,
+    Op,
+    Bytes,
+    RunNs,
 }
 
 /// The columns of a sample, in the order of [`crate::CpuStat`]'s fields.
@@ -72,10 +82,18 @@ pub const STATS: [Col; 6] = [
     Col::BurstNs,
 ];
 
-pub const COLUMNS: usize = Col::BurstNs as usize + 1;
+pub const COLUMNS: usize = Col::RunNs as usize + 1;
+
+/// The columns of a version: those that came later are at the end.
+pub fn columns_of(version: u32) -> usize {
+    match version {
+        1 => Col::BurstNs as usize + 1,
+        _ => COLUMNS,
+    }
+}
 
 /// Values of `kind`.
-pub const KINDS: [&str; 9] = [
+pub const KINDS: [&str; 11] = [
     "switch",
     "waking",
     "wakeup",
@@ -85,6 +103,8 @@ pub const KINDS: [&str; 9] = [
     "sample",
     "request_begin",
     "request_end",
+    "socket",
+    "others",
 ];
 
 pub fn schema() -> Arc<Type> {

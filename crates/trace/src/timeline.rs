@@ -5,7 +5,7 @@
 //! A *burst* is everything between a wake-up and the next blocking point. Its work is CPU time only:
 //! waiting for a CPU (a busy machine, throttling) is left out, so that it can come out differently under
 //! other limits. Its cause is what must happen again before it can start.
-use crate::model::{GroupIx, Tid};
+use crate::model::{Connection, GroupIx, SocketOp, Tid};
 use crate::quality::Quality;
 use std::ops::Range;
 
@@ -20,6 +20,12 @@ pub struct Timeline {
     pub end_ns: i64,
     /// In the order of their first event.
     pub threads: Vec<ThreadTimeline>,
+    /// Whether sockets were recorded.
+    pub has_sockets: bool,
+    /// As in the header.
+    pub connections: Vec<ConnectionTimeline>,
+    /// In order of their ends.
+    pub others: Vec<OthersRun>,
     pub quality: Quality,
 }
 
@@ -37,6 +43,43 @@ pub struct ThreadTimeline {
     pub wakes: Vec<Wake>,
     /// Times at which probes said that a request began (`true`) or ended.
     pub requests: Vec<(i64, bool)>,
+}
+
+/// One connection, from the recorded groups' end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectionTimeline {
+    pub about: Connection,
+    /// In order of time.
+    pub events: Vec<SocketEvent>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketEvent {
+    pub ts_ns: i64,
+    pub op: SocketOp,
+    pub bytes: u32,
+    /// What did it; `None`: no recorded thread.
+    pub by: Option<Moment>,
+}
+
+/// A moment of a thread's life: after so much CPU time of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    pub thread: ThreadIx,
+    pub burst: u32,
+    pub at_work_ns: i64,
+}
+
+/// A stretch in which a CPU ran threads that are not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OthersRun {
+    /// Its end.
+    pub end_ns: i64,
+    pub run_ns: u64,
+    pub cpu: u32,
+    pub group: Option<GroupIx>,
+    /// The last of them still wanted the CPU.
+    pub wants_more: bool,
 }
 
 /// From a wake-up to the next blocking point.

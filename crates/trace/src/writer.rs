@@ -53,8 +53,8 @@ struct Rows {
     count: usize,
     ts_ns: Column<i64>,
     ints: [Column<i32>; 6],
-    texts: [Column<ByteArray>; 3],
-    stats: [Column<i64>; 6],
+    texts: [Column<ByteArray>; 4],
+    longs: [Column<i64>; 9],
 }
 
 /// Where a column's values are kept in [`Rows`].
@@ -62,7 +62,7 @@ enum Store {
     Ts,
     Int(usize),
     Text(usize),
-    Stat(usize),
+    Long(usize),
 }
 
 fn store(column: usize) -> Store {
@@ -74,7 +74,13 @@ fn store(column: usize) -> Store {
         Col::TargetCpu as usize,
         Col::Group as usize,
     ];
-    const TEXTS: [usize; 3] = [Col::Kind as usize, Col::PrevState as usize, Col::Context as usize];
+    const TEXTS: [usize; 4] = [
+        Col::Kind as usize,
+        Col::PrevState as usize,
+        Col::Context as usize,
+        Col::Op as usize,
+    ];
+    const LATER: [Col; 3] = [Col::Connection, Col::Bytes, Col::RunNs];
     if column == Col::TsNs as usize {
         Store::Ts
     } else if let Some(i) = INTS.iter().position(|&c| c == column) {
@@ -82,11 +88,11 @@ fn store(column: usize) -> Store {
     } else if let Some(i) = TEXTS.iter().position(|&c| c == column) {
         Store::Text(i)
     } else {
-        Store::Stat(
-            STATS
-                .iter()
+        let mut longs = STATS.iter().chain(&LATER);
+        Store::Long(
+            longs
                 .position(|&c| c as usize == column)
-                .expect("the rest are statistics"),
+                .expect("the rest are statistics, and what later versions count"),
         )
     }
 }
@@ -205,13 +211,14 @@ impl Rows {
         self.ts_ns.clear();
         self.ints.iter_mut().for_each(Column::clear);
         self.texts.iter_mut().for_each(Column::clear);
-        self.stats.iter_mut().for_each(Column::clear);
+        self.longs.iter_mut().for_each(Column::clear);
     }
 
     fn push(&mut self, event: &Event) {
         let int = |v: u32| Some(v as i32);
         let [mut tid, mut next, mut waker, mut target, mut group] = [None; 5];
-        let [mut state, mut context] = [None; 2];
+        let [mut state, mut context, mut op] = [None; 3];
+        let [mut connection, mut bytes, mut run_ns] = [None; 3];
         let mut stats = [None; 6];
         let kind = match &event.what {
             What::Switch {
@@ -271,6 +278,24 @@ impl Rows {
                     "request_end"
                 }
             }
+            What::Socket {
+                tid: t,
+                connection: c,
+                op: o,
+                bytes: b,
+            } => {
+                tid = int(*t);
+                (connection, op, bytes) = (Some(*c as i64), Some(o.name()), Some(i64::from(*b)));
+                "socket"
+            }
+            What::Others {
+                group: g,
+                run_ns: ns,
+                state: s,
+            } => {
+                (group, run_ns, state) = (g.and_then(int), Some(*ns as i64), Some(s.letter()));
+                "others"
+            }
         };
         self.count += 1;
         self.ts_ns.values.push(event.ts_ns);
@@ -279,14 +304,15 @@ impl Rows {
             .iter_mut()
             .zip(ints)
             .for_each(|(column, value)| column.push(value));
-        let texts = [Some(kind), state, context];
+        let texts = [Some(kind), state, context, op];
         self.texts
             .iter_mut()
             .zip(texts)
             .for_each(|(column, value)| column.push(value.map(text)));
-        self.stats
+        let longs = stats.into_iter().chain([connection, bytes, run_ns]);
+        self.longs
             .iter_mut()
-            .zip(stats)
+            .zip(longs)
             .for_each(|(column, value)| column.push(value));
     }
 
@@ -302,8 +328,8 @@ impl Rows {
                 (ColumnWriter::Int64ColumnWriter(w), Store::Ts) => {
                     w.write_batch(&self.ts_ns.values, None, None)?
                 }
-                (ColumnWriter::Int64ColumnWriter(w), Store::Stat(i)) => {
-                    w.write_batch(&self.stats[i].values, Some(&self.stats[i].present), None)?
+                (ColumnWriter::Int64ColumnWriter(w), Store::Long(i)) => {
+                    w.write_batch(&self.longs[i].values, Some(&self.longs[i].present), None)?
                 }
                 (ColumnWriter::Int32ColumnWriter(w), Store::Int(i)) => {
                     let levels = (!required).then_some(self.ints[i].present.as_slice());

@@ -19,6 +19,51 @@ const EVERY_KIND: &str = "
     180 0 switch 7 D 8
 ";
 
+/// What version 2 brought.
+const SOCKETS: &str = "
+    190 0 socket 0 5 arrived 120
+    200 0 socket 8 5 read 120
+    210 0 socket 8 5 wrote 4000000000
+    220 0 socket 8 9223372036854775807 opened 0
+    230 0 socket 8 5 closed 0
+    240 1 others 2 30 R
+";
+
+fn connection(id: u64) -> Connection {
+    Connection {
+        id,
+        protocol: Protocol::Tcp,
+        side: Side::Accepted,
+        before: true,
+        local_port: Some(80),
+        remote_port: Some(40_000),
+        group: Some(1),
+        peer: None,
+    }
+}
+
+fn with_sockets() -> (Header, Vec<Event>) {
+    let (mut header, mut all) = every_kind();
+    header.sockets = Sockets {
+        recorded: true,
+        without: Some("UDP".into()),
+        connections: vec![
+            connection(5),
+            Connection {
+                protocol: Protocol::Unix,
+                side: Side::Opened,
+                local_port: None,
+                remote_port: None,
+                group: None,
+                peer: Some(5),
+                ..connection(i64::MAX as u64)
+            },
+        ],
+    };
+    all.extend(events(SOCKETS));
+    (header, all)
+}
+
 fn every_kind() -> (Header, Vec<Event>) {
     let mut header = header("7:a:1 8:b");
     header.losses.push(Loss {
@@ -44,9 +89,38 @@ fn check_error(path: &Path, expected: Expect) {
 fn every_kind_of_event_and_the_header_survive_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.parquet");
-    let (header, events) = every_kind();
+    let (header, events) = with_sockets();
     write(&path, &header, &events);
     assert_eq!(read(&path).unwrap(), (header, events));
+}
+
+/// Written by the last program of that version.
+#[test]
+fn a_file_of_version_1_is_read_as_it_was_and_says_nothing_of_sockets() {
+    let (header, events) = read(Path::new("tests/data/version-1.parquet")).unwrap();
+    assert_eq!((header.clone(), events.clone()), every_kind());
+    let timeline = Timeline::build(&header, &events);
+    assert!(!timeline.has_sockets && timeline.connections.is_empty() && timeline.others.is_empty());
+}
+
+#[test]
+fn events_of_sockets_say_which_thread_did_them_and_when_in_its_work() {
+    let (header, events) = with_sockets();
+    let timeline = Timeline::build(&header, &events);
+    let by: Vec<_> = timeline.connections[0].events.iter().map(|e| e.by).collect();
+    let thread = timeline.threads.iter().position(|t| t.tid == 8).unwrap() as ThreadIx;
+    let at = |at_work_ns| {
+        Some(Moment {
+            thread,
+            burst: 0,
+            at_work_ns,
+        })
+    };
+    assert_eq!(by, [None, at(20), at(30), at(50)]);
+    assert_eq!(timeline.connections[1].events[0].op, SocketOp::Opened);
+    let others = timeline.others[0];
+    assert_eq!((others.end_ns, others.run_ns, others.cpu), (240, 30, 1));
+    assert!(others.wants_more);
 }
 
 /// As root, a rename over /dev/null would take its place.
@@ -287,6 +361,53 @@ fn values_out_of_range_are_refused() {
         &header("7:a"),
         "100 0 exit 4000000000",
         expect!["FILE: row 0: tid: -294967296; allowed: 0 to 4194304"],
+    );
+}
+
+#[test]
+fn sockets_that_cannot_be_are_refused() {
+    let with = |change: fn(&mut Header)| {
+        let mut header = with_sockets().0;
+        change(&mut header);
+        header
+    };
+    let of = |header: &Header, text: &str, expected: Expect| check_refused(header, text, expected);
+    of(
+        &with(|_| {}),
+        "100 0 socket 7 6 read 1",
+        expect!["FILE: row 0: connection: 6; allowed: the id of one of the 2 connections in the header"],
+    );
+    of(
+        &with(|_| {}),
+        "100 0 others 3 1 R",
+        expect!["FILE: row 0: group: 3; allowed: below 3, the number of groups in the header"],
+    );
+    of(
+        &with(|h| h.sockets.recorded = false),
+        "",
+        expect!["FILE: header: sockets.connections: 2; allowed: none where sockets.recorded is false"],
+    );
+    of(
+        &with(|h| h.sockets.connections.push(connection(5))),
+        "",
+        expect!["FILE: header: sockets.connections.id: 5, a second time; allowed: each id once"],
+    );
+    of(
+        &with(|h| h.sockets.connections[0].id = 1 << 63),
+        "",
+        expect![
+            "FILE: header: sockets.connections.id: 9223372036854775808; allowed: 0 to 9223372036854775807"
+        ],
+    );
+    of(
+        &with(|h| h.sockets.connections[0].peer = Some(5)),
+        "",
+        expect!["FILE: header: sockets.connections.peer of connection 5: 5; allowed: the id of another connection of the header, or null"],
+    );
+    of(
+        &with(|h| h.sockets.connections[0].group = Some(3)),
+        "",
+        expect!["FILE: header: sockets.connections.group of connection 5: 3; allowed: below 3, the number of groups, or null"],
     );
 }
 

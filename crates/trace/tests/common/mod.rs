@@ -3,7 +3,7 @@
 //!
 //! `switch PREV STATE NEXT`, `waking TID WAKER CONTEXT`, `wakeup TID WAKER TARGET_CPU`,
 //! `fork PARENT CHILD`, `exit TID`, `move TID GROUP`, `sample GROUP USAGE_NS NR_PERIODS`,
-//! `request TID begin|end`.
+//! `request TID begin|end`, `socket TID CONNECTION OP BYTES`, `others GROUP RUN_NS STATE`.
 #![allow(dead_code)] // each test program uses its own part
 use plimsoll_trace::*;
 
@@ -54,6 +54,17 @@ fn event(line: &str) -> Event {
         "request" => What::Request {
             tid: int(3),
             begin: words[4] == "begin",
+        },
+        "socket" => What::Socket {
+            tid: int(3),
+            connection: words[4].parse().unwrap(),
+            op: SocketOp::ALL.into_iter().find(|o| o.name() == words[5]).unwrap(),
+            bytes: int(6),
+        },
+        "others" => What::Others {
+            group: Some(int(3)),
+            run_ns: int(4) as u64,
+            state: State::from_letter(words[5]).unwrap(),
         },
         other => panic!("{line}: unknown event {other}"),
     };
