@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: install package test-package verify-plan deny help demo setup build test test-live static fuzz bench fmt lint clean guest prometheus bench-live
+.PHONY: install package test-package test-kubernetes verify-plan deny help demo setup build test test-live static fuzz bench fmt lint clean guest prometheus bench-live
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ target/guest/%: vm/guest/%.c $(wildcard vm/guest/*.h)
 
 prometheus: ## unpack Debian's Prometheus below target, for the test of metrics; nothing is installed
 	@scripts/prometheus.sh
+
+test-kubernetes: ## the DaemonSet against the API's schemas, from PyPI
+	@scripts/test-kubernetes.sh
 
 PREFIX ?= /usr/local
 # A binary that is there already, such as dist/plimsoll; without it one is built for this machine.

@@ -30,8 +30,7 @@ await() {
 mkdir -p $units/plimsoll-agent.service.d /usr/bin /var/tmp /home /etc/plimsoll
 ln -sf /usr/local/bin/plimsoll /usr/bin/plimsoll
 cp /usr/local/bin/plimsoll-agent.service $units
-# A rule of the example, uncommented.
-sed 's/^#\(\[\[\|burst_us\)/\1/; s|^#cgroup = "/kubepods.*|cgroup = "/system.slice/load.service"|; /^# Groups beside/,$d' /usr/local/bin/agent.toml >/etc/plimsoll/agent.toml
+cp /usr/local/bin/agent.toml /etc/plimsoll
 for target in sysinit basic shutdown default; do
 	printf '[Unit]\nDescription=%s\nDefaultDependencies=no\n' $target >$units/$target.target
 done
@@ -45,6 +44,12 @@ if ! await 100 up; then
 	say MISSED "systemd starts: $(cat /run/systemd.log /run/ctl.log)"
 	exit 1
 fi
+# rule BURST_US: the first of the example, uncommented, for this service.
+rule() {
+	sed "s/^#\(\[\[\|burst_us\)/\1/; s|^#cgroup = \"/kubepods.*|cgroup = \"/system.slice/load.service\"|
+		s/^burst_us = .*/burst_us = $1/; /^# Groups beside/,\$d" /usr/local/bin/agent.toml
+}
+burst() { cat $load/cpu.max.burst; }
 max() { cat $load/cpu.max; }
 max_is() { [ "$(max)" = "$1" ]; }
 lent() { ! max_is "50000 100000"; }
@@ -52,6 +57,26 @@ lent() { ! max_is "50000 100000"; }
 ctl start load.service
 is "a service has the limit that systemd gave it" "$(max)" "50000 100000"
 chown -R 1000 $load
+
+echo "== docs/roll-out.md, step by step"
+ctl start plimsoll-agent.service
+is "watch only: start ends well" $? 0
+wget -q -O- http://127.0.0.1:9469/metrics | grep -q '^container_cpu_cfs_throttled_seconds_total{id="/system.slice/load.service"} 0'
+is "and there are metrics" $? 0
+is "and no limit is changed" "$(max) $(burst)" "50000 100000 0"
+rule 50000 >new.toml
+is "dry run: what would be changed is said" "$(plimsoll agent --dry-run --config new.toml)" \
+	"$load: cpu.max.burst would become \`49999\`, now \`0\`"
+is "and nothing is" "$(burst)" 0
+cp new.toml /etc/plimsoll/agent.toml
+ctl restart plimsoll-agent.service
+is "one node: the burst is there" "$(burst)" 49999
+ctl stop plimsoll-agent.service
+is "back: the owner's value is" "$(burst)" 0
+is "and the journal names nothing" "$(wc -l </run/plimsoll/agent.journal)" 1
+
+echo "== lending under the unit's sandbox"
+rule 100000 >/etc/plimsoll/agent.toml
 ctl start plimsoll-agent.service
 is "start ends well" $? 0
 await 20 lent

@@ -233,6 +233,22 @@ mod agent {
 
     #[test]
     #[ignore = "boots a kernel"]
+    fn burst_headroom_and_the_way_back_hold_through_files_alone_6_1() {
+        holds("6.1", &CASE);
+    }
+
+    #[test]
+    #[ignore = "boots a kernel"]
+    fn five_hundred_groups_at_rest_cost_less_than_half_a_percent_of_a_cpu() {
+        let case = Case {
+            loaded: false,
+            ..Case::of(&["agent-cost.sh"])
+        };
+        holds("6.12", &case);
+    }
+
+    #[test]
+    #[ignore = "boots a kernel"]
     fn prometheus_selects_alerts_and_draws_what_is_served() {
         let case = Case {
             loaded: false,

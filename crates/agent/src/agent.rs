@@ -2,14 +2,21 @@
 //! What each group's files are to hold, and how they come to hold it.
 use crate::headroom::Headroom;
 use crate::lending::{Loan, Terms};
+use crate::marks::{marked, marked_burst};
+use crate::restore::{is_gone, restore};
 use crate::{Error, File, Files, Journal, Limits, Result, Settings, Store};
 use plimsoll_live::{shown, KnobValues};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-/// Everything is looked at again this often, should an event have been missed.
-const LOOK_AT_ALL_NS: u64 = 5_000_000_000;
+/// Everything is looked at again this often, though the kernel says when it has lost an event; and this often where not
+/// everything can be watched.
+const LOOK_AT_ALL_NS: u64 = 300_000_000_000;
+const LOOK_BLIND_NS: u64 = 5_000_000_000;
+/// What was refused is tried again after this.
+const AGAIN_NS: u64 = 5_000_000_000;
 /// For how long the kernel's burst is given up where it may have stood in the way of the owner's write.
 const RETREAT_NS: u64 = 10_000_000_000;
 
@@ -20,7 +27,15 @@ pub struct Agent<F, S> {
     pub(crate) groups: BTreeMap<PathBuf, Group>,
     pub(crate) headroom: Headroom,
     dry_run: bool,
+    /// When everything is looked at, at the latest.
     look_at_all_ns: u64,
+    /// What is looked at in this step, those with loans, and those in whose cpu.max the agent has written since events were
+    /// read: the next event of it says nothing. A step takes time with these, not with all groups.
+    due: BTreeSet<PathBuf>,
+    lent: BTreeSet<PathBuf>,
+    wrote: BTreeSet<PathBuf>,
+    /// What is looked at again at a time: a burst was given back, or what was to be written was refused.
+    later: BTreeMap<PathBuf, u64>,
     said: Vec<String>,
 }
 
@@ -33,22 +48,12 @@ pub(crate) struct Group {
     /// What the loan or the owner grants, and what headroom leaves of it.
     lent_us: Option<u64>,
     pub side_us: Option<u64>,
-    due: bool,
     retreat_ns: u64,
-    /// The agent itself has written cpu.max since events were last read: the next one of it says nothing.
-    wrote: bool,
     /// Why its knobs were refused.
     refused: String,
     complaint: String,
     /// What a dry run has said already.
     announced: String,
-}
-
-impl Group {
-    /// It is looked at in this step.
-    pub fn set_due(&mut self) {
-        self.due = true;
-    }
 }
 
 impl<F: Files, S: Store> Agent<F, S> {
@@ -62,6 +67,10 @@ impl<F: Files, S: Store> Agent<F, S> {
             headroom: Headroom::default(),
             dry_run,
             look_at_all_ns: 0,
+            due: BTreeSet::new(),
+            lent: BTreeSet::new(),
+            wrote: BTreeSet::new(),
+            later: BTreeMap::new(),
             said: Vec::new(),
         }
     }
@@ -70,53 +79,62 @@ impl<F: Files, S: Store> Agent<F, S> {
     /// is one of the journal's, after which nothing may be changed any more.
     pub fn step(&mut self, now_ns: u64) -> Result<Vec<String>> {
         let events = self.files.events();
-        let all = events.all || now_ns >= self.look_at_all_ns;
-        if all {
+        if events.blind {
+            self.look_at_all_ns = self.look_at_all_ns.min(self.looked_at_all_ns() + LOOK_BLIND_NS);
+        }
+        if events.all || now_ns >= self.look_at_all_ns {
             self.look_at_all_ns = now_ns + LOOK_AT_ALL_NS;
+            self.find_groups(None)?;
+            self.due.extend(self.groups.keys().cloned());
+        } else {
+            for path in &events.tree {
+                self.find_groups(Some(path))?;
+            }
         }
-        if events.tree || all {
-            self.find_groups(now_ns)?;
-        }
-        for (path, group) in &mut self.groups {
-            group.due |= all || events.touched.contains(path);
-        }
-        for path in &events.tried {
+        let is_known = |path: &PathBuf| self.groups.contains_key(path);
+        self.due.extend(events.touched.into_iter().filter(is_known));
+        for path in events.tried {
             self.was_tried(path, now_ns);
         }
-        for group in self.groups.values_mut() {
-            group.wrote = false;
-        }
+        self.wrote.clear();
+        let again = self.later.iter().filter(|(_, at_ns)| now_ns >= **at_ns);
+        self.due.extend(again.map(|(path, _)| path.clone()));
+        self.later.retain(|_, at_ns| now_ns < *at_ns);
         // All knobs before any file: who is main may have changed.
-        let is_touched = |(path, group): (&PathBuf, &Group)| group.due.then(|| path.clone());
-        let touched: Vec<PathBuf> = self.groups.iter().filter_map(is_touched).collect();
         let mut knobs_changed = false;
-        for path in &touched {
-            knobs_changed |= self.read_knobs(path);
+        for path in self.due.clone() {
+            knobs_changed |= self.read_knobs(&path);
         }
         if knobs_changed {
-            self.headroom.link(&mut self.groups);
+            self.headroom.link(&mut self.groups, &mut self.due);
         }
         if self.headroom.is_due(now_ns) {
-            self.headroom.window(&mut self.files, &mut self.groups, now_ns);
+            self.headroom
+                .window(&mut self.files, &mut self.groups, &mut self.due, now_ns);
         }
-        let is_due = |(path, group): (&PathBuf, &Group)| {
-            let is_loans = group.loan.as_ref().is_some_and(|loan| now_ns >= loan.due_ns);
-            (group.due || is_loans).then(|| path.clone())
-        };
-        let due: Vec<PathBuf> = self.groups.iter().filter_map(is_due).collect();
-        for path in due {
+        let loans = self.lent.iter().filter(|path| {
+            let loan = self.groups.get(*path).and_then(|group| group.loan.as_ref());
+            loan.is_some_and(|loan| now_ns >= loan.due_ns)
+        });
+        self.due.extend(loans.cloned());
+        for path in std::mem::take(&mut self.due) {
             self.look(&path, now_ns)?;
         }
         Ok(std::mem::take(&mut self.said))
     }
 
+    fn looked_at_all_ns(&self) -> u64 {
+        self.look_at_all_ns.saturating_sub(LOOK_AT_ALL_NS)
+    }
+
     /// When the next step is due though nothing happens.
     pub fn due_ns(&self) -> u64 {
         let loans = self
-            .groups
-            .values()
-            .filter_map(|group| Some(group.loan.as_ref()?.due_ns));
+            .lent
+            .iter()
+            .filter_map(|path| Some(self.groups.get(path)?.loan.as_ref()?.due_ns));
         loans
+            .chain(self.later.values().copied())
             .chain([self.look_at_all_ns])
             .chain(self.headroom.due_ns())
             .min()
@@ -136,14 +154,14 @@ impl<F: Files, S: Store> Agent<F, S> {
     /// One group, now: its knobs were set. An error says why they are refused.
     pub fn reload(&mut self, group: &Path, now_ns: u64) -> Result<()> {
         if !self.groups.contains_key(group) {
-            self.find_groups(now_ns)?;
+            self.find_groups(None)?;
         }
         if !self.groups.contains_key(group) {
             let message = "the agent does not know this cgroup; does it have the cpu controller?";
             return Err(Error::Input(format!("{}: {message}", shown(group))));
         }
         if self.read_knobs(group) {
-            self.headroom.link(&mut self.groups);
+            self.headroom.link(&mut self.groups, &mut self.due);
         }
         self.look(group, now_ns)?;
         match self.groups.get(group).map(|group| group.complaint.as_str()) {
@@ -157,38 +175,66 @@ impl<F: Files, S: Store> Agent<F, S> {
         restore(&mut self.files, &mut self.journal)
     }
 
-    fn find_groups(&mut self, _now_ns: u64) -> Result<()> {
-        let found = self.files.groups();
-        let mut before = std::mem::take(&mut self.groups);
+    /// Finds all groups anew, or those at `below` and below it.
+    fn find_groups(&mut self, below: Option<&Path>) -> Result<()> {
+        let found = self.files.groups(below);
+        let mut before = match below {
+            None => std::mem::take(&mut self.groups),
+            Some(below) => {
+                // Paths are ordered by their components: what is below one comes right after it.
+                let from = self
+                    .groups
+                    .range::<Path, _>((Bound::Included(below), Bound::Unbounded));
+                let under = from
+                    .map(|(path, _)| path)
+                    .take_while(|path| path.starts_with(below));
+                let under: Vec<PathBuf> = under.cloned().collect();
+                let taken = under
+                    .into_iter()
+                    .filter_map(|path| self.groups.remove_entry(&path));
+                taken.collect()
+            }
+        };
+        let mut changed = false;
         for path in found {
             let Some(id) = self.files.id(&path) else { continue };
             let known = before.remove(&path).filter(|group| group.id == id);
-            let group = known.unwrap_or_else(|| Group {
-                id,
-                owner: Limits {
-                    quota_us: None,
-                    period_us: 100_000,
-                    burst_us: None,
-                },
-                knobs: KnobValues::default(),
-                loan: None,
-                lent_us: None,
-                side_us: None,
-                due: true,
-                retreat_ns: 0,
-                wrote: false,
-                refused: String::new(),
-                complaint: String::new(),
-                announced: String::new(),
+            let group = known.unwrap_or_else(|| {
+                changed = true;
+                self.due.insert(path.clone());
+                self.lent.remove(&path);
+                Group {
+                    id,
+                    owner: Limits {
+                        quota_us: None,
+                        period_us: 100_000,
+                        burst_us: None,
+                    },
+                    knobs: KnobValues::default(),
+                    loan: None,
+                    lent_us: None,
+                    side_us: None,
+                    retreat_ns: 0,
+                    refused: String::new(),
+                    complaint: String::new(),
+                    announced: String::new(),
+                }
             });
             self.groups.insert(path, group);
         }
-        let alive: std::collections::BTreeSet<u64> = self.groups.values().map(|group| group.id).collect();
+        changed |= !before.is_empty();
+        for path in before.keys() {
+            self.due.remove(path);
+            self.lent.remove(path);
+            self.later.remove(path);
+        }
+        let is_there = |id: u64, path: &Path| self.groups.get(path).is_some_and(|group| group.id == id);
         let gone: Vec<(u64, PathBuf)> = self
             .journal
             .changed()
             .iter()
-            .filter(|(id, _)| !alive.contains(id))
+            .filter(|(_, changed)| below.is_none_or(|below| changed.path.starts_with(below)))
+            .filter(|(id, changed)| !is_there(**id, &changed.path))
             .map(|(id, changed)| (*id, changed.path.clone()))
             .collect();
         for (id, path) in gone {
@@ -197,7 +243,9 @@ impl<F: Files, S: Store> Agent<F, S> {
                 self.forget(id, &path)?;
             }
         }
-        self.headroom.link(&mut self.groups);
+        if changed {
+            self.headroom.link(&mut self.groups, &mut self.due);
+        }
         Ok(())
     }
 
@@ -209,22 +257,23 @@ impl<F: Files, S: Store> Agent<F, S> {
     }
 
     /// Somebody opened cpu.max to write, and may have been refused since the burst is above his quota.
-    fn was_tried(&mut self, path: &Path, now_ns: u64) {
-        let Some(group) = self.groups.get_mut(path) else {
+    fn was_tried(&mut self, path: PathBuf, now_ns: u64) {
+        let Some(group) = self.groups.get_mut(&path) else {
             return;
         };
         let has_ours = |file| self.journal.change(group.id, file).is_some();
-        if has_ours(File::Burst) && !group.wrote {
-            let unchanged = Limits::read(&self.files, path).is_ok_and(|limits| {
+        if has_ours(File::Burst) && !self.wrote.contains(&path) {
+            let unchanged = Limits::read(&self.files, &path).is_ok_and(|limits| {
                 (limits.quota_us, limits.period_us) == (group.owner.quota_us, group.owner.period_us)
             });
             if unchanged && now_ns >= group.retreat_ns {
                 group.retreat_ns = now_ns + RETREAT_NS;
+                self.later.insert(path.clone(), group.retreat_ns);
                 let text = "a write to cpu.max changed nothing: cpu.max.burst is given back for 10 s, should it be in the way";
-                self.said.push(format!("{}: {text}", shown(path)));
+                self.said.push(format!("{}: {text}", shown(&path)));
             }
         }
-        group.due = true;
+        self.due.insert(path);
     }
 
     /// True: they have changed.
@@ -246,10 +295,10 @@ impl<F: Files, S: Store> Agent<F, S> {
         let Some(mut group) = self.groups.remove(path) else {
             return Ok(());
         };
+        self.lent.remove(path);
         if self.files.id(path) != Some(group.id) {
             return self.forget(group.id, path);
         }
-        group.due = false;
         let mut complaint = group.refused.clone();
         match self.bring(path, &mut group, now_ns)? {
             Ok(()) => {}
@@ -259,7 +308,13 @@ impl<F: Files, S: Store> Agent<F, S> {
         if complaint != group.complaint && !complaint.is_empty() {
             self.said.push(format!("warning: {complaint}"));
         }
+        if !complaint.is_empty() {
+            self.later.entry(path.into()).or_insert(now_ns + AGAIN_NS);
+        }
         group.complaint = complaint;
+        if group.loan.is_some() {
+            self.lent.insert(path.into());
+        }
         self.groups.insert(path.into(), group);
         Ok(())
     }
@@ -310,7 +365,9 @@ impl<F: Files, S: Store> Agent<F, S> {
                 if text != owners {
                     self.journal.record(group.id, path, file, &owners, &text)?;
                 }
-                group.wrote |= file == File::Max;
+                if file == File::Max {
+                    self.wrote.insert(path.into());
+                }
                 if let Err(error) = self.files.write(path, file, &text) {
                     let name = file.name();
                     return Ok(Err(match is_gone(&error) {
@@ -403,112 +460,3 @@ impl<F: Files, S: Store> Agent<F, S> {
 const SIDE_PERIOD_US: u64 = 10_000;
 /// The kernel takes no quota below this.
 const QUOTA_MIN_US: u64 = 1_000;
-
-/// Quotas of the agent's are odd numbers, which an owner hardly writes: so his own are told from them.
-fn marked(quota_us: u64, owners_us: u64) -> u64 {
-    match quota_us.saturating_sub(1) | 1 {
-        odd if odd <= quota_us && odd > owners_us => odd,
-        _ if quota_us % 2 == 1 => quota_us,
-        _ => owners_us.max(quota_us.saturating_sub(1)),
-    }
-}
-
-/// Likewise a burst: at most 1 us less, or 1 us where the owner has one and is to have none.
-fn marked_burst(burst_us: u64, owners_us: Option<u64>) -> u64 {
-    match owners_us {
-        Some(owners_us) if owners_us == burst_us => burst_us,
-        _ if burst_us == 0 => 1,
-        _ => burst_us.saturating_sub(1) | 1,
-    }
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
-}
-
-/// Puts back every file that the journal names and that still holds what the agent wrote. Returns what there is to say.
-pub fn restore<S: Store>(files: &mut impl Files, journal: &mut Journal<S>) -> Result<Vec<String>> {
-    let (mut said, mut wrong) = (Vec::new(), Ok(()));
-    let changed: Vec<_> = journal
-        .changed()
-        .iter()
-        .map(|(id, changed)| (*id, changed.clone()))
-        .collect();
-    for (id, changed) in changed {
-        let path = &changed.path;
-        if files.id(path) == Some(id) {
-            match put_back(files, path, &changed.files) {
-                Ok(lines) => said.extend(lines),
-                Err(error) if is_gone(&error) => {}
-                Err(error) => {
-                    said.push(format!("warning: {}: cannot be put back: {error}", shown(path)));
-                    continue;
-                }
-            }
-        }
-        // All are put back first, should the journal be what has failed.
-        for file in File::ALL {
-            wrong = wrong.and(journal.forget(id, path, file));
-        }
-    }
-    wrong.map(|()| said)
-}
-
-fn put_back(
-    files: &mut impl Files,
-    path: &Path,
-    changes: &BTreeMap<File, crate::journal::Change>,
-) -> io::Result<Vec<String>> {
-    let now = Limits::read(files, path)?;
-    let mut said = Vec::new();
-    let mut text = |file| {
-        let holds = now.text(file)?;
-        Some(match changes.get(&file) {
-            Some(change) if change.is_ours(&holds) => change.owner.clone(),
-            Some(change) if holds != change.owner => {
-                let name = file.name();
-                said.push(format!(
-                    "{}: {name} is `{holds}`, its owner's, and stays",
-                    shown(path)
-                ));
-                holds
-            }
-            _ => holds,
-        })
-    };
-    let (max, burst) = (text(File::Max).unwrap_or_default(), text(File::Burst));
-    let Some(mut to) = Limits::parse(&max, burst.as_deref()) else {
-        return Err(io::Error::other(format!("cpu.max is to be `{max}`")));
-    };
-    // An owner who lowered his quota below his burst could do so only since the agent had taken the burst away.
-    if let (Some(quota_us), Some(burst_us)) = (to.quota_us, to.burst_us) {
-        to.burst_us = Some(burst_us.min(quota_us));
-    }
-    for file in now.order(&to) {
-        if let (Some(holds), Some(text)) = (now.text(file), to.text(file)) {
-            if holds != text {
-                files.write(path, file, &text)?;
-            }
-        }
-    }
-    Ok(said)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_marked_quota_is_odd_and_neither_looser_nor_tighter_than_the_owners() {
-        for quota_us in 1_001..1_200 {
-            let marked = marked(quota_us, 1_000);
-            assert!(
-                marked % 2 == 1 && marked <= quota_us && marked > quota_us - 2,
-                "{quota_us}: {marked}"
-            );
-        }
-        assert_eq!(marked(30_000, 30_000), 30_000);
-        assert_eq!(marked(30_001, 30_000), 30_001);
-        assert_eq!(marked(30_001, 30_001), 30_001);
-    }
-}

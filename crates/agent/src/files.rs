@@ -30,19 +30,22 @@ impl File {
 /// What happened since it was last asked.
 #[derive(Debug, Default)]
 pub struct Events {
-    /// Groups came or went.
-    pub tree: bool,
+    /// Directories that came or went, or below which limits did; none of them below another one.
+    pub tree: Vec<PathBuf>,
     /// Directories in which something was written, or whose attributes were.
     pub touched: Vec<PathBuf>,
     /// Directories in whose limits somebody may have tried to write, perhaps in vain.
     pub tried: Vec<PathBuf>,
     /// Too much happened to be told one by one.
     pub all: bool,
+    /// Not everything is watched: who asks has to look himself from time to time.
+    pub blind: bool,
 }
 
 pub trait Files {
-    /// The directories that have limits, parents before children. The root is none of them.
-    fn groups(&mut self) -> Vec<PathBuf>;
+    /// The directories that have limits, parents before children: all of them, or that at `below` and those below it. The
+    /// root is none of them.
+    fn groups(&mut self, below: Option<&Path>) -> Vec<PathBuf>;
     /// The kernel's number for a group: another one where a directory was removed and made again. `None`: it is gone.
     fn id(&self, group: &Path) -> Option<u64>;
     /// The text without its last line feed.

@@ -4,7 +4,7 @@
 use crate::agent::Group;
 use crate::Files;
 use plimsoll_policy_sys as pl;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Several times a second. A window is seen a window late, so a shorter one reacts faster and reads more files.
@@ -33,8 +33,8 @@ impl Headroom {
         (self.percent > 0).then(|| self.last.map_or(0, |(at_ns, _)| at_ns + WINDOW_NS))
     }
 
-    /// Finds main and side anew.
-    pub fn link(&mut self, groups: &mut BTreeMap<PathBuf, Group>) {
+    /// Finds main and side anew. `due` gets those whose limit is no longer headroom's.
+    pub fn link(&mut self, groups: &mut BTreeMap<PathBuf, Group>, due: &mut BTreeSet<PathBuf>) {
         let wants = |group: &Group| group.knobs.headroom_percent.unwrap_or(0) > 0;
         if self.percent == 0 && !groups.values().any(wants) {
             return;
@@ -76,13 +76,19 @@ impl Headroom {
         }
         for (path, group) in groups {
             if !self.side.contains_key(path) && group.side_us.take().is_some() {
-                group.set_due();
+                due.insert(path.clone());
             }
         }
     }
 
-    /// A window is over: the side's budget for the next one, and each group's part of it.
-    pub fn window(&mut self, files: &mut impl Files, groups: &mut BTreeMap<PathBuf, Group>, now_ns: u64) {
+    /// A window is over: the side's budget for the next one, and each group's part of it. `due` gets those whose part changed.
+    pub fn window(
+        &mut self,
+        files: &mut impl Files,
+        groups: &mut BTreeMap<PathBuf, Group>,
+        due: &mut BTreeSet<PathBuf>,
+        now_ns: u64,
+    ) {
         let Some((busy_us, nr_cpus)) = files.busy() else {
             return;
         };
@@ -149,7 +155,7 @@ impl Headroom {
                 .is_none_or(|before| before.abs_diff(side_us) >= step_us)
             {
                 group.side_us = Some(side_us);
-                group.set_due();
+                due.insert(path.clone());
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::{Error, Events, File, Files, Result};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use plimsoll_live::KnobValues;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,16 @@ use std::path::{Path, PathBuf};
 pub struct Mounted {
     root: PathBuf,
     inotify: Inotify,
-    watched: HashMap<WatchDescriptor, PathBuf>,
+    watched: HashMap<WatchDescriptor, Watched>,
     /// Some directory cannot be watched: there is a limit to watches.
     unwatched: bool,
     busy: Busy,
+}
+
+struct Watched {
+    path: PathBuf,
+    /// Its children have limits: runtimes write cgroup.subtree_control for each container, and seldom change it.
+    gives_limits: bool,
 }
 
 /// CPU time that the topmost groups have used since this began, of groups that are gone, too.
@@ -24,6 +30,8 @@ struct Busy {
     seen_us: HashMap<PathBuf, u64>,
     used_us: u64,
 }
+
+const CONTROLLERS: &str = "cgroup.subtree_control";
 
 impl Mounted {
     pub fn at(root: &Path) -> Result<Self> {
@@ -42,35 +50,50 @@ impl Mounted {
         })
     }
 
-    fn watch(&mut self, path: &Path) {
+    /// True: its children have limits.
+    fn watch(&mut self, path: &Path) -> bool {
         let flags = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_ATTRIB
             | AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_ONLYDIR;
-        match self.inotify.add_watch(path, flags) {
-            Ok(watch) => drop(self.watched.insert(watch, path.into())),
+        let watch = self.inotify.add_watch(path, flags);
+        // Read after it is watched, so that no change is missed.
+        let gives_limits = gives_limits(path);
+        match watch {
+            Ok(watch) => {
+                let path = path.into();
+                self.watched.insert(watch, Watched { path, gives_limits });
+            }
             Err(nix::errno::Errno::ENOSPC) => self.unwatched = true,
             Err(_) => {} // it is gone
         }
+        gives_limits
     }
 }
 
+fn gives_limits(path: &Path) -> bool {
+    let controllers = std::fs::read_to_string(path.join(CONTROLLERS)).unwrap_or_default();
+    controllers.split_ascii_whitespace().any(|name| name == "cpu")
+}
+
 impl Files for Mounted {
-    fn groups(&mut self) -> Vec<PathBuf> {
-        let (mut found, mut at) = (vec![self.root.clone()], 0);
+    fn groups(&mut self, below: Option<&Path>) -> Vec<PathBuf> {
+        let top = below.unwrap_or(&self.root).to_path_buf();
+        let has_limits = top != self.root && top.join(File::Max.name()).exists();
+        let (mut found, mut at) = (vec![(top, has_limits)], 0);
         while at < found.len() {
             // Watched before it is read, so that no child is missed.
-            let path = found[at].clone();
-            self.watch(&path);
+            let path = found[at].0.clone();
+            let has_limits = self.watch(&path);
             let children = std::fs::read_dir(&path).into_iter().flatten().flatten();
             let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-            found.extend(children.filter(is_folder).map(|entry| entry.path()));
+            found.extend(children.filter(is_folder).map(|entry| (entry.path(), has_limits)));
             at += 1;
         }
-        let has_limits = |path: &PathBuf| path.join(File::Max.name()).exists();
-        found.into_iter().skip(1).filter(has_limits).collect()
+        let found = found.into_iter().filter(|(_, has_limits)| *has_limits);
+        found.map(|(path, _)| path).collect()
     }
 
     fn id(&self, group: &Path) -> Option<u64> {
@@ -112,35 +135,38 @@ impl Files for Mounted {
 
     fn events(&mut self) -> Events {
         let mut events = Events {
-            all: self.unwatched,
+            blind: self.unwatched,
             ..Default::default()
         };
+        let mut tree = BTreeSet::new();
         while let Ok(read) = self.inotify.read_events() {
             for event in read {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                    (events.all, events.tree) = (true, true);
+                    events.all = true;
                     continue;
                 }
                 if event.mask.contains(AddWatchFlags::IN_IGNORED) {
                     self.watched.remove(&event.wd);
                     continue;
                 }
-                let Some(path) = self.watched.get(&event.wd) else {
+                let Some(watched) = self.watched.get_mut(&event.wd) else {
                     continue;
                 };
+                let (path, name) = (&watched.path, event.name.as_deref());
                 if event.mask.contains(AddWatchFlags::IN_ISDIR) {
                     let moved = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE;
-                    events.tree |= event.mask.intersects(moved);
-                    if event.mask.contains(AddWatchFlags::IN_ATTRIB) && event.name.is_none() {
-                        events.touched.push(path.clone());
+                    match name {
+                        Some(name) if event.mask.intersects(moved) => {
+                            tree.insert(path.join(name));
+                        }
+                        None if event.mask.contains(AddWatchFlags::IN_ATTRIB) => {
+                            events.touched.push(path.clone());
+                        }
+                        _ => {}
                     }
                     continue;
                 }
-                let name = event
-                    .name
-                    .as_deref()
-                    .and_then(|name| name.to_str())
-                    .unwrap_or_default();
+                let name = name.and_then(|name| name.to_str()).unwrap_or_default();
                 let is_limit = File::ALL.iter().any(|file| file.name() == name);
                 if is_limit && event.mask.contains(AddWatchFlags::IN_MODIFY) {
                     events.touched.push(path.clone());
@@ -148,6 +174,22 @@ impl Files for Mounted {
                 if name == File::Max.name() && event.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) {
                     events.tried.push(path.clone());
                 }
+                if name == CONTROLLERS && event.mask.contains(AddWatchFlags::IN_MODIFY) {
+                    let now = gives_limits(path);
+                    if std::mem::replace(&mut watched.gives_limits, now) != now {
+                        tree.insert(watched.path.clone());
+                    }
+                }
+            }
+        }
+        // What is below another one is found with it.
+        for path in tree {
+            if !events
+                .tree
+                .last()
+                .is_some_and(|above: &PathBuf| path.starts_with(above))
+            {
+                events.tree.push(path);
             }
         }
         events

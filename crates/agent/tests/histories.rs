@@ -32,7 +32,7 @@ struct Machine {
     next_id: u64,
     events: Vec<PathBuf>,
     tried: Vec<PathBuf>,
-    tree: bool,
+    tree: Vec<PathBuf>,
     busy_us: u64,
     journal: String,
     /// Changes until the agent is killed, and whether the one in which it is is still made.
@@ -121,8 +121,10 @@ fn dead() -> io::Error {
 }
 
 impl Files for Model {
-    fn groups(&mut self) -> Vec<PathBuf> {
-        self.0.borrow().groups.keys().cloned().collect()
+    fn groups(&mut self, below: Option<&Path>) -> Vec<PathBuf> {
+        let machine = self.0.borrow();
+        let is_asked = |path: &&PathBuf| below.is_none_or(|below| path.starts_with(below));
+        machine.groups.keys().filter(is_asked).cloned().collect()
     }
 
     fn id(&self, group: &Path) -> Option<u64> {
@@ -185,6 +187,7 @@ impl Files for Model {
             touched: std::mem::take(&mut machine.events),
             tried: std::mem::take(&mut machine.tried),
             all: false,
+            blind: false,
         }
     }
 
@@ -309,12 +312,12 @@ fn history(seed: u64) -> (u64, u64) {
                         knobs: knobs(random),
                         usage_us: 0,
                     };
+                    machine.tree.push(path.clone());
                     machine.groups.insert(path, group);
-                    machine.tree = true;
                 }
                 1 if machine.groups.contains_key(&path) && random.random_bool(0.3) => {
                     machine.groups.retain(|other, _| !other.starts_with(&path));
-                    machine.tree = true;
+                    machine.tree.push(path);
                 }
                 2 | 3 if machine.groups.contains_key(&path) => {
                     owner_writes(machine, &path, owners(random));
