@@ -273,16 +273,15 @@ fn record_up_to(
         wall_start_ns,
         without_sockets: probes.without_sockets().map(String::from),
     };
-    let mut report = finished.write(
-        options,
-        writer,
-        &hierarchy,
+    let kept = Kept {
         spool,
         names,
         connections,
         rows,
-        |share| progress(Stage::Writing(share)),
-    )?;
+    };
+    let mut report = finished.write(options, writer, &hierarchy, kept, |share| {
+        progress(Stage::Writing(share))
+    })?;
     report.full = full;
     report.cpus = cpus.len() as u32;
     report.mended = probes.switches_mended();
@@ -424,6 +423,15 @@ fn spool_failed(dir: &Path, source: io::Error) -> TraceError {
     }
 }
 
+/// What was kept while recording.
+struct Kept {
+    spool: Spool,
+    names: Names,
+    connections: Connections,
+    /// Events, those outside of the recorded time among them.
+    rows: u64,
+}
+
 /// What is known when recording has ended.
 struct Finished {
     machine: Machine,
@@ -440,12 +448,15 @@ impl Finished {
         options: &Options,
         mut writer: TraceWriter,
         hierarchy: &Hierarchy,
-        mut spool: Spool,
-        names: Names,
-        connections: Connections,
-        rows: u64,
+        kept: Kept,
         mut progress: impl FnMut(f64),
     ) -> Result<Report, RecordError> {
+        let Kept {
+            mut spool,
+            names,
+            connections,
+            rows,
+        } = kept;
         let (start_ns, end_ns) = (self.start_ns, self.end_ns);
         let Tables {
             mut threads,
