@@ -272,11 +272,14 @@ fn record_up_to(
         end_ns,
         wall_start_ns,
         without_sockets: probes.without_sockets().map(String::from),
+    };
+    let kept = Kept {
+        spool,
         names,
         connections,
         rows,
     };
-    let mut report = finished.write(options, writer, &hierarchy, spool, |share| {
+    let mut report = finished.write(options, writer, &hierarchy, kept, |share| {
         progress(Stage::Writing(share))
     })?;
     report.full = full;
@@ -420,6 +423,15 @@ fn spool_failed(dir: &Path, source: io::Error) -> TraceError {
     }
 }
 
+/// What was kept while recording.
+struct Kept {
+    spool: Spool,
+    names: Names,
+    connections: Connections,
+    /// Events, those outside of the recorded time among them.
+    rows: u64,
+}
+
 /// What is known when recording has ended.
 struct Finished {
     machine: Machine,
@@ -428,10 +440,6 @@ struct Finished {
     end_ns: i64,
     wall_start_ns: i64,
     without_sockets: Option<String>,
-    names: Names,
-    connections: Connections,
-    /// How many there are to write, for progress.
-    rows: u64,
 }
 
 impl Finished {
@@ -440,9 +448,15 @@ impl Finished {
         options: &Options,
         mut writer: TraceWriter,
         hierarchy: &Hierarchy,
-        mut spool: Spool,
+        kept: Kept,
         mut progress: impl FnMut(f64),
     ) -> Result<Report, RecordError> {
+        let Kept {
+            mut spool,
+            names,
+            connections,
+            rows,
+        } = kept;
         let (start_ns, end_ns) = (self.start_ns, self.end_ns);
         let Tables {
             mut threads,
@@ -450,7 +464,7 @@ impl Finished {
             moves,
             others,
             limits_unknown,
-        } = self.names.finish(hierarchy);
+        } = names.finish(hierarchy);
         threads
             .iter_mut()
             .for_each(|t| t.from_ns = t.from_ns.max(start_ns));
@@ -465,9 +479,9 @@ impl Finished {
             let before = |entry: &&(i64, Option<GroupIx>)| entry.0 <= ts_ns;
             entries.get(&tid)?.iter().rev().find(before)?.1
         };
-        let announced: HashSet<u64> = self.connections.ids().collect();
+        let announced: HashSet<u64> = connections.ids().collect();
         let sockets = match self.without_sockets {
-            None => self.connections.finish(group_of),
+            None => connections.finish(group_of),
             without => Sockets {
                 without,
                 ..Default::default()
@@ -484,7 +498,7 @@ impl Finished {
             ..Default::default()
         };
         let failed = |e| spool_failed(&options.output, e);
-        let (mut done, total) = (0u64, self.rows.max(1));
+        let (mut done, total) = (0u64, rows.max(1));
         let mut merged = spool.merge().map_err(failed)?;
         while let Some(mut event) = merged.next().map_err(failed)? {
             if done % PROGRESS_EVENTS == 0 {
