@@ -82,14 +82,31 @@ fn good_trace_passes_its_own_check_and_gets_a_plan() {
     );
     let (out, _) = run(&["simulate", "--replay", &trace], 0);
     assert!(out.contains("self-check") && !out.contains("MISSED"), "{out}");
-    let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 0);
+    let plan = ["plan", &trace, "--goal", "p99(request) < 20ms"];
+    let (out, _) = run(&plan, 0);
+    assert!(out.lines().count() <= 25, "more than a screen: {out}");
+    assert!(
+        out.lines().all(|line| line.chars().count() <= 100),
+        "wider than a screen: {out}"
+    );
+    for word in [
+        "recorded",
+        "trust     yes",
+        "throttled < 25% (the last by default)",
+        "limit /web to",
+        "today",
+        "--verbose",
+    ] {
+        assert!(out.contains(word), "{word:?} is not in: {out}");
+    }
+    let (out, _) = run(&[&plan[..], &["--verbose"]].concat(), 0);
     for word in [
         "recommended",
         "next cheaper",
         "cpu.max",
         "CPUQuota=",
         "one replay each",
-        "met, not in costly runs",
+        "too little CPU",
         "docker",
     ] {
         assert!(out.contains(word), "{word:?} is not in: {out}");
@@ -231,7 +248,7 @@ fn trace_of_nothing_but_idle_threads_is_refused() {
 fn goal_that_cannot_be_met_is_said_with_the_nearest_and_exit_code_1() {
     let trace = good("unmet.trace");
     let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 1ms"], 1);
-    assert!(out.contains("none of") && out.contains("Nearest"), "{out}");
+    assert!(out.contains("None of") && out.contains("nearest"), "{out}");
     assert!(
         !out.contains("recommended ") && out.contains("  nearest "),
         "{out}"
@@ -247,7 +264,7 @@ fn goal_that_cannot_be_met_is_said_with_the_nearest_and_exit_code_1() {
         ],
         1,
     );
-    assert!(out.contains("none of"), "a tenth of a CPU is not 0.3: {out}");
+    assert!(out.contains("None of"), "a tenth of a CPU is not 0.3: {out}");
     assert!(
         !out.contains("no limit") || out.matches("no limit").count() == 1,
         "no limit is more than was allowed; only today's setting is shown: {out}"
@@ -301,6 +318,68 @@ fn bad_goals_and_names_are_refused_with_what_is_allowed() {
 }
 
 #[test]
+fn a_target_gets_what_it_can_say_and_the_price_of_it() {
+    let trace = good("target.trace");
+    let plan = [
+        "plan",
+        &trace,
+        "--goal",
+        "p99(request) < 20ms",
+        "--price-per-core",
+        "20",
+    ];
+    let kubernetes = [&plan[..], &["--for", "kubernetes"]].concat();
+    let (out, _) = run(&kubernetes, 0);
+    assert!(
+        out.lines().count() <= 25 && out.lines().all(|line| line.chars().count() <= 100),
+        "{out}"
+    );
+    assert!(
+        out.contains("--subresource resize") && !out.contains("maxAllowed"),
+        "{out}"
+    );
+    let (out, _) = run(&[&kubernetes[..], &["--verbose"]].concat(), 0);
+    for word in ["--subresource resize", "maxAllowed", "a month", "/100 "] {
+        assert!(out.contains(word), "{word:?} is not in: {out}");
+    }
+    assert!(!out.contains("burst") && !out.contains("cpu.max "), "{out}");
+    let (out, err) = run(&[&plan[..], &["--for", "mesos"]].concat(), 2);
+    assert!(out.is_empty() && err.contains("kubernetes+agent"), "{err}");
+    let (out, err) = run(
+        &[&plan[..4], &["--for", "docker", "--semantics", "published"]].concat(),
+        2,
+    );
+    assert!(out.is_empty() && err.contains("--semantics"), "{err}");
+}
+
+#[test]
+fn throttling_is_explained_by_who_ran_and_what_would_have_kept_it() {
+    let trace = good("explain.trace");
+    let (out, err) = run(&["explain", &trace], 2);
+    assert!(out.is_empty() && err.contains("--limit CPUS"), "{err}");
+    let (out, _) = run(&["explain", &trace, "--limit", "0.2"], 0);
+    for word in [
+        "below what the work takes",
+        "web (100%)",
+        "p99 is",
+        "burst 20000 us",
+    ] {
+        assert!(out.contains(word), "{word:?} is not in: {out}");
+    }
+    let (out, _) = run(&["explain", &trace, "--limit", "1.9"], 0);
+    assert!(out.contains("in no period"), "{out}");
+    let (mut header, events) = example::open_loop(300);
+    (header.groups[1].quota_us, header.groups[1].period_us) = (Some(3_500), Some(10_000));
+    let limited = crate::trace("explain-limited.trace", &(header, events));
+    let (out, _) = run(&["explain", &limited, "--json", "-"], 0);
+    let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let own = &found["explanation"];
+    assert_eq!(own["limits"]["quota_us"], 3_500);
+    assert_eq!(own["requests"], 300);
+    assert!(own["p99_ns"].as_u64() >= own["free_p99_ns"].as_u64(), "{own}");
+}
+
+#[test]
 fn goal_for_more_than_the_requests_can_tell_is_refused_before_anything_is_printed() {
     let trace = trace("few.trace", &example::open_loop(100));
     let (out, err) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 2);
@@ -339,14 +418,14 @@ fn several_recordings_say_how_much_they_differ_and_warn_where_nothing_is_safe() 
         args.extend(goal.iter().chain(more));
         run(&args, 0).0
     };
-    let out = plan(&near, &[]);
+    let out = plan(&near, &["--verbose"]);
     assert!(
         out.contains("CPU per request differs by 5.1% between the recordings"),
         "{out}"
     );
     assert!(!out.contains("warning"), "{out}");
-    let out = plan(&far, &[]);
-    assert!(out.contains("warning: no setting is safe"), "{out}");
+    let out = plan(&far, &["--verbose"]);
+    assert!(out.contains("warning   no setting is safe"), "{out}");
     assert!(
         out.contains("met, not in costly runs") && !out.contains(" met\n"),
         "{out}"

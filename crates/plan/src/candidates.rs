@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The settings that a plan tries.
+use crate::search::Limits;
 use plimsoll_replay::{GroupSettings, Program, Semantics};
 
 /// Which knobs may be turned.
@@ -18,10 +19,21 @@ impl Knobs {
         weight: true,
         headroom: true,
     };
+
+    /// Whether these knobs suffice for a setting beside today's.
+    pub fn can_say(&self, own: &Limits, today: &GroupSettings) -> bool {
+        let limited = own.quota_us.is_some();
+        (self.period || !limited || own.period_us == PERIOD_DEFAULT_US)
+            && (self.burst || own.burst_us == 0)
+            && (self.weight || own.weight == today.weight)
+            && (self.headroom || own.headroom_percent == 0)
+    }
 }
 
 /// Limits on the first pass, evenly spaced in their logarithm.
 const QUOTAS: u32 = 13;
+/// What every system has where nothing else is said (default_cfs_period of kernel/sched/fair.c).
+const PERIOD_DEFAULT_US: u64 = 100_000;
 const PERIODS_US: [u64; 4] = [10_000, 25_000, 50_000, 100_000];
 const WEIGHTS: [u32; 4] = [50, 200, 400, 1_000];
 const HEADROOMS_PERCENT: [u32; 3] = [10, 20, 30];
@@ -32,16 +44,19 @@ const LOWEST_OPEN: f64 = 0.6;
 const LOWEST_CLOSED: f64 = 0.1;
 
 /// CPUs that the planned group used.
-fn used(program: &Program) -> f64 {
+pub fn used(program: &Program) -> f64 {
     program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64
 }
 
 /// CPUs without which the queue grows for ever, whatever latencies a recording shows before it ends: those of the work
-/// that arrivals set off which do not wait.
-pub fn needed(program: &Program) -> f64 {
-    match program.is_job() {
-        true => 0.0,
-        false => program.open_work_ns as f64 / program.duration_ns.max(1) as f64,
+/// that arrivals set off which do not wait. Where that is most of the work, what the rest takes is needed as well, but for
+/// what clients that wait may lose (`min_throughput`, 0..1).
+pub fn needed(program: &Program, min_throughput: f64) -> f64 {
+    let open = program.open_work_ns as f64 / program.duration_ns.max(1) as f64;
+    match (program.is_job(), program.is_closed_loop()) {
+        (true, _) => 0.0,
+        (_, true) => open,
+        (_, false) => open.max(used(program) * min_throughput),
     }
 }
 
@@ -80,7 +95,11 @@ pub fn limits(
     knobs: Knobs,
     semantics: Semantics,
 ) -> Vec<GroupSettings> {
-    let periods: &[u64] = if knobs.period { &PERIODS_US } else { &[100_000] };
+    let periods: &[u64] = if knobs.period {
+        &PERIODS_US
+    } else {
+        &[PERIOD_DEFAULT_US]
+    };
     // Burst in hundredths of the quota. Mainline takes no more than the quota.
     let bursts: &[u64] = match (knobs.burst, semantics) {
         (false, _) => &[0],
@@ -90,10 +109,10 @@ pub fn limits(
     let mut found = Vec::new();
     for &period_us in periods {
         let most = max_cpus * 1.01 * period_us as f64;
-        let mut quota_us = round_quota(cpus * period_us as f64);
+        let mut quota_us = round_quota(cpus * period_us as f64, period_us);
         // Of a small quota half the unit is more than 1%.
         if quota_us as f64 > most {
-            quota_us = (quota_us - 50).max(1_000);
+            quota_us = (quota_us - quota_unit_us(quota_us as f64, period_us) as u64).max(1_000);
         }
         // Quotas have a smallest value, which short periods may not be able to go down to.
         if quota_us as f64 > most {
@@ -112,9 +131,18 @@ pub fn limits(
     found
 }
 
-/// Kernel and schedulers take no quota below 1 ms; three digits are as much as anybody wants to read.
-fn round_quota(us: f64) -> u64 {
-    let unit = if us < 10_000.0 { 50.0 } else { 100.0 };
+/// Three digits are as much as anybody wants to read. Of 100 ms, 100 us are a millicore, below which Kubernetes cannot say
+/// anything.
+fn quota_unit_us(us: f64, period_us: u64) -> f64 {
+    match us < 10_000.0 && period_us != PERIOD_DEFAULT_US {
+        true => 50.0,
+        false => 100.0,
+    }
+}
+
+/// Kernel and schedulers take no quota below 1 ms.
+fn round_quota(us: f64, period_us: u64) -> u64 {
+    let unit = quota_unit_us(us, period_us);
     ((us / unit).round() * unit).max(1_000.0) as u64
 }
 

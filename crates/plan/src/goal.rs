@@ -65,6 +65,20 @@ pub struct GoalError {
 }
 
 impl Goal {
+    /// The goal for throttling where none is given: the share of throttled periods above which the alert
+    /// CPUThrottlingHigh fires, which most Kubernetes clusters have (kubernetes-mixin, `cpuThrottlingPercent: 25`).
+    pub const THROTTLED_DEFAULT: &str = "throttled < 25%";
+
+    /// Adds [`Goal::THROTTLED_DEFAULT`] where no goal speaks of throttling, so that no recommendation throttles in most
+    /// periods because the percentile looks away. True: added. `throttled <= 100%` takes it out of the way.
+    pub fn add_default(goals: &mut Vec<Goal>) -> bool {
+        let given = goals.iter().any(|goal| goal.subject == Subject::Throttled);
+        if !given {
+            goals.push(Goal::THROTTLED_DEFAULT.parse().expect("a goal"));
+        }
+        !given
+    }
+
     pub fn is_met_by(&self, value: f64) -> bool {
         match self.comparison {
             Comparison::Below => value < self.bound,
@@ -287,6 +301,14 @@ mod tests {
         assert!(goal.is_met_by(0.0) && !goal.is_met_by(0.01));
         assert!(goal.margin(0.0).is_sign_positive());
         assert_eq!(goal.margin(0.01), -0.01);
+    }
+
+    #[test]
+    fn throttling_has_a_goal_unless_one_is_given() {
+        let mut goals: Vec<Goal> = vec!["p99(request) < 5ms".parse().unwrap()];
+        assert!(Goal::add_default(&mut goals) && goals[1].bound == 0.25);
+        let mut own: Vec<Goal> = vec!["throttled <= 100%".parse().unwrap()];
+        assert!(!Goal::add_default(&mut own) && own.len() == 1);
     }
 
     #[test]

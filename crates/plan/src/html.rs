@@ -16,11 +16,12 @@ const TODAY: &str = "today";
 /// Throttling is drawn for this long.
 const TIMELINE_NS: u64 = 2_000_000_000;
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:920px;margin:2em auto;padding:0 1em;color:#222}\
-h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse}td,th{padding:.2em .9em .2em 0;\
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1120px;margin:2em auto;padding:0 1em;color:#222}\
+h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse;width:100%}td,th{padding:.2em .6em .2em 0;vertical-align:top;\
 text-align:right}td:first-child,th:first-child{text-align:left}pre{background:#f3f3f3;padding:.7em;overflow-x:auto}\
 .note{color:#666;font-size:.9em}.warning{color:#b00020;font-weight:bold}.wide{overflow-x:auto}\
-td{white-space:nowrap}td:nth-child(2),th:nth-child(2){text-align:left}svg{width:100%;height:auto}";
+.n{white-space:nowrap}td:nth-child(2),th:nth-child(2){text-align:left}svg{width:100%;max-width:920px;height:auto}\
+@media(max-width:900px){table{font-size:12px}}";
 
 /// The page. Replays the settings it shows once more in the median recording, to have their distributions. `warnings`:
 /// why the plan is not to be relied on.
@@ -120,12 +121,14 @@ fn table(shown: &[(&str, &str, &Candidate)], goals: &[Goal]) -> String {
             range_cell(c.p99_range, 1e-6, digits),
         ];
         cells.extend(goal_cells(goals, c, true, digits));
-        cells.extend([format!("{:.1}%", c.throttled * 100.0), c.state().into()]);
+        cells.push(format!("{:.1}%", c.throttled * 100.0));
+        // Words may be broken into lines, figures not: so the table fits a narrow window.
         let _ = write!(
             text,
-            "<tr><td style='color:{colour}'>{name}<td>{}<td>{}</tr>",
+            "<tr><td style='color:{colour}'>{name}<td>{}<td class=n>{}<td>{}</tr>",
             c.limits,
-            cells.join("<td>")
+            cells.join("<td class=n>"),
+            c.state()
         );
     }
     text + "</table></div>"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A recommendation in the words of whatever has to be told, and what each of them cannot say.
+use crate::kubernetes;
 use crate::search::Limits;
+use crate::target::Target;
 use plimsoll_replay::Semantics;
 use serde::Serialize;
 
@@ -12,11 +14,13 @@ pub struct Paste {
     pub lacks: Option<String>,
 }
 
-/// Settings for `group`, ready to be pasted where `today`'s are in force. `cgroup_version`: 1 or 2; `None`: not known.
+/// Settings for `group`, ready to be pasted where `today`'s are in force. `cgroup_version`: 1 or 2; `None`: not known. `request_cpus`: CPUs
+/// that it will use at most, for `requests.cpu`.
 pub fn paste(
     group: &str,
     today: &Limits,
     limits: &Limits,
+    request_cpus: f64,
     semantics: Semantics,
     cgroup_version: Option<u32>,
 ) -> Vec<Paste> {
@@ -137,13 +141,6 @@ pub fn paste(
         (None, _) => None,
     };
 
-    let kubernetes = match quota_us {
-        None => "resources:\n  limits: {}   # no cpu".into(),
-        Some(us) => format!(
-            "resources:\n  limits:\n    cpu: {}m",
-            (us * 1000).div_ceil(period_us)
-        ),
-    };
     let no_period = (cpus.is_some() && period_us != 100_000).then(|| {
         format!(
             "the period ({period_us} us): it is 100 ms on the whole node unless the kubelet's cpuCFSQuotaPeriod says otherwise"
@@ -196,23 +193,36 @@ pub fn paste(
                 Some(made_otherwise.into()),
             ]),
         },
-        Paste {
-            system: "Kubernetes",
-            text: kubernetes,
-            lacks: list(&[
+        kubernetes::paste(
+            limits,
+            request_cpus,
+            list(&[
                 no_rules,
                 no_period,
-                burst.map(|us| format!("burst ({us} us)")),
+                burst.map(|us| format!("burst ({us} us): `plimsoll agent` on the node writes it, told by a rule of its --config")),
                 no_weight,
                 no_headroom,
             ]),
-        },
+        ),
         Paste {
             system: "Plimsoll",
             text: plimsoll.join("\n"),
             lacks: None,
         },
     ]
+}
+
+impl Paste {
+    /// Whether it is for that target.
+    pub fn is_for(&self, target: Target) -> bool {
+        match target {
+            Target::Kubernetes | Target::KubernetesAgent => self.system == "Kubernetes",
+            Target::Docker => self.system == "Docker",
+            Target::Systemd => self.system == "systemd",
+            Target::Cgroup => self.system.starts_with("cgroup"),
+            Target::Plimsoll => self.system == "Plimsoll",
+        }
+    }
 }
 
 /// Text as one word of a shell. systemd writes `\x2d` for a hyphen in a name, and who makes groups names them as he
@@ -265,7 +275,7 @@ mod tests {
 
     #[test]
     fn every_system_is_told_the_same_limit_and_what_it_cannot_say() {
-        let found = paste("/web/api", &FREE, &LIMITS, Semantics::Mainline, Some(2));
+        let found = paste("/web/api", &FREE, &LIMITS, 0.3, Semantics::Mainline, Some(2));
         assert!(text_of(&found, "cgroup v2")
             .0
             .contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max"));
@@ -295,7 +305,7 @@ mod tests {
 
     #[test]
     fn kernels_own_settings_say_that_a_prediction_for_plimsoll_is_not_theirs() {
-        let of = |semantics| paste("/web", &FREE, &LIMITS, semantics, Some(2));
+        let of = |semantics| paste("/web", &FREE, &LIMITS, 0.3, semantics, Some(2));
         for (found, other) in of(Semantics::Published).iter().zip(&of(Semantics::Mainline)) {
             let lacks = |paste: &Paste| paste.lacks.as_ref().is_some_and(|l| l.contains("`plimsoll run`"));
             assert_eq!(lacks(found), found.system != "Plimsoll", "{found:?}");
@@ -311,7 +321,7 @@ mod tests {
             weight: 200,
             ..LIMITS
         };
-        let found = paste("/web/api", &FREE, &limits, Semantics::Published, Some(2));
+        let found = paste("/web/api", &FREE, &limits, 0.3, Semantics::Published, Some(2));
         let text = text_of(&found, "Plimsoll").0;
         assert!(
             text.contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max\n"),
@@ -338,7 +348,7 @@ mod tests {
                 ..LIMITS
             };
             let limits = Limits { weight, ..LIMITS };
-            paste("/web", &today, &limits, Semantics::Mainline, version)
+            paste("/web", &today, &limits, 0.3, Semantics::Mainline, version)
         };
         for (weight, version) in [(100, 2), (300, 2), (1, 1)] {
             for found in with(weight, weight, Some(version)) {
@@ -386,7 +396,7 @@ mod tests {
             ..LIMITS
         };
         let lines = |today, limits, system| {
-            let found = paste("/web", today, limits, Semantics::Mainline, Some(2));
+            let found = paste("/web", today, limits, 0.3, Semantics::Mainline, Some(2));
             text_of(&found, system).0.to_string()
         };
         let v2 = "echo \"12500 25000\" > /sys/fs/cgroup/web/cpu.max";
@@ -408,7 +418,7 @@ mod tests {
         assert_eq!(v1, format!("echo 0 > {file}_burst_us\n{quota}"));
         // Nothing forbids the new period where there is no quota.
         assert!(lines(&FREE, &none, "cgroup v1").starts_with("echo 25000 > "));
-        let found = paste("/web", &today, &none, Semantics::Mainline, Some(2));
+        let found = paste("/web", &today, &none, 0.3, Semantics::Mainline, Some(2));
         for system in ["systemd", "Docker"] {
             let lacks = text_of(&found, system).1;
             assert!(lacks.contains("today's burst (20000 us)"), "{system}: {lacks}");
@@ -424,7 +434,7 @@ mod tests {
                 period_us,
                 ..FREE
             };
-            let found = paste("/web", &FREE, &limits, Semantics::Mainline, Some(2));
+            let found = paste("/web", &FREE, &limits, 0.3, Semantics::Mainline, Some(2));
             text_of(&found, system).0.to_string()
         };
         for (quota_us, cpus) in [
@@ -445,6 +455,7 @@ mod tests {
             "/system.slice/nginx.service",
             &FREE,
             &LIMITS,
+            0.3,
             Semantics::Mainline,
             Some(2),
         );
@@ -453,12 +464,13 @@ mod tests {
             "/system.slice/docker-4f2a.scope",
             &FREE,
             &LIMITS,
+            0.3,
             Semantics::Mainline,
             Some(2),
         );
         assert!(text_of(&found, "Docker").0.ends_with(" 4f2a"));
         assert!(text_of(
-            &paste("/web", &FREE, &LIMITS, Semantics::Mainline, Some(2)),
+            &paste("/web", &FREE, &LIMITS, 0.3, Semantics::Mainline, Some(2)),
             "systemd"
         )
         .0
@@ -481,6 +493,7 @@ mod tests {
                 &format!("/x/{name}"),
                 &FREE,
                 &limits,
+                0.3,
                 Semantics::Published,
                 Some(2),
             ) {
@@ -498,7 +511,7 @@ mod tests {
 
     #[test]
     fn no_limit_is_said_as_such() {
-        let found = paste("web", &LIMITS, &FREE, Semantics::Mainline, Some(2));
+        let found = paste("web", &LIMITS, &FREE, 0.3, Semantics::Mainline, Some(2));
         assert!(text_of(&found, "cgroup v2").0.contains("\"max 100000\""));
         assert!(text_of(&found, "cgroup v1").0.contains("echo -1"));
         assert!(text_of(&found, "systemd").0.contains("CPUQuota= "));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The search: every candidate once, a closer look around the cheapest that do, ranges for those that are left.
-use crate::candidates::{first_pass, limits, needed, Knobs};
+use crate::candidates::{first_pass, limits, needed, used, Knobs};
 use crate::choice::frontier;
 use crate::confidence::{stricter, throttled_at_most, Range};
 use crate::enough::{self, TooFewRequests};
@@ -19,6 +19,9 @@ pub struct Options {
     /// CPUs that the group may be given; `None`: all of the machine.
     pub max_cpus: Option<f64>,
     pub knobs: Knobs,
+    /// Those of others that cannot say as much, from who can say most to who can say least; the best for each is looked for
+    /// as well, [`Plan::others`].
+    pub others: Vec<Knobs>,
     pub semantics: Semantics,
     pub seed: u64,
     /// Of clients that wait for their answers, the share of today's requests a second that a setting must keep, 0..1: under
@@ -150,8 +153,17 @@ pub struct Plan {
     pub recommended: Candidate,
     /// The most that can be had for less than the recommendation, which misses a goal.
     pub next_cheaper: Option<Candidate>,
+    /// For each of [`Options::others`]; `None`: the recommendation, or the one before, is the best for it, too.
+    pub others: Vec<Option<Other>>,
     /// From cheap to dear, each better than all cheaper ones.
     pub frontier: Vec<Candidate>,
+}
+
+/// The best for whoever cannot be told the recommendation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Other {
+    pub verdict: Verdict,
+    pub recommended: Candidate,
 }
 
 impl Plan {
@@ -191,6 +203,8 @@ pub(crate) struct Search<'a> {
     pub(crate) today: GroupSettings,
     /// See [`needed`]; of the median recording.
     needed_cpus: f64,
+    /// CPUs that clients which wait need to keep their requests: what was used, less what they may lose. 0: no client waits.
+    kept_cpus: f64,
     /// Requests a second that a setting must keep: of the median recording, and of its costly case. `None`: no client waits.
     rate_least: Option<[f64; 2]>,
     progress: &'a (dyn Fn(usize, usize) + Sync),
@@ -233,7 +247,8 @@ pub fn plan(
         semantics: TODAYS,
         machine_cpus,
         today,
-        needed_cpus: needed(program),
+        needed_cpus: needed(program, options.min_throughput),
+        kept_cpus: 0.0,
         rate_least: None,
         progress,
     };
@@ -242,6 +257,7 @@ pub fn plan(
         let least = today_rate(search.median_case())?;
         let costly = recordings.costly().map_or(Ok(least), today_rate)?;
         search.rate_least = Some([least, costly]);
+        search.kept_cpus = used(program) * options.min_throughput;
     }
     search.semantics = options.semantics;
 
@@ -256,15 +272,19 @@ pub fn plan(
     // Between the dearest amount of CPU at which nothing does and the cheapest at which something does: as recorded, and
     // in the costliest runs to be expected.
     for _ in 0..CLOSER_LOOKS {
-        let mut amounts = closer(&tried, |c| c.meets);
-        amounts.extend(closer(&tried, |c| c.meets && c.meets_costly));
-        if amounts.is_empty() {
+        let mut settings = Vec::new();
+        for knobs in std::iter::once(&options.knobs).chain(&options.others) {
+            let own: Vec<Candidate> = of(&tried, knobs, &today);
+            let mut amounts = closer(&own, |c| c.meets);
+            amounts.extend(closer(&own, |c| c.meets && c.meets_costly));
+            let more = amounts.iter();
+            settings.extend(more.flat_map(|&cpus| limits(cpus, max_cpus, today, *knobs, options.semantics)));
+        }
+        settings.retain(|s| !tried.iter().any(|c| GroupSettings::from(c.limits) == *s));
+        if settings.is_empty() {
             break;
         }
-        let settings = amounts
-            .iter()
-            .flat_map(|&cpus| limits(cpus, max_cpus, today, options.knobs, options.semantics));
-        tried.extend(search.try_all(settings.collect())?);
+        tried.extend(search.try_all(settings)?);
     }
     // Cheapest first; of equal ones the one with less burst, the longer period (fewer timers), today's weight without
     // headroom, more room.
@@ -280,12 +300,23 @@ pub fn plan(
             .then(a.limits.headroom_percent.cmp(&b.limits.headroom_percent))
     });
     let frontier = frontier(&tried, options);
+    let today_is = today;
     let now = Search {
         semantics: TODAYS,
         ..search
     };
     let today = now.closely(&now.evaluate(today)?)?;
     let (verdict, recommended) = search.recommend(&tried)?;
+    let mut others: Vec<Option<Other>> = Vec::new();
+    for knobs in &options.others {
+        let mut known = std::iter::once(&recommended).chain(others.iter().flatten().map(|o| &o.recommended));
+        if known.any(|c| knobs.can_say(&c.limits, &today_is)) {
+            others.push(None);
+            continue;
+        }
+        let (verdict, recommended) = search.recommend(&of(&tried, knobs, &today_is))?;
+        others.push(Some(Other { verdict, recommended }));
+    }
     let next_cheaper = match verdict {
         Verdict::NotMet => None,
         _ => search.next_cheaper(&frontier, &recommended)?,
@@ -299,8 +330,15 @@ pub fn plan(
         today,
         recommended,
         next_cheaper,
+        others,
         frontier,
     })
+}
+
+/// Those of the candidates that can be said with such knobs.
+fn of(tried: &[Candidate], knobs: &Knobs, today: &GroupSettings) -> Vec<Candidate> {
+    let can = |c: &&Candidate| knobs.can_say(&c.limits, today);
+    tried.iter().filter(can).cloned().collect()
 }
 
 /// Amounts of CPU between the dearest at which nothing `does` and the cheapest at which something does.
@@ -401,7 +439,12 @@ impl Search<'_> {
                 found.meets_costly,
                 found.margin_costly,
                 found.loses_throughput_costly,
-            ) = self.with_throughput(rate(&outcome), 1, (found.meets_costly, found.margin_costly));
+            ) = self.with_throughput(
+                rate(&outcome),
+                f64::INFINITY,
+                1,
+                (found.meets_costly, found.margin_costly),
+            );
         }
         Ok(found)
     }
@@ -413,11 +456,23 @@ impl Search<'_> {
         }
     }
 
-    /// Likewise only where clients that wait keep their requests a second. `case`: an index of `rate_least`.
-    fn with_throughput(&self, rate: f64, case: usize, (meets, margin): (bool, f64)) -> (bool, f64, bool) {
-        match self.rate_least.map(|least| rate / least[case] - 1.0) {
-            Some(left) if left < 0.0 => (false, margin.min(left), meets),
-            _ => (meets, margin, false),
+    /// Likewise only where clients that wait keep their requests a second, and are left the CPUs that these took. `case`: an
+    /// index of `rate_least`.
+    fn with_throughput(
+        &self,
+        rate: f64,
+        reserved_cpus: f64,
+        case: usize,
+        (meets, margin): (bool, f64),
+    ) -> (bool, f64, bool) {
+        let Some(least) = self.rate_least else {
+            return (meets, margin, false);
+        };
+        // Where none are to be kept both are infinite, or no number, and nothing lacks.
+        let left = (rate / least[case]).min(reserved_cpus / self.kept_cpus) - 1.0;
+        match left < 0.0 {
+            true => (false, margin.min(left), meets),
+            false => (meets, margin, false),
         }
     }
 
@@ -455,7 +510,7 @@ impl Search<'_> {
             .map_or(self.machine_cpus, |cpus| cpus.min(self.machine_cpus));
         let (meets, margin, too_little_cpu) = self.with_enough_cpus(reserved_cpus, 1.0, self.meets(&values));
         let rate = rate(outcome);
-        let (meets, margin, loses_throughput) = self.with_throughput(rate, 0, (meets, margin));
+        let (meets, margin, loses_throughput) = self.with_throughput(rate, reserved_cpus, 0, (meets, margin));
         Candidate {
             limits: own.into(),
             reserved_cpus,
@@ -489,9 +544,11 @@ impl Search<'_> {
         work_scale: f64,
         (meets, margin): (bool, f64),
     ) -> (bool, f64, bool) {
-        // As a share of those needed; where none are it is infinite, or no number, and neither lacks any.
+        // As a share of those needed; where none are it is infinite, or no number, and neither lacks any. What was used as
+        // recorded is known; what another run needs is not known to 3%.
         let left = reserved_cpus / (self.needed_cpus * work_scale) - 1.0;
-        match left < -CPUS_ERROR {
+        let error = if work_scale > 1.0 { CPUS_ERROR } else { 0.0 };
+        match left < -error {
             true => (false, margin.min(left), meets),
             false => (meets, margin, false),
         }
@@ -537,7 +594,8 @@ impl Search<'_> {
         close.throttled = or(close.throttled_range, close.throttled);
         close.cpus = or(close.cpus_range, close.cpus);
         // The share of today's that is kept is one replay's beside another's: runs differ in what clients ask for.
-        let kept = (candidate.loses_throughput, candidate.loses_throughput_costly);
+        let none_missed = (true, f64::INFINITY);
+        let (kept, lack, _) = self.with_throughput(candidate.rate, candidate.reserved_cpus, 0, none_missed);
         close.values = values_at(&close, |r| r.middle);
         let cpus = close.reserved_cpus;
         let costly = self.recordings.costly().map_or(1.0, |case| case.work_scale);
@@ -548,12 +606,18 @@ impl Search<'_> {
             close.margin_costly,
             close.too_little_cpu_costly,
         ) = self.with_enough_cpus(cpus, costly, self.meets_at(&close, |r| r.high));
-        if kept.0 {
-            (close.meets, close.margin) = (false, close.margin.min(candidate.margin));
+        close.loses_throughput = close.meets && !kept;
+        if !kept {
+            (close.meets, close.margin) = (false, close.margin.min(lack));
+            (close.meets_costly, close.margin_costly) = (false, close.margin_costly.min(lack));
         }
-        if kept.0 || kept.1 {
+        if candidate.loses_throughput_costly {
             (close.meets_costly, close.margin_costly) =
                 (false, close.margin_costly.min(candidate.margin_costly));
+        }
+        // Costly runs are beside those as recorded: what does not do here does not do there, whatever is forgiven there.
+        if close.too_little_cpu {
+            close.meets_costly = false;
         }
         Ok(close)
     }

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod calibrate;
 pub mod completions;
 pub mod demo;
+pub mod explain;
 pub mod get;
 pub mod man;
 pub mod plan;

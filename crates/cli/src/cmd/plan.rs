@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll plan`: the cheapest CPU limits under which a recorded workload meets its goals.
+mod screen;
+
 use crate::cmd::replay::{check_table, figure, heading};
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
-    goal_cells, goal_titles, paste, plan, range_cell, self_check, Candidate, Goal, Knobs, Options, Plan,
-    Recordings, SelfCheck, Source, Subject, Verdict,
+    goal_cells, goal_titles, paste, plan, range_cell, runtimes, self_check, Candidate, Goal, Options, Other,
+    Paste, Plan, Recordings, SelfCheck, Source, Subject, Target, Verdict,
 };
 use plimsoll_replay::{recorded, Semantics};
 use plimsoll_trace::RequestSpec;
@@ -48,7 +50,9 @@ pub struct Args {
     traces: Vec<PathBuf>,
 
     /// What has to hold: pNUMBER(NAME), mean(NAME), max(NAME) or throttled, then < or <=, then a value with its unit.
-    /// NAME: request for all of them, or the program that answers. May be repeated
+    /// NAME: request for all of them, or the program that answers. May be repeated. Without one for throttled, "throttled <
+    /// 25%" is added (the share of periods above which Kubernetes' alert CPUThrottlingHigh fires), but not for jobs
+    /// (process:); 'throttled <= 100%' takes that away
     #[arg(long = "goal", value_name = "GOAL", required = true)]
     goals: Vec<String>,
 
@@ -73,6 +77,20 @@ pub struct Args {
     /// ask less often, and a percentile looks good
     #[arg(long, default_value = "99", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.0..=100.0))]
     min_throughput: f64,
+
+    /// Who will be told of the limit: only what that can say is tried. kubernetes: millicores in periods of 100 ms, no burst;
+    /// kubernetes+agent: with burst, where `plimsoll agent` runs on the nodes; docker; systemd; cgroup: the kernel's files;
+    /// plimsoll: `plimsoll run` schedules [default: cgroup, and the best of the others where they cannot say the same]
+    #[arg(long = "for", value_name = "TARGET", conflicts_with = "semantics")]
+    target: Option<Target>,
+
+    /// What a CPU costs a month, in any currency: prices the recommendation, today's limit, and requests without a limit
+    #[arg(long, value_name = "PRICE", allow_hyphen_values = true, value_parser = number::within(0.0..=1e6))]
+    price_per_core: Option<f64>,
+
+    /// After the screen: what was found in the traces, all ranges, the frontier, settings for every system
+    #[arg(long)]
+    verbose: bool,
 
     /// Seed of the random streams (period boundaries, resampling)
     #[arg(
@@ -99,11 +117,90 @@ enum Kind {
     Published,
 }
 
+/// Who cannot say all that the kernel's files can, and is shown its own best: from who can say most to who can say least.
+const OTHERS: [(&str, Target); 2] = [
+    ("Docker, systemd", Target::Docker),
+    ("Kubernetes", Target::Kubernetes),
+];
+
+/// All that is shown of a plan.
+struct Shown<'a> {
+    recordings: &'a Recordings,
+    checks: &'a [SelfCheck],
+    options: &'a Options,
+    found: &'a Plan,
+    target: Target,
+    settings: &'a [Paste],
+    warnings: Vec<String>,
+    default_goal: bool,
+    /// CPUs that the group will use at most: what to reserve where there is no limit.
+    request_cpus: f64,
+    price: Option<f64>,
+    verbose: bool,
+}
+
+impl Shown<'_> {
+    /// The best for those that cannot be told the recommendation.
+    fn others(&self) -> impl Iterator<Item = (&'static str, &Other)> {
+        let both = OTHERS.iter().zip(&self.found.others);
+        both.filter_map(|((name, _), other)| Some((*name, other.as_ref()?)))
+    }
+}
+
+/// Settings for every system that is meant: of those that cannot say what is recommended, their own best.
+fn settings(
+    found: &Plan,
+    target: Option<Target>,
+    request_cpus: f64,
+    semantics: Semantics,
+    version: Option<u32>,
+) -> Vec<Paste> {
+    let of = |limits| {
+        paste(
+            &found.group,
+            &found.today.limits,
+            limits,
+            request_cpus,
+            semantics,
+            version,
+        )
+    };
+    let all = of(&found.recommended.limits);
+    let best = |paste: Paste| {
+        let rank = match paste.system {
+            "Docker" | "systemd" => 1,
+            "Kubernetes" => found.others.len(),
+            _ => 0,
+        };
+        let own = found.others.iter().take(rank).flatten().last();
+        let Some(own) = own else { return paste };
+        let mut other = of(&own.recommended.limits).into_iter();
+        let Some(mut other) = other.find(|p| p.system == paste.system) else {
+            return paste;
+        };
+        let c = &own.recommended;
+        let instead = format!(
+            "what is recommended ({}); this is the best that it can say (p99 {} ms, throttled in {:.1}% of the periods)",
+            found.recommended.limits,
+            figure(c.p99_ns / 1e6),
+            c.throttled * 100.0
+        );
+        other.lacks = Some(
+            other
+                .lacks
+                .map_or(instead.clone(), |lacks| format!("{instead}; {lacks}")),
+        );
+        other
+    };
+    let meant = |paste: &Paste| target.is_none_or(|target| paste.is_for(target));
+    all.into_iter().filter(meant).map(best).collect()
+}
+
 /// Replays behind each range.
 const REPLICATES: u32 = 8;
 
 pub fn run(args: &Args) -> Result {
-    let goals: Vec<Goal> = args
+    let mut goals: Vec<Goal> = args
         .goals
         .iter()
         .map(|text| {
@@ -114,20 +211,28 @@ pub fn run(args: &Args) -> Result {
     crate::signals::leave_no_partials();
     output::check(&args.traces, args.json.as_deref(), &args.html)?;
     let recordings = Recordings::read(&args.traces, args.group.as_deref(), args.request.as_ref())?;
+    // A job takes whatever CPU there is, and a limit makes it longer: throttling is how.
+    let default_goal = !recordings.median().program.is_job() && Goal::add_default(&mut goals);
     let checks: Vec<SelfCheck> = recordings
         .sources
         .iter()
         .map(check)
         .collect::<std::result::Result<_, _>>()?;
     let hold = checks.iter().all(SelfCheck::holds);
+    let target = args.target.unwrap_or(match args.semantics {
+        Kind::Mainline => Target::Cgroup,
+        Kind::Published => Target::Plimsoll,
+    });
+    let others: &[(&str, Target)] = match (args.target, target) {
+        (None, Target::Cgroup) => &OTHERS,
+        _ => &[],
+    };
     let options = Options {
         goals,
         max_cpus: args.max_cpus,
-        knobs: Knobs::ALL,
-        semantics: match args.semantics {
-            Kind::Mainline => Semantics::Mainline,
-            Kind::Published => Semantics::Published,
-        },
+        knobs: target.knobs(),
+        others: others.iter().map(|(_, other)| other.knobs()).collect(),
+        semantics: target.semantics(),
         seed: args.seed,
         min_throughput: args.min_throughput / 100.0,
         replicates: REPLICATES,
@@ -145,13 +250,12 @@ pub fn run(args: &Args) -> Result {
         bar.set_position(done as u64);
     })?;
     bar.finish_and_clear();
-    let settings = paste(
-        &found.group,
-        &found.today.limits,
-        &found.recommended.limits,
-        options.semantics,
-        recordings.median().recorded_on.cgroup_version,
-    );
+    let request_cpus = found
+        .recommended
+        .cpus_range
+        .map_or(found.recommended.cpus, |r| r.high);
+    let version = recordings.median().recorded_on.cgroup_version;
+    let settings = settings(&found, args.target, request_cpus, options.semantics, version);
 
     if let Some(path) = &args.html {
         let failed = recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds());
@@ -178,33 +282,77 @@ pub fn run(args: &Args) -> Result {
             "format": 2, "traces": traces, "plan": found, "self_check_holds": hold,
             "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
             "median_recording": recordings.median, "warning": warning(&recordings, &found),
-            "few_requests": few_requests(&recordings, &options.goals),
+            "few_requests": few_requests(&recordings, &options.goals), "throttled_goal_is_default": default_goal,
+            "for": target.name(), "request_cpus": request_cpus, "price_per_core": args.price_per_core,
+            "others": OTHERS.iter().zip(&found.others).filter_map(|((name, _), other)| {
+                other.as_ref().map(|other| json!({"for": name, "plan": other}))
+            }).collect::<Vec<_>>(),
+            "runtimes": runtimes(&recordings.median().program).iter().map(|runtime| {
+                runtime.under(found.recommended.reserved_cpus, cpus)
+            }).collect::<Vec<_>>(),
         })
     };
     if !output::json(args.json.as_deref(), || format!("{:#}\n", value()))? {
         return Ok(outcome);
     }
-    let mut text: String = recordings.sources.iter().map(heading).collect();
+    let shown = Shown {
+        recordings: &recordings,
+        checks: &checks,
+        options: &options,
+        found: &found,
+        target,
+        settings: &settings,
+        warnings: few_requests(&recordings, &options.goals)
+            .into_iter()
+            .chain(warning(&recordings, &found))
+            .collect(),
+        default_goal,
+        request_cpus,
+        price: args.price_per_core,
+        verbose: args.verbose,
+    };
+    let mut text = screen::screen(&shown);
+    if args.verbose {
+        text += &details(&shown);
+    }
+    out!("{text}");
+    Ok(outcome)
+}
+
+/// What the screen leaves out.
+fn details(shown: &Shown) -> String {
+    let Shown {
+        recordings,
+        checks,
+        options,
+        found,
+        ..
+    } = shown;
+    let mut text = String::from("\n");
+    text.extend(recordings.sources.iter().map(heading));
     writeln!(text, "{}", recordings.describe()).expect("writing into memory");
-    for few in few_requests(&recordings, &options.goals) {
-        writeln!(text, "warning: {few}").expect("writing into memory");
+    for (source, check) in recordings.sources.iter().zip(*checks) {
+        writeln!(text, "\nself-check of {}\n{}", source.file, check_table(check))
+            .expect("writing into memory");
     }
-    for (source, check) in recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds()) {
-        writeln!(text, "\n{}\n{}", not_shown(source), check_table(check)).expect("writing into memory");
+    describe(&mut text, found, &options.goals).expect("writing into memory");
+    for runtime in runtimes(&recordings.median().program) {
+        let machine = f64::from(recordings.median().machine.topology.nr_cpus());
+        writeln!(
+            text,
+            "\nruntime: {}",
+            runtime.under(found.recommended.reserved_cpus, machine)
+        )
+        .expect("writing into memory");
     }
-    describe(&mut text, &found, &options.goals).expect("writing into memory");
-    if let Some(warning) = warning(&recordings, &found) {
-        writeln!(text, "\nwarning: {warning}").expect("writing into memory");
-    }
-    for paste in &settings {
+    for paste in shown.settings {
         writeln!(text, "\n# {}", paste.system).expect("writing into memory");
         writeln!(text, "{}", paste.text).expect("writing into memory");
         if let Some(lacks) = &paste.lacks {
             writeln!(text, "# cannot say: {lacks}").expect("writing into memory");
         }
     }
-    out!("{text}");
-    Ok(outcome)
+    text
 }
 
 fn check(source: &Source) -> std::result::Result<SelfCheck, plimsoll_replay::SettingsError> {
@@ -390,7 +538,7 @@ mod tests {
             weight: 200,
             headroom_percent: 30,
         };
-        let found = paste("/web", &limits, &limits, Semantics::Published, Some(2));
+        let found = paste("/web", &limits, &limits, 0.3, Semantics::Published, Some(2));
         let text = &found.last().expect("Plimsoll is the last").text;
         let knobs = text
             .lines()
