@@ -136,6 +136,16 @@ cases! {
     groups_come_and_go_while_throttled_1000_times: Case::of(&["churn", "1000"]);
     fork_storms_and_stops_lose_no_process: Case::of(&["storm", "10000", "500"]);
     cpus_go_off_and_come_back_under_load: Case::of(&["hotplug", "30"]);
+    deferred_work_runs_and_limits_hold_after_30_rounds_of_cpus_off_and_on: Case {
+        loaded: false,
+        also: &["target/guest/duty"],
+        ..Case::of(&["hotplug-limits.sh", "30", "1"])
+    };
+    limits_set_before_loading_hold_from_the_first_period: Case {
+        loaded: false,
+        also: &["target/guest/duty"],
+        ..Case::of(&["limits-before.sh"])
+    };
     limits_rewritten_1000_times_hold: Case::of(&["limits", "1000"]);
     a_tree_32_deep_and_10000_groups_hold: Case::of(&["hierarchy", "32", "10000"]);
     loaded_and_unloaded_50_times: Case { loaded: false, ..Case::of(&["reload.sh", "50"]) };
