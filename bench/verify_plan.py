@@ -574,7 +574,7 @@ def compare_one(predictions, run):
 
 
 def judge(results):
-    """The tolerances of docs/plan.md: medians over settings of the differences; ranges; goals."""
+    """The tolerances of docs/src/lab/plan.md: medians over settings of the differences; ranges; goals."""
     rows, missed = [], False
     for foretold, measured in results:
         runs = measured["runs"]
