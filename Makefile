@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: install package test-package test-kubernetes verify-plan deny help demo setup build test test-live static fuzz bench fmt lint clean guest prometheus bench-live
+.PHONY: docs install package test-package test-kubernetes verify-plan deny help demo setup build test test-live static fuzz bench fmt lint clean guest prometheus bench-live
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,10 @@ test-package: package ## install the packages into clean roots of Debian, and tr
 bench-live: guest static ## measure schedulers on a real kernel in virtual time; raw results in bench/results
 	@mkdir -p bench/results
 	cargo run --release -q -p plimsoll-bench-live -- --raw bench/results/live-$$(date -u +%Y-%m-%d-%H%M).jsonl $(BENCH_LIVE)
+
+docs: ## build the book in docs/ with mdBook, into target/book (installed by cargo when it is missing)
+	@command -v mdbook > /dev/null || cargo install --locked mdbook --version 0.4.52
+	mdbook build docs
 
 fmt: ## format Rust and C
 	cargo fmt --all

@@ -6,7 +6,7 @@ usage: bench/ranges_held.py [--points P] [--share S] [--cpus C] RESULTS...
 
 RESULTS: directories that bench/verify_plan.py wrote. Ranges are taken as they were printed then, and widened by so much:
 --points and --share for the share of throttled periods (percentage points, and a share of an end's distance from the
-nearer of 0 and 100%; a range of 0 to 0 stays as it is), --cpus for CPU use (percent). docs/plan.md says what plan itself
+nearer of 0 and 100%; a range of 0 to 0 stays as it is), --cpus for CPU use (percent). docs/src/lab/plan.md says what plan itself
 adds.
 """
 import argparse

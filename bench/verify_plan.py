@@ -326,7 +326,7 @@ FILES = 48
 
 class Compiler:
     name, request, goal_factor = "compiler", "process:ccwrap", 2
-    # A run is 48 compilations, a recording 30 to 40: p90 needs 29, p99 299 (docs/plan.md), which are ten times as long.
+    # A run is 48 compilations, a recording 30 to 40: p90 needs 29, p99 299 (docs/src/lab/plan.md), which are ten times as long.
     goal_percent = 90
     shares, skip_s = (0.6, 1.1, 0.85), 0.0
 
@@ -582,7 +582,7 @@ def compare_one(predictions, run):
 
 
 def judge(results):
-    """The tolerances of docs/plan.md: medians over settings of the differences; ranges; goals."""
+    """The tolerances of docs/src/lab/plan.md: medians over settings of the differences; ranges; goals."""
     rows, missed = [], False
     for foretold, measured in results:
         runs = measured["runs"]

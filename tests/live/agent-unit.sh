@@ -58,7 +58,7 @@ ctl start load.service
 is "a service has the limit that systemd gave it" "$(max)" "50000 100000"
 chown -R 1000 $load
 
-echo "== docs/roll-out.md, step by step"
+echo "== docs/src/how-to/roll-out.md, step by step"
 ctl start plimsoll-agent.service
 is "watch only: start ends well" $? 0
 wget -q -O- http://127.0.0.1:9469/metrics | grep -q '^container_cpu_cfs_throttled_seconds_total{id="/system.slice/load.service"} 0'

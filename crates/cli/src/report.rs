@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Results as they are given out: the JSON of `--json`, documented in docs/results.md, and what the tables print.
+//! Results as they are given out: the JSON of `--json`, documented in docs/src/reference/results.md, and what the
+//! tables print.
 //!
 //! Times are integers of nanoseconds, so that no rounding depends on the build. Lists keep the order of the scenario.
 use plimsoll_scenario::Scenario;

@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_document_has_every_key_with_its_range() {
-        let document = include_str!("../../../docs/live.md");
+        let document = include_str!("../../../docs/src/reference/live.md");
         for (key, allowed) in KEYS {
             let range = match allowed {
                 Allowed::Switch => "true, false".to_string(),

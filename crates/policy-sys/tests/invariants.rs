@@ -126,32 +126,6 @@ fn simulator_reads_no_clock_and_no_environment_and_has_no_globals() {
     }
 }
 
-/// Links and paths that the documents name must exist.
-#[test]
-fn documents_name_only_files_that_exist() {
-    let docs = std::fs::read_dir(root().join("docs")).expect("docs/").flatten();
-    let docs = docs
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.ends_with(".md"))
-        .map(|name| format!("docs/{name}"));
-    for name in ["README.md", "ARCHITECTURE.md", "STYLE.md"]
-        .map(String::from)
-        .into_iter()
-        .chain(docs)
-    {
-        let name = name.as_str();
-        let folder = root().join(name).parent().expect("a folder").to_path_buf();
-        let text = std::fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
-        for link in text.split("](").skip(1) {
-            let target = link.split(')').next().expect("closed link");
-            if !target.starts_with("http") && !target.starts_with('#') {
-                let file = target.split('#').next().expect("a path");
-                assert!(folder.join(file).exists(), "{name} links to {target}");
-            }
-        }
-    }
-}
-
 /// Raw results are kept for the documents that cite them, each by its whole name; the history has the others.
 #[test]
 fn results_that_are_kept_are_cited() {

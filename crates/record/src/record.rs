@@ -26,8 +26,8 @@ use std::time::Duration;
 /// second between two rounds.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Measuring a BPF program makes each of its runs about a third longer (docs/record.md), so it is done at the beginning of
-/// the recording only: for this share of it, and for at least so long.
+/// Measuring a BPF program makes each of its runs about a third longer (docs/src/reference/record.md), so it is done at
+/// the beginning of the recording only: for this share of it, and for at least so long.
 const MEASURE_SHARE: i64 = 50;
 const MEASURE_MIN: Duration = Duration::from_millis(200);
 

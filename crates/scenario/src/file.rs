@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The scenario file: every key, its unit, its default and what it does. This is the only definition; the JSON schema,
-//! the checks of a file and docs/scenario.schema.json are made from it.
+//! the checks of a file and docs/src/reference/scenario.schema.json are made from it.
 use crate::machine::MachineChoice;
 use crate::switches::SwitchesTable;
 use plimsoll_sim::CpuSet;

@@ -18,8 +18,8 @@ mod changes;
 /// Tasks of all workloads. A million take 0.7 GB; what the ranges of two keys allow together, 20 million and more, ends
 /// with the machine's memory.
 const TASKS_MAX: u64 = 1_000_000;
-/// Groups times CPUs. The simulator keeps about 140 bytes of each (docs/simulator-speed.md): 1.2 GB of addresses. Four
-/// times 2,000 groups on 1,024 CPUs, and 2,000 on the largest machine.
+/// Groups times CPUs. The simulator keeps about 140 bytes of each (docs/src/lab/simulator-speed.md): 1.2 GB of
+/// addresses. Four times 2,000 groups on 1,024 CPUs, and 2,000 on the largest machine.
 const CELLS_MAX: u64 = 1 << 23;
 /// Requests per second; what `rate_per_s` is bound to, too.
 const RATE_MAX: f64 = 1e8;

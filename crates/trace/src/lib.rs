@@ -6,7 +6,7 @@
 //! makes a file unreadable is a [`TraceError`]; what makes it doubtful is a [`Warning`], and too
 //! many of those are an error again ([`Quality::check`]).
 //!
-//! The file is described column by column in `docs/trace-format.md`.
+//! The file is described column by column in `docs/src/reference/trace-format.md`.
 mod checksum;
 mod error;
 #[doc(hidden)]

@@ -232,7 +232,7 @@ fn read_header(path: &Path, parquet: &SerializedFileReader<File>) -> Result<(u32
         place: Place::new(path, At::Part("metadata")),
         field: KEY_HEADER.into(),
         value: e.to_string(),
-        allowed: "the JSON object that docs/trace-format.md describes".into(),
+        allowed: "the JSON object that docs/src/reference/trace-format.md describes".into(),
     })?;
     Ok((known, header))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The columns of the Parquet table. `docs/trace-format.md` is the reader's side of this file.
+//! The columns of the Parquet table. `docs/src/reference/trace-format.md` is the reader's side of this file.
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::Type;
 use std::sync::Arc;

@@ -68,8 +68,8 @@ struct Own {
 /// 100 turns, the clock, and the way into a sleep and back; clone, exit and the page faults of a new stack. Creating is
 /// pthread_create, 16 times on 8 CPUs of 6.1 and of 7.2: 180 to 340 us. Turns and waking are fits, to CPU time above work
 /// for each burst and to latencies: of bench/results/kernel-bandwidth-truth.csv, and of the two files of bench/results that
-/// docs/validation.md says were looked at; one value for all kernels, CPUs and cases.
-/// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/live.md).
+/// docs/src/lab/validation.md says were looked at; one value for all kernels, CPUs and cases.
+/// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/src/reference/live.md).
 const OWN: Own = Own {
     birth_us: 60.0,
     create_us: 200.0,

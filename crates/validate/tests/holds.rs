@@ -7,10 +7,10 @@ use std::sync::Mutex;
 /// Figures that were given to us, and not measured by us (kernel-bandwidth-truth.md beside it).
 const TRUTH: &str = include_str!("../../../bench/results/kernel-bandwidth-truth.csv");
 
-/// What tests/live/duty-cycles.sh printed: the live scheduler on 7.2 (docs/live.md).
+/// What tests/live/duty-cycles.sh printed: the live scheduler on 7.2 (docs/src/reference/live.md).
 const LIVE: &str = include_str!("../../../bench/results/live-2026-11-21-1904-duty-cycles.csv");
 
-/// Other shapes than those (docs/validation.md).
+/// Other shapes than those (docs/src/lab/validation.md).
 const SHAPES: &str = include_str!("../../../bench/results/2026-11-21-kernel-bandwidth.csv");
 
 /// The same shapes on other numbers of CPUs.
@@ -32,7 +32,7 @@ fn rows_on_other_numbers_of_cpus_that_held_still_hold() {
     still_hold("other-cpus", OTHER_CPUS, Scheduler::Kernel, 60, 13);
 }
 
-/// README and docs/validation.md say 72 of 80.
+/// README and docs/src/lab/validation.md say 72 of 80.
 #[test]
 fn of_the_figures_that_were_given_at_least_72_of_80_rows_hold_and_only_those_on_the_edge_of_throttling_miss()
 {
@@ -108,7 +108,7 @@ fn write_misses(file: &str, missed: &BTreeSet<String>) {
 }
 
 /// A tolerance that nothing can fail protects nothing: each figure off by twice its tolerance is a miss. In a row whose
-/// start in its period is known (docs/validation.md), and which holds as it is.
+/// start in its period is known (docs/src/lab/validation.md), and which holds as it is.
 #[test]
 fn figures_that_are_off_are_misses() {
     let mut lines = TRUTH.lines();

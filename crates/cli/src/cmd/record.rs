@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Record what the threads of this machine do
 ///
 /// Every switch and wake-up, through BPF tracepoints, on any kernel with BTF; the scheduler is not replaced. The trace
-/// is a Parquet file (docs/trace-format.md) for `plimsoll simulate --replay` and `plimsoll plan`. Record without a
-/// limit, or with one that does not throttle: work is then seen as it wants to run.
+/// is a Parquet file (docs/src/reference/trace-format.md) for `plimsoll simulate --replay` and `plimsoll plan`.
+/// Record without a limit, or with one that does not throttle: work is then seen as it wants to run.
 ///
 /// Says when recording begins. Prints how many events were lost, what share of the machine recording took, and how many
 /// requests it saw and how long they took. Ctrl-C, or the end of the session, ends it early and keeps what was recorded.
@@ -223,7 +223,7 @@ fn record_text(r: &Report, seen: &Seen, args: &Args) -> String {
     text += &match (r.overhead(), r.bpf_ns) {
         (Some(overhead), Some(bpf_ns)) => format!(
             "overhead   {:.2}% of {} CPUs: {:.2}% in BPF, {:.2}% in the reader\n           \
-             (BPF measured in the first {:.1} s: {} runs of {} ns; entering a program is not in it, see docs/record.md)\n",
+             (BPF measured in the first {:.1} s: {} runs of {} ns; entering a program is not in it, see docs/src/reference/record.md)\n",
             overhead * 100.0,
             r.cpus,
             percent(bpf_ns),

@@ -26,8 +26,8 @@ const EXAMPLES: &str = "Examples:
 /// Simulate a scenario and print what its groups, workloads and CPUs do
 ///
 /// The same scenario and seed give the same bytes on every machine. With --set, the scenario is run as it is and with
-/// the settings, and both are printed side by side; with --compare, two scenarios are. docs/scenario.md describes the
-/// file, docs/results.md the results.
+/// the settings, and both are printed side by side; with --compare, two scenarios are.
+/// The book describes the file (docs/src/how-to/scenario.md) and the results (docs/src/reference/results.md).
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// within 1, burst time 5%, CPU time 1.5%, latencies 3%, or 15% for runs on the edge of throttling.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Measured runs, in the form of bench/results/kernel-bandwidth-truth.csv (docs/validation.md)
+    /// Measured runs, in the form of bench/results/kernel-bandwidth-truth.csv (docs/src/lab/validation.md)
     measured: PathBuf,
     /// Machine that the rows were measured on: a model's name, or a path
     #[arg(long, default_value = "vm")]
