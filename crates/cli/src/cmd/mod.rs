@@ -14,6 +14,7 @@ pub mod replay;
 pub mod reproduce;
 pub mod run;
 pub mod schema;
+pub mod screen;
 pub mod set;
 pub mod simulate;
 pub mod status;

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `plimsoll screen`: which containers of a fleet have wrong CPU limits, from the metrics that it has already.
+use crate::exit::{Failure, Outcome, Result};
+use crate::table::Table;
+use crate::{number, output};
+use plimsoll_screen::{answer, Class, Collector, Options, Row, Screening};
+use serde_json::json;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "Examples:
+  plimsoll screen usage.json periods.json throttled.json limits.json requests.json owners.json
+          answers of Prometheus' query or query_range, saved by curl
+  plimsoll screen *.json --csv fleet.csv --all
+          every row, and all of them in a table to sort";
+
+/// Find the containers of a fleet whose CPU limits are wrong, from its metrics
+///
+/// Reads what cAdvisor and kube-state-metrics count, and installs nothing. For each container of each workload: what it
+/// reserves and uses, how often it is throttled and when, whether burst or more quota would help, and what can be had back.
+/// What another limit would do comes from a period model of demand with bounds. It is a share of throttled periods, not a
+/// latency: for that the ten workloads most worth recording are named.
+///
+/// Exit code 1: something was damaged or missing, which is said; what is affected is in the class "unknown".
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Answers of Prometheus' HTTP API as JSON: the counters themselves, without rate(). Several answers in one file are
+    /// read one after the other
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Share of periods from which on a container counts as throttled, in percent
+    #[arg(long, default_value = "1", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.01..=100.0))]
+    throttled: f64,
+
+    /// Room above what is used in 99% of the time, in percent of it
+    #[arg(long, default_value = "15", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.0..=1000.0))]
+    margin: f64,
+
+    /// What a CPU costs in a month, in any currency; adds what could be saved
+    #[arg(long, value_name = "PRICE", allow_hyphen_values = true, value_parser = number::within(0.0..=1e6))]
+    price: Option<f64>,
+
+    /// Print every row, not the first 20 of each class
+    #[arg(long)]
+    all: bool,
+
+    /// Write the result as JSON; "-" writes it to the standard output instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write every row as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Rows of a class on the first screen.
+const SHOWN: usize = 20;
+
+/// Of what is worth recording.
+const RECORD: usize = 10;
+
+pub fn run(args: &Args) -> Result {
+    crate::signals::leave_no_partials();
+    output::check(&args.files, args.json.as_deref(), &args.csv)?;
+    let options = Options {
+        throttled_share: args.throttled / 100.0,
+        margin: args.margin / 100.0,
+        ..Options::default()
+    };
+    let mut collector = Collector::new(None);
+    for path in &args.files {
+        read_file(path, &mut collector)?;
+    }
+    let found = collector.finish(&options);
+    if found.rows.is_empty() {
+        return Err(nothing(&found));
+    }
+    if let Some(path) = &args.csv {
+        output::write(path, plimsoll_screen::write_csv(&found.rows))?;
+    }
+    let outcome = match found.faults == Default::default() {
+        true => Outcome::Done,
+        false => Outcome::Missed,
+    };
+    if !output::json(args.json.as_deref(), || {
+        format!("{:#}\n", json!({"format": 1, "screening": found}))
+    })? {
+        return Ok(outcome);
+    }
+    let mut text = String::new();
+    describe(&mut text, &found, args).expect("writing into memory");
+    out!("{text}");
+    Ok(outcome)
+}
+
+fn read_file(path: &Path, collector: &mut Collector) -> std::result::Result<(), Failure> {
+    let bytes = std::fs::read(path).map_err(|error| Failure::file("read it", path, &error))?;
+    let said = answer::read(&bytes, &mut |series| collector.take(series, None))
+        .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+    for warning in said.warnings {
+        collector.warn(format!("{}: the server warned: {warning}", path.display()));
+    }
+    if said.series == 0 {
+        collector.warn(format!("{}: an empty answer", path.display()));
+    }
+    Ok(())
+}
+
+/// No container at all: what was looked for.
+fn nothing(found: &Screening) -> Failure {
+    let mut text = String::from(
+        "no container to screen: no series container_cpu_usage_seconds_total with the labels namespace, pod and container",
+    );
+    for warning in &found.warnings {
+        write!(text, "\n{warning}").expect("writing into memory");
+    }
+    Failure::Input(text)
+}
+
+fn cpus(value: f64) -> String {
+    match value {
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.3}"),
+    }
+}
+
+fn or_dash(value: Option<f64>) -> String {
+    value.map_or("-".into(), cpus)
+}
+
+fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Result {
+    let hours = found
+        .from_ms
+        .zip(found.to_ms)
+        .map_or(0.0, |(from, to)| (to - from) as f64 / 3.6e6);
+    writeln!(
+        text,
+        "{} containers in {} rows, {} of samples",
+        found.containers,
+        found.rows.len(),
+        match hours {
+            h if h >= 48.0 => format!("{:.1} days", h / 24.0),
+            h => format!("{h:.1} hours"),
+        },
+    )?;
+    let mut head = vec!["class", "rows", "CPUs to have back"];
+    if args.price.is_some() {
+        head.push("saved a month");
+    }
+    let mut table = Table::new(&head);
+    for class in Class::ALL {
+        let rows: Vec<&Row> = found.rows.iter().filter(|row| row.class == class).collect();
+        let back: f64 = rows.iter().map(|row| row.advice.back_cpus).sum();
+        let mut cells = vec![
+            class.name().to_string(),
+            rows.len().to_string(),
+            format!("{back:.1}"),
+        ];
+        cells.extend(args.price.map(|price| format!("{:.0}", back * price)));
+        table.row(cells);
+    }
+    writeln!(text, "{table}")?;
+    for class in Class::ALL {
+        let rows: Vec<&Row> = found.rows.iter().filter(|row| row.class == class).collect();
+        // Who is fine is counted above.
+        let quiet = matches!(class, Class::Fine | Class::NoLimitFine);
+        if rows.is_empty() || quiet && !args.all {
+            continue;
+        }
+        let shown = if args.all { rows.len() } else { SHOWN };
+        let head = [
+            "namespace",
+            "workload",
+            "container",
+            "pods",
+            "used",
+            "p99",
+            "request",
+            "limit",
+            "throttled",
+            "why",
+        ];
+        let mut table = Table::new(&head).words(3).words_last();
+        for row in rows.iter().take(shown) {
+            table.row(vec![
+                row.workload.namespace.clone(),
+                format!("{}/{}", row.workload.kind, row.workload.name),
+                row.container.clone(),
+                row.pods.to_string(),
+                cpus(row.used),
+                cpus(row.used_p99),
+                or_dash(row.request),
+                or_dash(row.limit),
+                match row.periods > 0.0 {
+                    true => format!("{:.1}%", row.throttled_share * 100.0),
+                    false => "-".into(),
+                },
+                row.reason.clone(),
+            ]);
+        }
+        writeln!(text, "{} (CPUs of one pod)\n{table}", class.name())?;
+        if rows.len() > shown {
+            writeln!(
+                text,
+                "  and {} more: --all, --csv or --json shows them\n",
+                rows.len() - shown
+            )?;
+        }
+    }
+    let record = found.worth_recording(RECORD);
+    if !record.is_empty() {
+        writeln!(
+            text,
+            "worth recording: shares of throttled periods are no latencies. On the node of the pod, then `plimsoll plan`:"
+        )?;
+        for row in record {
+            writeln!(
+                text,
+                "  plimsoll record --cgroup CGROUP --duration 60s -o {}.trace   # {}/{} container {}",
+                file_name(&row.workload.name),
+                row.workload.namespace,
+                row.pod,
+                row.container
+            )?;
+        }
+        writeln!(
+            text,
+            "  CGROUP: what /proc/PID/cgroup says of a process of the container"
+        )?;
+    }
+    if !found.missing.is_empty() {
+        writeln!(text, "\nseries that are not there: {}", found.missing.join(", "))?;
+    }
+    for warning in &found.warnings {
+        writeln!(text, "warning: {warning}")?;
+    }
+    Ok(())
+}
+
+/// A name as one word of a shell.
+fn file_name(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c), "_")
+}

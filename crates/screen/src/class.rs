@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is wrong with a container's limit, and why, in a sentence.
+use crate::digest::Digest;
+use crate::model::{Change, Demand, Estimate};
+use serde::Serialize;
+
+/// What a container's limit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Throttled although on average much is left: burst or a longer period would help.
+    ThrottledByBursts,
+    /// Throttled, and burst is not enough: it needs more quota.
+    TooSmall,
+    /// Reserves more than it uses.
+    TooLarge,
+    /// Without a limit, and should have one.
+    NoLimitNeedsOne,
+    /// Without a limit, and needs none.
+    NoLimitFine,
+    Fine,
+    /// Too little is known.
+    Unknown,
+}
+
+impl Class {
+    pub const ALL: [Class; 7] = [
+        Class::ThrottledByBursts,
+        Class::TooSmall,
+        Class::TooLarge,
+        Class::NoLimitNeedsOne,
+        Class::NoLimitFine,
+        Class::Fine,
+        Class::Unknown,
+    ];
+
+    /// As tables show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::ThrottledByBursts => "bursts",
+            Class::TooSmall => "too small",
+            Class::TooLarge => "too large",
+            Class::NoLimitNeedsOne => "needs a limit",
+            Class::NoLimitFine => "no limit, fine",
+            Class::Fine => "fine",
+            Class::Unknown => "unknown",
+        }
+    }
+}
+
+/// Where classes begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Share of periods from which on a container is throttled. Alerts in use ask for 25%; latency suffers long before.
+    pub throttled_share: f64,
+    /// Room above what is used in 99% of the time, as a share of it. VPA's default is 15%.
+    pub margin: f64,
+    /// CPUs below which nothing is called too large, over all pods of the workload.
+    pub worth_cpus: f64,
+    /// Share of the time asked for that has to be covered by samples.
+    pub coverage: f64,
+    /// Whether the kernel's bound of burst, one quota, holds; `plimsoll run` and `agent` have none.
+    pub burst_quotas: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            throttled_share: 0.01,
+            margin: 0.15,
+            worth_cpus: 0.1,
+            coverage: 0.1,
+            burst_quotas: 1.0,
+        }
+    }
+}
+
+/// What is set today, of one pod; `None`: not set, or not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Settings {
+    /// CPUs.
+    pub limit: Option<f64>,
+    /// CPUs.
+    pub request: Option<f64>,
+    /// Seconds; the kernel's default where nothing says otherwise.
+    pub period_s: f64,
+}
+
+/// What is advised. Each is there only where it helps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Advice {
+    /// CPUs of one pod.
+    pub request: Option<f64>,
+    /// CPUs of one pod.
+    pub limit: Option<f64>,
+    pub burst_ms: Option<f64>,
+    pub period_ms: Option<f64>,
+    /// CPUs of all pods that the request could give back.
+    pub back_cpus: f64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    pub class: Class,
+    pub reason: String,
+    pub advice: Advice,
+    /// What some changes would do, each in words.
+    pub estimates: Vec<(String, Change, Estimate)>,
+}
+
+/// Samples below which nothing is said: a quarter of an hour at 30 s.
+const SAMPLES_MIN: u64 = 30;
+
+/// `pods`: how many reserve that much today. `asked_ms`: the time asked for, of all pods together.
+pub fn classify(digest: &Digest, set: &Settings, pods: f64, asked_ms: i64, options: &Options) -> Verdict {
+    let unknown = |reason: String| Verdict {
+        class: Class::Unknown,
+        reason,
+        advice: Advice::default(),
+        estimates: Vec::new(),
+    };
+    let fine = digest.fine_samples();
+    if fine < SAMPLES_MIN {
+        let coarse = digest.covered_ms > 3_600_000;
+        return unknown(match coarse {
+            true => "its samples are more than 2 minutes apart, which hides what a period needs".into(),
+            false => format!("{fine} sound samples of use; {SAMPLES_MIN} are needed"),
+        });
+    }
+    let covered = digest.covered_ms as f64 / asked_ms.max(1) as f64;
+    if covered < options.coverage {
+        return unknown(format!(
+            "samples cover {:.0}% of the time it ran",
+            covered * 100.0
+        ));
+    }
+    let need = digest.used_percentile(0.99) * (1.0 + options.margin);
+    let Some(limit) = set.limit else {
+        return without(digest, set, need, pods, options);
+    };
+    if !digest.has_periods || digest.periods <= 0.0 {
+        // A limit's timer counts no period while nothing runs.
+        if digest.used_max > 0.001 * limit || !digest.has_periods {
+            return unknown("it has a limit, but no sound samples say how often it was throttled".into());
+        }
+    }
+    let matched: i64 = digest.bins.values().map(|bin| bin.limited_ms).sum();
+    if digest.has_periods && (matched as f64) < 0.2 * digest.covered_ms as f64 && digest.periods > 0.0 {
+        return unknown("most samples of throttling have none of use beside them".into());
+    }
+    let today = Change {
+        limit,
+        period_s: set.period_s,
+        burst_s: 0.0,
+    };
+    let demand = Demand::fit(digest, today);
+    let share = digest.throttled_share();
+    match demand {
+        Some(demand) if share >= options.throttled_share => throttled(digest, &demand, today, options),
+        demand => quiet(digest, demand.as_ref(), set, today, need, pods, options),
+    }
+}
+
+/// A few digits, as many as tell it from others.
+fn cpus(value: f64) -> String {
+    match value {
+        v if v >= 10.0 => format!("{v:.1}"),
+        v if v >= 0.1 => format!("{v:.2}"),
+        v => format!("{v:.3}"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.1 => "less than 0.1%".into(),
+        p if p < 10.0 => format!("{p:.1}%"),
+        p => format!("{p:.0}%"),
+    }
+}
+
+fn throttled(digest: &Digest, demand: &Demand, today: Change, options: &Options) -> Verdict {
+    let share = digest.throttled_share();
+    let wanted = options.throttled_share;
+    let quota_s = today.limit * today.period_s;
+    let most_s = quota_s * options.burst_quotas;
+    let full = Change {
+        burst_s: most_s,
+        ..today
+    };
+    let with_burst = demand.estimate(&full);
+    let mut estimates = vec![(format!("burst {:.0} ms", most_s * 1e3), full, with_burst)];
+    let mut advice = Advice::default();
+    let saturated = demand.saturated_share();
+    let when = match digest.worst_hour() {
+        Some((hour, worst)) if worst > 2.0 * share => {
+            format!(
+                ", {} from {hour:02}:00 to {:02}:00 UTC",
+                percent(worst),
+                (hour + 1) % 24
+            )
+        }
+        _ => String::new(),
+    };
+    let head = format!(
+        "throttled in {} of its periods{when} at {} of {} CPUs on average",
+        percent(share),
+        cpus(digest.used()),
+        cpus(today.limit)
+    );
+    // Where a fair part of the throttling is at the limit itself, what is saved is never there when it is wanted.
+    let helps = saturated < 0.5 && with_burst.share <= share / 2.0;
+    if helps {
+        let burst_s = demand.burst_for(wanted.min(share / 2.0), most_s);
+        advice.burst_ms = Some((burst_s.unwrap_or(most_s) * 1e3).ceil());
+        // A longer period is what a cluster can set by the kubelet where burst cannot be set.
+        let longer = [0.2, 0.5, 1.0].map(|period_s| Change { period_s, ..today });
+        let longer: Vec<_> = longer
+            .into_iter()
+            .filter(|change| change.period_s > today.period_s)
+            .map(|change| (change, demand.estimate(&change)))
+            .collect();
+        let enough = longer
+            .iter()
+            .find(|(_, e)| e.share <= wanted.max(with_burst.share));
+        if let Some((change, estimate)) = enough {
+            advice.period_ms = Some(change.period_s * 1e3);
+            estimates.push((
+                format!("period {:.0} ms", change.period_s * 1e3),
+                *change,
+                *estimate,
+            ));
+        }
+        let reason = format!(
+            "{head}: work comes in pieces of {:.0} ms where a period has {:.0}; {:.0} ms of burst would leave {} ({} to {})",
+            demand.size_s() * 1e3,
+            quota_s * 1e3,
+            most_s * 1e3,
+            percent(with_burst.share),
+            percent(with_burst.low),
+            percent(with_burst.high),
+        );
+        return Verdict {
+            class: Class::ThrottledByBursts,
+            reason,
+            advice,
+            estimates,
+        };
+    }
+    let limit = demand.limit_for(wanted, 8.0 * today.limit);
+    let sentence = match limit {
+        Some(limit) => {
+            let change = Change { limit, ..today };
+            let estimate = demand.estimate(&change);
+            estimates.push((format!("limit {} CPUs", cpus(limit)), change, estimate));
+            advice.limit = Some(round_up(limit));
+            let hidden = match saturated > 0.2 {
+                true => ", at least: samples at the limit hide how much was wanted",
+                false => "",
+            };
+            format!("it needs about {} CPUs{hidden}", cpus(limit))
+        }
+        None => format!("even {} CPUs would not end it", cpus(8.0 * today.limit)),
+    };
+    let why = match saturated >= 0.5 {
+        true => format!("{} of that while it used all of its limit", percent(saturated)),
+        false => format!(
+            "{:.0} ms of burst would leave {}",
+            most_s * 1e3,
+            percent(with_burst.share)
+        ),
+    };
+    Verdict {
+        class: Class::TooSmall,
+        reason: format!("{head}, {why}; {sentence}"),
+        advice,
+        estimates,
+    }
+}
+
+/// Kubernetes counts in thousandths of a CPU.
+fn round_up(value: f64) -> f64 {
+    let step = match value {
+        v if v >= 1.0 => 0.1,
+        v if v >= 0.1 => 0.01,
+        _ => 0.001,
+    };
+    ((value / step - 1e-9).ceil() * step * 1e3).round() / 1e3
+}
+
+fn quiet(
+    digest: &Digest,
+    demand: Option<&Demand>,
+    set: &Settings,
+    today: Change,
+    need: f64,
+    pods: f64,
+    options: &Options,
+) -> Verdict {
+    let share = digest.throttled_share();
+    // Without a request Kubernetes takes the limit for it.
+    let reserved = set.request.unwrap_or(today.limit);
+    let request = round_up(need.max(0.01));
+    let back = (reserved - request) * pods;
+    let mut advice = Advice::default();
+    let mut estimates = Vec::new();
+    if request < 0.75 * reserved && back >= options.worth_cpus {
+        advice.request = Some(request);
+        advice.back_cpus = back;
+        let mut below = String::new();
+        let lowest = demand.and_then(|demand| {
+            // Of the upper bounds, since what never happened says little about how near it was.
+            let candidates = (1..40).map(|i| request.max(today.limit * f64::from(i) / 40.0));
+            candidates
+                .filter(|limit| *limit < today.limit)
+                .map(|limit| Change { limit, ..today })
+                .map(|change| (change, demand.estimate(&change)))
+                .find(|(_, estimate)| estimate.high <= options.throttled_share)
+        });
+        if let Some((change, estimate)) = lowest {
+            let limit = round_up(change.limit);
+            if limit < 0.9 * today.limit {
+                advice.limit = Some(limit);
+                below = format!(
+                    "; a limit of {} would throttle it in {} of periods at most",
+                    cpus(limit),
+                    percent(estimate.high)
+                );
+                estimates.push((format!("limit {} CPUs", cpus(limit)), change, estimate));
+            }
+        }
+        return Verdict {
+            class: Class::TooLarge,
+            reason: format!(
+                "reserves {} CPUs and uses {} or less in 99% of the time: a request of {} gives {} CPUs back{below}",
+                cpus(reserved),
+                cpus(digest.used_percentile(0.99)),
+                cpus(request),
+                cpus(back)
+            ),
+            advice,
+            estimates,
+        };
+    }
+    Verdict {
+        class: Class::Fine,
+        reason: format!(
+            "throttled in {} of its periods, uses {} of {} CPUs in 99% of the time",
+            percent(share),
+            cpus(digest.used_percentile(0.99)),
+            cpus(today.limit)
+        ),
+        advice,
+        estimates,
+    }
+}
+
+/// Without a limit the request alone decides who gets how much once the node is full.
+fn without(digest: &Digest, set: &Settings, need: f64, pods: f64, options: &Options) -> Verdict {
+    let p99 = digest.used_percentile(0.99);
+    let advised = round_up(need.max(0.01));
+    let verdict = |class, reason, advice| Verdict {
+        class,
+        reason,
+        advice,
+        estimates: Vec::new(),
+    };
+    let request = |back_cpus| Advice {
+        request: Some(advised),
+        back_cpus,
+        ..Advice::default()
+    };
+    match set.request {
+        None => verdict(
+            Class::NoLimitNeedsOne,
+            format!(
+                "has neither limit nor request and uses up to {} CPUs that nothing reserves: give it a request of {}, or a limit",
+                cpus(digest.used_max),
+                cpus(advised)
+            ),
+            Advice {
+                // A limit below what it has used would throttle it at once.
+                limit: Some(round_up(digest.used_max.max(need) * 1.5)),
+                ..request(0.0)
+            },
+        ),
+        Some(reserved) if p99 > 2.0 * reserved && (p99 - reserved) * pods >= options.worth_cpus => verdict(
+            Class::NoLimitNeedsOne,
+            format!(
+                "uses {} CPUs at times where {} are reserved, and takes the rest from its neighbours: raise the request to {}, \
+                 or set a limit",
+                cpus(p99),
+                cpus(reserved),
+                cpus(advised)
+            ),
+            Advice {
+                limit: Some(round_up(digest.used_max.max(need) * 1.5)),
+                ..request(0.0)
+            },
+        ),
+        Some(reserved) if advised < 0.75 * reserved && (reserved - advised) * pods >= options.worth_cpus => verdict(
+            Class::TooLarge,
+            format!(
+                "reserves {} CPUs and uses {} or less in 99% of the time: a request of {} gives {} CPUs back; it needs no limit",
+                cpus(reserved),
+                cpus(p99),
+                cpus(advised),
+                cpus((reserved - advised) * pods)
+            ),
+            request((reserved - advised) * pods),
+        ),
+        Some(reserved) => verdict(
+            Class::NoLimitFine,
+            format!(
+                "uses {} CPUs or less in 99% of the time, {} are reserved: it needs no limit",
+                cpus(p99),
+                cpus(reserved)
+            ),
+            Advice::default(),
+        ),
+    }
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From series, in any order, to one row for each container of each workload.
+use crate::answer::{Labels, Series};
+use crate::class::{classify, Class, Options, Settings};
+use crate::clean::{growth, in_order, joined, summed, Faults, Growth};
+use crate::digest::{Counters, Digest};
+use crate::labels::{Container, Metric, Setting};
+use crate::owners::{Owners, Workload};
+use crate::table::Row;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// One series of a counter, and the samples that came since the last [`Collector::flush`].
+struct Part {
+    /// "": the whole container; else one CPU of it.
+    cpu: String,
+    points: Vec<(i64, f64)>,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// By what tells the series of one counter apart.
+    parts: BTreeMap<(Metric, String), Part>,
+    digest: Digest,
+    faults: Faults,
+    settings: [Option<(i64, f64)>; 4],
+    first_ms: Option<i64>,
+    last_ms: Option<i64>,
+}
+
+/// Takes series in, whole or in stretches of time.
+#[derive(Default)]
+pub struct Collector {
+    entries: HashMap<Container, Entry>,
+    owners: Owners,
+    metrics: BTreeSet<Metric>,
+    /// Samples outside of it come from wrong clocks.
+    range_ms: Option<(i64, i64)>,
+    warnings: BTreeSet<String>,
+    other_series: BTreeMap<String, u64>,
+    unnamed: u64,
+    samples: u64,
+}
+
+/// The result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Screening {
+    /// Throttled ones first, then what gives most back.
+    pub rows: Vec<Row>,
+    /// What was damaged or missing.
+    pub warnings: Vec<String>,
+    pub faults: Faults,
+    pub containers: usize,
+    pub samples: u64,
+    /// Ms since 1970: the first and last sample of use.
+    pub from_ms: Option<i64>,
+    pub to_ms: Option<i64>,
+    /// Without these series less can be said.
+    pub missing: Vec<&'static str>,
+}
+
+impl Collector {
+    /// `range_ms`: from when to when samples were asked for; `None`: whatever is there.
+    pub fn new(range_ms: Option<(i64, i64)>) -> Self {
+        Collector {
+            range_ms,
+            ..Self::default()
+        }
+    }
+
+    /// Something that whoever reads the result has to know.
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.insert(warning.into());
+    }
+
+    pub fn has(&self, metric: Metric) -> bool {
+        self.metrics.contains(&metric)
+    }
+
+    /// Samples of counters that were taken so far.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    pub fn containers(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Takes one series. `asked`: its name where the answer leaves it out.
+    pub fn take(&mut self, series: Series, asked: Option<&str>) {
+        let name = series.labels.get("__name__").map(String::as_str).or(asked);
+        let Some(name) = name.map(str::to_string) else {
+            self.unnamed += 1;
+            return;
+        };
+        if self.owners.take(&name, &series.labels) {
+            return;
+        }
+        let setting = Setting::of(&name, &series.labels);
+        let metric = Metric::of(&name);
+        if setting.is_none() && metric.is_none() {
+            if !name.starts_with("kube_pod_container_resource_") {
+                *self.other_series.entry(name).or_default() += 1;
+            }
+            return;
+        }
+        let Some(container) = Container::of(&series.labels) else {
+            // The pod as a whole, or a cgroup outside of Kubernetes.
+            return;
+        };
+        if let Some(setting) = setting {
+            let newest = series.points.iter().filter(|(_, value)| value.is_finite());
+            if let Some(&(at_ms, value)) = newest.max_by_key(|point| point.0) {
+                let entry = self.entries.entry(container).or_default();
+                let slot = &mut entry.settings[setting as usize];
+                if slot.is_none_or(|(before_ms, _)| before_ms <= at_ms) {
+                    *slot = Some((at_ms, value));
+                }
+            }
+            return;
+        }
+        let metric = metric.expect("one of both");
+        self.metrics.insert(metric);
+        self.samples += series.points.len() as u64;
+        let entry = self.entries.entry(container).or_default();
+        let (cpu, id) = identity(&series.labels);
+        let part = entry.parts.entry((metric, id)).or_insert_with(|| Part {
+            cpu,
+            points: Vec::new(),
+        });
+        match part.points.is_empty() {
+            true => part.points = series.points,
+            false => part.points.extend(series.points),
+        }
+    }
+
+    /// Makes sums of the samples that are there and forgets them. To be called between stretches of time, each asked for
+    /// all counters.
+    pub fn flush(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.flush(self.range_ms);
+        }
+    }
+
+    /// Everything was taken.
+    pub fn finish(mut self, options: &Options) -> Screening {
+        self.flush();
+        let missing: Vec<&'static str> = Metric::ALL
+            .into_iter()
+            .filter(|metric| !self.metrics.contains(metric))
+            .map(Metric::name)
+            .collect();
+        let mut faults = Faults::default();
+        let (mut from_ms, mut to_ms) = (None::<i64>, None::<i64>);
+        let mut groups: BTreeMap<(Workload, String), Vec<(Container, Entry)>> = BTreeMap::new();
+        let mut containers = 0;
+        for (container, entry) in std::mem::take(&mut self.entries) {
+            faults.add(&entry.faults);
+            // Settings of a container that has no samples: a pod that has ended, or another cluster's.
+            if entry.first_ms.is_none() {
+                continue;
+            }
+            containers += 1;
+            from_ms = from_ms.into_iter().chain(entry.first_ms).min();
+            to_ms = to_ms.into_iter().chain(entry.last_ms).max();
+            let key = (self.owners.workload(&container), container.container.clone());
+            groups.entry(key).or_default().push((container, entry));
+        }
+        let mut rows: Vec<Row> = groups
+            .into_iter()
+            .map(|((workload, container), mut members)| {
+                members.sort_by(|a, b| a.0.cmp(&b.0));
+                row(
+                    workload,
+                    container,
+                    members,
+                    to_ms.unwrap_or(0),
+                    self.range_ms.is_some(),
+                    options,
+                )
+            })
+            .collect();
+        rows.sort_by(|a, b| {
+            let rank = |row: &Row| (row.class, -row.throttled_share, -row.advice.back_cpus);
+            let (a_rank, b_rank) = (rank(a), rank(b));
+            (a_rank.0.cmp(&b_rank.0))
+                .then(a_rank.1.total_cmp(&b_rank.1))
+                .then(a_rank.2.total_cmp(&b_rank.2))
+        });
+        if self.unnamed > 0 {
+            let text = "series without a name (rate() and other functions take it away); allowed: the counters themselves";
+            self.warnings.insert(format!("{} {text}", self.unnamed));
+        }
+        for (name, count) in self.other_series.iter().take(5) {
+            self.warnings
+                .insert(format!("{name}: {count} series that say nothing here"));
+        }
+        if self.owners.is_empty() && !rows.is_empty() {
+            let text = "kube_pod_owner is missing: each pod is a workload of its own";
+            self.warnings.insert(text.into());
+        }
+        let list = faults.list();
+        if !list.is_empty() {
+            self.warnings.insert(format!("left out: {}", list.join(", ")));
+        }
+        Screening {
+            rows,
+            warnings: self.warnings.into_iter().collect(),
+            faults,
+            containers,
+            samples: self.samples,
+            from_ms,
+            to_ms,
+            missing,
+        }
+    }
+}
+
+/// The CPU that a series is of, and what tells it from others of the same counter and container.
+fn identity(labels: &Labels) -> (String, String) {
+    let cpu = labels
+        .get("cpu")
+        .filter(|cpu| *cpu != "total")
+        .cloned()
+        .unwrap_or_default();
+    let mut id = String::new();
+    for (name, value) in labels {
+        if !matches!(
+            name.as_str(),
+            "__name__" | "namespace" | "pod" | "container" | "pod_name" | "container_name"
+        ) {
+            // "total" is there for use only, and the counters of one scrape have to sort alike.
+            if name == "cpu" && value == "total" {
+                continue;
+            }
+            id += &format!("{name}={value};");
+        }
+    }
+    (cpu, id)
+}
+
+impl Entry {
+    fn flush(&mut self, range_ms: Option<(i64, i64)>) {
+        let mut found: BTreeMap<Metric, Vec<Growth>> = BTreeMap::new();
+        for metric in Metric::ALL {
+            // By CPU, then by series.
+            let mut by_cpu: BTreeMap<String, Vec<(String, Vec<Growth>)>> = BTreeMap::new();
+            for ((_, id), part) in self.parts.iter_mut().filter(|((of, _), _)| *of == metric) {
+                if let Some((from_ms, to_ms)) = range_ms {
+                    let before = part.points.len();
+                    part.points.retain(|(at_ms, _)| (from_ms..=to_ms).contains(at_ms));
+                    self.faults.outside += (before - part.points.len()) as u64;
+                }
+                in_order(&mut part.points, &mut self.faults);
+                let grown = growth(&part.points, &mut self.faults);
+                if metric == Metric::Usage {
+                    let ends = part.points.first().zip(part.points.last());
+                    if let Some((first, last)) = ends {
+                        self.first_ms = self.first_ms.into_iter().chain([first.0]).min();
+                        self.last_ms = self.last_ms.into_iter().chain([last.0]).max();
+                    }
+                }
+                // The next stretch goes on from the last sample.
+                let last = part.points.pop();
+                part.points.clear();
+                part.points.extend(last);
+                by_cpu
+                    .entry(part.cpu.clone())
+                    .or_default()
+                    .push((id.clone(), grown));
+            }
+            if by_cpu.is_empty() {
+                continue;
+            }
+            let series = match by_cpu.remove("") {
+                Some(whole) => joined(whole, &mut self.faults),
+                None => {
+                    let faults = &mut self.faults;
+                    summed(by_cpu.into_values().map(|parts| joined(parts, faults)).collect())
+                }
+            };
+            found.insert(metric, series);
+        }
+        let counters = Counters {
+            usage: found.remove(&Metric::Usage).unwrap_or_default(),
+            periods: found.remove(&Metric::Periods).unwrap_or_default(),
+            throttled: found.remove(&Metric::ThrottledPeriods).unwrap_or_default(),
+            throttled_s: found.remove(&Metric::ThrottledSeconds),
+            burst_periods: found.remove(&Metric::BurstPeriods),
+            waiting_s: found.remove(&Metric::Waiting),
+        };
+        self.digest.take(&counters, &mut self.faults);
+    }
+
+    fn settings(&self) -> Settings {
+        let of = |setting: Setting| self.settings[setting as usize].map(|(_, value)| value);
+        let period_us = of(Setting::Period)
+            .filter(|us| (1e3..=1e6).contains(us))
+            .unwrap_or(100_000.0);
+        let quota = of(Setting::Quota).filter(|us| *us > 0.0).map(|us| us / period_us);
+        let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
+        Settings {
+            // What the kernel has comes before what was asked for.
+            limit: quota.or(positive(of(Setting::Limit))),
+            request: positive(of(Setting::Request)),
+            period_s: period_us / 1e6,
+        }
+    }
+}
+
+/// How long before the end a pod may have been seen last and still run.
+const STILL_RUNS_MS: i64 = 10 * 60 * 1000;
+
+fn row(
+    workload: Workload,
+    container: String,
+    members: Vec<(Container, Entry)>,
+    end_ms: i64,
+    range_known: bool,
+    options: &Options,
+) -> Row {
+    // Pods of one workload may differ: an update is under way, or limits were changed. What runs today counts, then what
+    // most have.
+    let runs = |entry: &Entry| {
+        entry
+            .last_ms
+            .is_some_and(|last_ms| end_ms - last_ms <= STILL_RUNS_MS)
+    };
+    let newest = members
+        .iter()
+        .max_by_key(|(_, entry)| (runs(entry), entry.last_ms, entry.first_ms))
+        .expect("a group has members");
+    let set = newest.1.settings();
+    let mut digest = Digest::default();
+    let mut faults = Faults::default();
+    let mut asked_ms = 0;
+    let mut others = 0;
+    let mut pods = 0.0;
+    let example = newest.0.pod.clone();
+    let nr = members.len();
+    for (_, entry) in &members {
+        faults.add(&entry.faults);
+        pods += f64::from(u8::from(runs(entry)));
+        let own = entry.settings();
+        if own.limit != set.limit || own.period_s != set.period_s {
+            others += 1;
+            continue;
+        }
+        digest.add(&entry.digest);
+        // Of files nobody knows what was asked for, and one wrong clock would make a long time of it.
+        if range_known {
+            asked_ms += entry
+                .last_ms
+                .zip(entry.first_ms)
+                .map_or(0, |(last, first)| last - first);
+        }
+    }
+    let verdict = classify(&digest, &set, f64::max(pods, 1.0), asked_ms, options);
+    let mut notes = Vec::new();
+    if others > 0 {
+        notes.push(format!(
+            "{others} of {nr} pods had another limit and are left out"
+        ));
+    }
+    if digest.burst_periods.is_some_and(|periods| periods > 0.0) {
+        notes.push(
+            "it has burst today, whose size no series names: bounds count from what that leaves".into(),
+        );
+    }
+    let damaged = faults.list();
+    if !damaged.is_empty() {
+        notes.push(format!("left out: {}", damaged.join(", ")));
+    }
+    Row {
+        class: verdict.class,
+        reason: verdict.reason,
+        pods: pods as u64,
+        pod: example,
+        container,
+        used: digest.used(),
+        used_p99: digest.used_percentile(0.99),
+        used_max: digest.used_max,
+        limit: set.limit,
+        request: set.request,
+        period_ms: set.period_s * 1e3,
+        periods: digest.periods,
+        throttled_share: digest.throttled_share(),
+        throttled_s: digest.throttled_s,
+        waiting_share: digest
+            .waiting_s
+            .map(|s| s * 1e3 / digest.covered_ms.max(1) as f64),
+        worst_hour: digest.worst_hour(),
+        samples: digest.fine_samples(),
+        advice: verdict.advice,
+        estimates: verdict.estimates,
+        notes,
+        workload,
+    }
+}
+
+impl Screening {
+    pub fn count(&self, class: Class) -> usize {
+        self.rows.iter().filter(|row| row.class == class).count()
+    }
+
+    /// CPUs that requests could give back.
+    pub fn back_cpus(&self) -> f64 {
+        self.rows.iter().map(|row| row.advice.back_cpus).sum()
+    }
+
+    /// The ones most worth recording: metrics show no latency, and of these it may suffer most.
+    pub fn worth_recording(&self, most: usize) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self
+            .rows
+            .iter()
+            .filter(|row| matches!(row.class, Class::ThrottledByBursts | Class::TooSmall))
+            .collect();
+        // What each throttled period costs is at least a part of it, for each pod.
+        let weight = |row: &Row| row.throttled_share * row.used_p99.max(0.01) * row.pods.max(1) as f64;
+        rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        rows.truncate(most);
+        rows
+    }
+}
