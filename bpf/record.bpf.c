@@ -51,7 +51,9 @@ struct cgroup_subsys_state {
 struct css_set {
 	struct cgroup_subsys_state *subsys[16];
 };
-struct task_group;
+struct task_group {
+	struct cgroup_subsys_state css;
+};
 struct rq {
 	__u64 clock_task;
 };
@@ -81,6 +83,56 @@ typedef struct {
 } atomic_t;
 struct refcount_struct {
 	atomic_t refs;
+};
+struct net;
+struct ns_common {
+	unsigned int inum;
+};
+struct net {
+	struct ns_common ns;
+};
+typedef struct {
+	struct net *net;
+} possible_net_t;
+struct in6_addr {
+	__u8 bytes[16];
+};
+struct sock_common {
+	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
+	__u16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_type;
+	__u16 sk_protocol;
+};
+struct tcp_sock {
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+};
+struct unix_address;
+struct unix_sock {
+	struct unix_address *addr;
+	struct sock *peer;
+};
+struct socket {
+	struct sock *sk;
+};
+struct sk_buff {
+	unsigned int len;
+};
+struct iov_iter {
+	unsigned long count;
+};
+struct msghdr {
+	struct iov_iter msg_iter;
 };
 struct task_struct___5_13 {
 	long state;
@@ -128,6 +180,20 @@ struct known {
 	__u32 wanted;
 };
 
+/*
+ * What this CPU has run of threads that are not recorded, since it last ran something else: with
+ * only_below_id such a stretch is one event, whoever took turns in it.
+ */
+struct others {
+	__u64 since_ns; /* 0: none is under way */
+	__u64 turn_ns;	/* when the one that runs got the CPU */
+	__u64 longest_ns;
+	struct task_group *longest; /* whose turn that was */
+	/* The group whose id was asked for last. */
+	struct task_group *known;
+	__u64 known_id;
+};
+
 struct cpu_state {
 	/* Depth of timer callbacks under way, in hard and in soft interrupts. */
 	__u32 in_hrtimer;
@@ -140,6 +206,7 @@ struct cpu_state {
 	__u8 switched;
 	__u8 current_wanted;
 	__u16 pad;
+	struct others others;
 	struct known known[KNOWN_THREADS];
 	struct record_batch batch; /* last: the reader counts from the end */
 };
@@ -215,9 +282,9 @@ static __always_inline bool send_single(void *record, __u32 size)
 	return false;
 }
 
-static __always_inline void flush(struct cpu_state *state)
+static __always_inline void flush(struct record_batch *batch)
 {
-	__u32 count = state->batch.count;
+	__u32 count = batch->count;
 	__u32 size;
 
 	if (count > RECORD_BATCH)
@@ -225,20 +292,20 @@ static __always_inline void flush(struct cpu_state *state)
 	size = sizeof(struct record_batch) - (RECORD_BATCH - count) * sizeof(struct record_event);
 	if (size > sizeof(struct record_batch))
 		return;
-	if (bpf_ringbuf_output(&ring, &state->batch, size, BPF_RB_NO_WAKEUP))
-		state->batch.lost += count;
-	state->batch.count = 0;
+	if (bpf_ringbuf_output(&ring, batch, size, BPF_RB_NO_WAKEUP))
+		batch->lost += count;
+	batch->count = 0;
 }
 
-/* Appends to this CPU's batch. Only for programs that run with interrupts off. */
-static __always_inline void push(struct cpu_state *state, __u64 now, struct record_event *event)
+/* Appends to one of this CPU's batches. Nothing else may append to it meanwhile. */
+static __always_inline void append(struct record_batch *batch, __u32 stream, __u64 now,
+				   struct record_event *event)
 {
-	struct record_batch *batch = &state->batch;
 	__u32 n;
 
 	n = batch->count;
 	if (n && now - batch->base_ns > 0xffffffffULL) {
-		flush(state);
+		flush(batch);
 		n = 0;
 	}
 	if (n >= RECORD_BATCH) /* cannot be: a full batch is sent at once */
@@ -246,6 +313,7 @@ static __always_inline void push(struct cpu_state *state, __u64 now, struct reco
 	if (!n) {
 		batch->type = RECORD_TYPE_BATCH;
 		batch->cpu = bpf_get_smp_processor_id();
+		batch->stream = stream;
 		batch->base_ns = now;
 	}
 	event->delta_ns = now - batch->base_ns;
@@ -253,7 +321,13 @@ static __always_inline void push(struct cpu_state *state, __u64 now, struct reco
 	batch->last_ns = now;
 	batch->count = n + 1;
 	if (n + 1 == RECORD_BATCH)
-		flush(state);
+		flush(batch);
+}
+
+/* Appends to this CPU's batch. Only for programs that run with interrupts off. */
+static __always_inline void push(struct cpu_state *state, __u64 now, struct record_event *event)
+{
+	append(&state->batch, RECORD_STREAM_SCHED, now, event);
 }
 
 static __noinline int is_below(struct cgroup_subsys_state *css)
@@ -399,6 +473,62 @@ static __always_inline void check_current(struct cpu_state *state, struct task_s
 	state->current_wanted = wanted;
 }
 
+/* A switch of which at least one side is not recorded. */
+static __always_inline void follow_others(struct cpu_state *state, struct task_struct *prev, bool prev_wanted,
+					  struct task_struct *next, bool next_wanted, __u64 now, __u16 mask)
+{
+	struct others *others = &state->others;
+	struct record_event event;
+	struct task_group *group;
+	__u64 turn;
+
+	/* One that was moved into the tree while it ran: how much of the stretch was others' is not known. */
+	if (prev_wanted)
+		others->since_ns = 0;
+	if (others->since_ns && prev->pid) {
+		turn = now - others->turn_ns;
+		if (turn >= others->longest_ns) {
+			others->longest_ns = turn;
+			others->longest = prev->sched_task_group;
+		}
+	}
+	if (next->pid && !next_wanted) {
+		if (!others->since_ns) {
+			others->since_ns = now;
+			others->longest_ns = 0;
+			others->longest = NULL;
+		}
+		others->turn_ns = now;
+		return;
+	}
+	if (!others->since_ns)
+		return;
+	group = others->longest;
+	if (group != others->known) {
+		others->known = group;
+		others->known_id = BPF_CORE_READ(group, css.cgroup, kn, id);
+	}
+	turn = now - others->since_ns;
+	if (turn > RECORD_RUN_MAX_NS)
+		turn = RECORD_RUN_MAX_NS;
+	others->since_ns = 0;
+	event.a = turn;
+	event.arg = turn >> 32;
+	event.b = group ? others->known_id : 0;
+	event.kind = RECORD_KIND_OTHERS;
+	event.mask = mask;
+	push(state, now, &event);
+}
+
+static __always_inline __u64 state_of(struct task_struct *prev, __u64 argument)
+{
+	if (switch_has_state)
+		return argument;
+	if (bpf_core_field_exists(prev->__state))
+		return prev->__state;
+	return BPF_CORE_READ((struct task_struct___5_13 *)prev, state);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -421,14 +551,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	state->current_wanted = next_wanted;
 	state->current_tid = next->pid;
 	state->current_task = (__u64)next;
+	if (!prev_wanted && !next_wanted && !only_below_id)
+		return 0;
+	mask = state_of(prev, switch_has_state ? ctx[3] : 0);
+	if (only_below_id && !(prev_wanted && next_wanted))
+		follow_others(state, prev, prev_wanted, next, next_wanted, now,
+			      (mask & ~RECORD_OTHERS_PREEMPTED) | (preempt ? RECORD_OTHERS_PREEMPTED : 0));
 	if (!prev_wanted && !next_wanted)
 		return 0;
-	if (switch_has_state)
-		mask = ctx[3];
-	else if (bpf_core_field_exists(prev->__state))
-		mask = prev->__state;
-	else
-		mask = BPF_CORE_READ((struct task_struct___5_13 *)prev, state);
 	event.a = prev->pid;
 	event.b = next->pid;
 	event.kind = RECORD_KIND_SWITCH;
@@ -637,5 +767,7 @@ int on_usdt_end(void *ctx)
 	request(RECORD_TYPE_REQUEST_END);
 	return 0;
 }
+
+#include "record_sockets.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";

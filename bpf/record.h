@@ -21,11 +21,32 @@ enum record_type {
 	RECORD_TYPE_EXIT = 5,
 	RECORD_TYPE_REQUEST_BEGIN = 6,
 	RECORD_TYPE_REQUEST_END = 7,
+	RECORD_TYPE_SOCKET = 8,
+	RECORD_TYPE_SOCKET_EVENT = 9,
 };
 
 enum record_kind {
 	RECORD_KIND_SWITCH = 1,
 	RECORD_KIND_WAKING = 2,
+	RECORD_KIND_ARRIVED = 3,
+	RECORD_KIND_READ = 4,
+	RECORD_KIND_WROTE = 5,
+	RECORD_KIND_CLOSED = 6,
+	RECORD_KIND_OTHERS = 7,
+};
+
+/* A CPU has two batches under construction: see record_sockets.h. */
+enum record_stream {
+	RECORD_STREAM_SCHED = 0,
+	RECORD_STREAM_SOCKETS = 1,
+};
+
+/* Who began a connection. */
+enum record_side {
+	RECORD_SIDE_UNKNOWN = 0,
+	RECORD_SIDE_ACCEPTED = 1,
+	RECORD_SIDE_OPENED = 2,
+	RECORD_SIDE_PAIR = 3, /* socketpair() */
 };
 
 /* Where a wake-up came from; the order of the Rust reader's table. */
@@ -38,7 +59,12 @@ enum record_context {
 };
 
 /* switch: a = previous, b = next, arg = preempted, mask = previous state; waking: a = woken, b = waker,
- * arg = context. */
+ * arg = context; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper bits, at most
+ * RECORD_BYTES_MAX; others: a and arg = how long they ran, ns, lower and upper bits, at most RECORD_RUN_MAX_NS, b = lower
+ * half of the id of the group that ran longest, mask = state of the last one (bit 15: it was preempted). */
+#define RECORD_BYTES_MAX 0xffffffU
+#define RECORD_RUN_MAX_NS 0xffffffffffULL
+#define RECORD_OTHERS_PREEMPTED 0x8000U
 struct record_event {
 	__u32 delta_ns; /* after the batch's base_ns */
 	__u32 a;
@@ -55,7 +81,7 @@ struct record_batch {
 	__u64 lost;    /* events lost on this CPU so far, those of batches that found the ring full */
 	__u64 last_ns; /* time of the last event */
 	__u32 count;
-	__u32 pad;
+	__u32 stream;
 	struct record_event events[RECORD_BATCH];
 };
 
@@ -86,6 +112,38 @@ struct record_single {
 	__u64 ts_ns;
 	__u32 a;
 	__u32 b;
+};
+
+#define RECORD_ADDRESS 16
+
+/* A socket that a recorded thread used for the first time. */
+struct record_socket {
+	__u32 type;
+	__u32 cpu;
+	__u64 ts_ns;
+	__u32 id;
+	__u32 tid;
+	__u32 tgid;
+	__u16 family;
+	__u8 side;
+	__u8 existed; /* before it was first seen */
+	__u16 local_port;
+	__u16 remote_port;
+	__u32 netns; /* inode number */
+	/* Of this end and the other one: IP addresses; of Unix streams what is the same for both ends. */
+	__u8 local[RECORD_ADDRESS];
+	__u8 remote[RECORD_ADDRESS];
+};
+
+/* A socket's event that could not go into a batch: it is older than the batch's last, or the batch was busy. */
+struct record_socket_event {
+	__u32 type;
+	__u32 cpu;
+	__u64 ts_ns;
+	__u32 a;
+	__u32 b;
+	__u32 kind;
+	__u32 bytes;
 };
 
 #endif

@@ -14,6 +14,8 @@ fn main() {
         "-I".into(),
         bpf.clone().into_os_string(),
         "-Wall".into(),
+        // Exchanges: kernels since 5.12.
+        "-mcpu=v3".into(),
         "-Werror".into(),
     ];
     // Debian keeps <asm/types.h> in a folder per architecture.
@@ -34,7 +36,7 @@ fn main() {
         std::process::exit(1);
     }
     // libbpf-cargo does not follow #include.
-    for file in ["record.bpf.c", "record.h"] {
+    for file in ["record.bpf.c", "record.h", "record_sockets.h"] {
         println!("cargo:rerun-if-changed={}", bpf.join(file).display());
     }
     println!("cargo:rerun-if-env-changed=CLANG");

@@ -160,6 +160,23 @@ impl Hierarchy {
         found
     }
 
+    /// All threads at or below `path`.
+    pub fn threads(&self, path: &str) -> Vec<u32> {
+        let list = if self.version == 1 {
+            "tasks"
+        } else {
+            "cgroup.threads"
+        };
+        let of = |(_, path): (u64, String)| fs::read_to_string(self.dir(&path).join(list)).ok();
+        let lists = self.walk(path).into_iter().filter_map(of);
+        lists
+            .flat_map(|list| {
+                let tids = list.lines().filter_map(|tid| tid.trim().parse().ok());
+                tids.collect::<Vec<u32>>()
+            })
+            .collect()
+    }
+
     /// A group's limits and statistics as they are now. What cannot be read is absent.
     pub fn group(&self, path: &str) -> Group {
         let dir = self.dir(path);

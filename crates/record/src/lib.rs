@@ -4,15 +4,20 @@
 //! With BPF: every switch and wake-up (`record`). Without: the groups' own statistics (`sample`).
 //! Both write the file that `plimsoll-trace` reads.
 pub mod cgroup;
+mod connections;
 mod error;
 pub mod machine;
 mod names;
 mod probes;
 mod record;
+mod recordable;
 mod sample;
 mod spool;
+mod stage;
+mod urgent;
 mod wire;
 
 pub use error::RecordError;
 pub use record::{record, Options, Report};
 pub use sample::{sample, SampleReport};
+pub use stage::Stage;

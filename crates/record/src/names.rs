@@ -37,6 +37,8 @@ pub struct Names {
     made: HashMap<String, Group>,
     /// Those of them that are looked at again, and how often.
     young: Vec<(u64, u32)>,
+    /// Lower halves of the ids of groups that took time from the recorded ones.
+    others: BTreeSet<u32>,
     header_bytes: u64,
 }
 
@@ -45,6 +47,8 @@ pub struct Tables {
     pub threads: Vec<Thread>,
     pub groups: Vec<Group>,
     pub moves: Vec<Event>,
+    /// Groups that took time from the recorded ones, by the lower half of their id.
+    pub others: HashMap<u32, GroupIx>,
     /// Groups that were gone before their limits could be read: they look as if they had none.
     pub limits_unknown: u64,
 }
@@ -62,6 +66,7 @@ impl Names {
             start: HashMap::new(),
             made: HashMap::new(),
             young: Vec::new(),
+            others: BTreeSet::new(),
             header_bytes: 0,
         };
         for (id, path) in hierarchy.walk("/") {
@@ -95,6 +100,11 @@ impl Names {
         });
         self.first_group.push(group_id);
         self.now_group.push(group_id);
+    }
+
+    /// A group took time from the recorded ones: by the lower half of its id.
+    pub fn other(&mut self, id: u32) {
+        self.others.insert(id);
     }
 
     /// A thread exited: its id may come again for another one.
@@ -151,7 +161,13 @@ impl Names {
             .first_group
             .iter()
             .copied()
-            .chain(self.moves.iter().map(|m| m.2));
+            .chain(self.moves.iter().map(|m| m.2))
+            .chain(
+                self.paths
+                    .keys()
+                    .copied()
+                    .filter(|&id| self.others.contains(&(id as u32))),
+            );
         for id in used {
             let path = match self.paths.get(&id) {
                 Some(path) => path.clone(),
@@ -212,10 +228,12 @@ impl Names {
                 })
             })
             .collect();
+        let others = index.iter().map(|(&id, &ix)| (id as u32, ix)).collect();
         Tables {
             threads,
             groups,
             moves,
+            others,
             limits_unknown,
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Loads bpf/record.bpf.c, attaches it, empties its ring buffer, and knows what it cost.
 use crate::error::RecordError;
-use crate::wire;
-use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
+use crate::wire::{self, Stream};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBufferBuilder, UsdtOpts};
@@ -32,6 +32,8 @@ pub struct Settings {
 pub struct Probes<'obj> {
     skel: RecordSkel<'obj>,
     links: Vec<Link>,
+    /// Which programs look at sockets; why none does.
+    hooks: Result<Hooks, String>,
     /// While this is open, the kernel measures the time spent in BPF programs.
     statistics: Option<OwnedFd>,
 }
@@ -91,12 +93,44 @@ fn must_be_elf(path: &Path) -> Result<(), RecordError> {
 }
 
 impl<'obj> Probes<'obj> {
+    /// Where the programs for sockets cannot be loaded, the others are: [`Probes::without_sockets`] says why.
     pub fn load(
-        storage: &'obj mut MaybeUninit<OpenObject>,
+        storage: &'obj mut [MaybeUninit<OpenObject>; 2],
         settings: &Settings,
     ) -> Result<Probes<'obj>, RecordError> {
         let btf = Btf::from_vmlinux()
             .map_err(|e| unsupported(format!("the kernel's BTF (/sys/kernel/btf/vmlinux): {e:#}")))?;
+        let [first, second] = storage;
+        let mut hooks = Hooks::find(&btf);
+        if let Ok(found) = hooks {
+            // A refusal is no failure: libbpf shall not print the verifier's log.
+            let print = libbpf_rs::set_print(None);
+            let loaded = Probes::open(first, settings, &btf, Some(found));
+            libbpf_rs::set_print(print);
+            match loaded {
+                Ok(skel) => return Ok(Probes::of(skel, hooks)),
+                Err(e) => hooks = Err(format!("the kernel refuses the programs for sockets: {e}")),
+            }
+        }
+        let skel = Probes::open(second, settings, &btf, None)?;
+        Ok(Probes::of(skel, hooks))
+    }
+
+    fn of(skel: RecordSkel<'obj>, hooks: Result<Hooks, String>) -> Probes<'obj> {
+        Probes {
+            skel,
+            links: Vec::new(),
+            hooks,
+            statistics: None,
+        }
+    }
+
+    fn open(
+        storage: &'obj mut MaybeUninit<OpenObject>,
+        settings: &Settings,
+        btf: &Btf,
+        hooks: Option<Hooks>,
+    ) -> Result<RecordSkel<'obj>, RecordError> {
         let mut open = RecordSkelBuilder::default()
             .open(storage)
             .map_err(|e| unsupported(format!("the BPF object cannot be opened: {e:#}")))?;
@@ -107,22 +141,29 @@ impl<'obj> Probes<'obj> {
             .expect("the program has constants");
         rodata.only_below_id = settings.only_below_id;
         rodata.cpu_hierarchy_id = settings.cpu_hierarchy_id;
-        rodata.switch_has_state = switch_parameters(&btf).is_none_or(|n| n >= 5);
-        rodata.preempt_count_after_rq = preempt_count_after_rq(&btf).unwrap_or(0);
+        rodata.switch_has_state = switch_parameters(btf).is_none_or(|n| n >= 5);
+        rodata.preempt_count_after_rq = preempt_count_after_rq(btf).unwrap_or(0);
         open.maps
             .ring
             .set_max_entries(settings.ring_bytes)
             .map_err(|e| unsupported(format!("the ring buffer: {e:#}")))?;
-        let skel = undisturbed(|| open.load()).map_err(|e| {
+        for mut prog in open.open_object_mut().progs_mut() {
+            let needed = match prog.name().to_str().and_then(hook_of) {
+                Some(hook) => hooks.is_some_and(|hooks| hooks.has(hook)),
+                None => true,
+            };
+            prog.set_autoload(needed);
+        }
+        undisturbed(|| open.load()).map_err(|e| {
             unsupported(format!(
                 "the kernel refuses the program (root or CAP_BPF and CAP_PERFMON needed): {e:#}"
             ))
-        })?;
-        Ok(Probes {
-            skel,
-            links: Vec::new(),
-            statistics: None,
         })
+    }
+
+    /// Why sockets are not looked at; `None`: they are.
+    pub fn without_sockets(&self) -> Option<&str> {
+        self.hooks.as_ref().err().map(String::as_str)
     }
 
     /// Attaches everything; events flow from here on.
@@ -153,10 +194,33 @@ impl<'obj> Probes<'obj> {
         ] {
             self.links.push(prog.attach().map_err(attach)?);
         }
+        self.attach_sockets();
         if let Some(request) = request {
             self.attach_request(request)?;
         }
         Ok(())
+    }
+
+    fn attach_sockets(&mut self) {
+        let Ok(hooks) = self.hooks else { return };
+        let first = self.links.len();
+        for prog in self.skel.object_mut().progs_mut() {
+            let hook = prog.name().to_str().and_then(hook_of);
+            if !hook.is_some_and(|hook| hooks.has(hook)) {
+                continue;
+            }
+            match prog.attach() {
+                Ok(link) => self.links.push(link),
+                Err(e) => {
+                    self.hooks = Err(format!(
+                        "{} cannot be attached: {e:#}",
+                        prog.name().to_string_lossy()
+                    ));
+                    self.links.truncate(first);
+                    return;
+                }
+            }
+        }
     }
 
     fn attach_request(&mut self, request: &RequestSpec) -> Result<(), RecordError> {
@@ -265,24 +329,34 @@ impl<'obj> Probes<'obj> {
         self.skel.object().progs().map(info).collect()
     }
 
-    /// The batches that were not full when recording ended, as bytes, by CPU.
-    pub fn unsent_batches(&self) -> Result<Vec<(u32, Vec<u8>)>, RecordError> {
+    /// What each CPU has not sent when recording ends.
+    pub fn unsent(&self) -> Result<Vec<Unsent>, RecordError> {
         let zero = 0u32.to_ne_bytes();
-        let values = self
-            .skel
-            .maps
-            .cpu_states
-            .lookup_percpu(&zero, MapFlags::ANY)
-            .map_err(|e| unsupported(format!("the last batches cannot be read: {e:#}")))?
-            .unwrap_or_default();
-        let batch = |value: Vec<u8>| {
-            let at = value.len().checked_sub(wire::BATCH)?;
-            Some(value[at..].to_vec())
-        };
-        Ok((0u32..)
-            .zip(values)
-            .filter_map(|(cpu, value)| Some((cpu, batch(value)?)))
-            .collect())
+        let maps = [
+            (Stream::Sched, &self.skel.maps.cpu_states),
+            (Stream::Sockets, &self.skel.maps.socket_states),
+        ];
+        let mut unsent = Vec::new();
+        for (stream, map) in maps {
+            let values = map
+                .lookup_percpu(&zero, MapFlags::ANY)
+                .map_err(|e| unsupported(format!("the last batches cannot be read: {e:#}")))?
+                .unwrap_or_default();
+            for (cpu, value) in (0u32..).zip(values) {
+                let Some(at) = value.len().checked_sub(wire::BATCH) else {
+                    continue;
+                };
+                let since = value.get(wire::OTHERS_SINCE_AT..wire::OTHERS_SINCE_AT + 8);
+                let since = since.map(|b| i64::from_ne_bytes(b.try_into().expect("eight bytes")));
+                unsent.push(Unsent {
+                    cpu,
+                    stream,
+                    others_since_ns: since.filter(|&ns| ns > 0 && stream == Stream::Sched),
+                    batch: value[at..].to_vec(),
+                });
+            }
+        }
+        Ok(unsent)
     }
 
     /// Single records that found the ring full.
@@ -311,6 +385,88 @@ impl<'obj> Probes<'obj> {
             .as_deref()
             .and_then(|bss| u32::try_from(bss.hz).ok())
             .filter(|&hz| hz > 0)
+    }
+}
+
+/// A batch that was not full when recording ended.
+pub struct Unsent {
+    pub cpu: u32,
+    pub stream: Stream,
+    /// Since when the CPU has run nothing but threads that are not recorded.
+    pub others_since_ns: Option<i64>,
+    /// `struct record_batch`.
+    pub batch: Vec<u8>,
+}
+
+/// What the programs of record_sockets.h are for.
+#[derive(Clone, Copy, PartialEq)]
+enum Hook {
+    Always,
+    /// The tracepoints of 6.3, or functions in their place.
+    Ready(bool),
+    /// The tracepoint of 6.16, or a function in its place.
+    Send(bool),
+    Sendpages,
+}
+
+fn hook_of(program: &str) -> Option<Hook> {
+    Some(match program {
+        "on_tcp_read" | "on_state" => Hook::Always,
+        "on_data_ready" | "on_receive" => Hook::Ready(true),
+        "on_readable" | "on_unix_write" | "on_unix_read" => Hook::Ready(false),
+        "on_tcp_write" => Hook::Send(true),
+        "on_tcp_sendmsg" => Hook::Send(false),
+        "on_tcp_sendpages" => Hook::Sendpages,
+        _ => return None,
+    })
+}
+
+/// Which of them this kernel needs.
+#[derive(Clone, Copy)]
+struct Hooks {
+    ready_tracepoint: bool,
+    send_tracepoint: bool,
+    sendpages: bool,
+}
+
+impl Hooks {
+    /// What is missing, in words, where sockets cannot be looked at.
+    fn find(btf: &Btf) -> Result<Hooks, String> {
+        let tracepoint = |name: &str| {
+            btf.type_by_name::<Typedef>(&format!("btf_trace_{name}"))
+                .is_some()
+        };
+        let function = |name: &str| btf.type_by_name::<Func>(name).is_some();
+        let hooks = Hooks {
+            ready_tracepoint: tracepoint("sk_data_ready") && tracepoint("sock_recv_length"),
+            send_tracepoint: tracepoint("tcp_sendmsg_locked"),
+            sendpages: function("do_tcp_sendpages") && !tracepoint("tcp_sendmsg_locked"),
+        };
+        let mut missing = Vec::new();
+        for name in ["tcp_rcv_space_adjust", "inet_sock_set_state"] {
+            missing.extend((!tracepoint(name)).then_some(name));
+        }
+        if !hooks.ready_tracepoint {
+            for name in ["sock_def_readable", "unix_stream_sendmsg", "unix_stream_recvmsg"] {
+                missing.extend((!function(name)).then_some(name));
+            }
+        }
+        if !hooks.send_tracepoint && !function("tcp_sendmsg_locked") {
+            missing.push("tcp_sendmsg_locked");
+        }
+        match missing[..] {
+            [] => Ok(hooks),
+            _ => Err(format!("this kernel's BTF has no {}", missing.join(", "))),
+        }
+    }
+
+    fn has(self, hook: Hook) -> bool {
+        match hook {
+            Hook::Always => true,
+            Hook::Ready(tracepoint) => tracepoint == self.ready_tracepoint,
+            Hook::Send(tracepoint) => tracepoint == self.send_tracepoint,
+            Hook::Sendpages => self.sendpages,
+        }
     }
 }
 

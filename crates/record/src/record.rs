@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One recording with BPF, from loading the program to the finished file.
 use crate::cgroup::Hierarchy;
+use crate::connections::Connections;
 use crate::error::RecordError;
 use crate::machine;
 use crate::names::{Names, Tables};
-use crate::probes::{Cost, Probes, Settings};
+use crate::probes::{Cost, Probes, Settings, Unsent};
+use crate::recordable;
 use crate::spool::Spool;
+use crate::stage::Stage;
+use crate::urgent::{be_prompt, Urgent};
 use crate::wire::{self, Batch, Record};
 use plimsoll_trace::{
-    Clock, Event, Header, Loss, Machine, Place, RequestSpec, TraceError, TraceWriter, What, EVENTS_MAX,
-    HEADER_MAX,
+    Clock, Event, GroupIx, Header, Loss, Machine, Place, RequestSpec, Sockets, State, Tid, TraceError,
+    TraceWriter, What, EVENTS_MAX, HEADER_MAX,
 };
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
@@ -25,6 +30,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// the recording only: for this share of it, and for at least so long.
 const MEASURE_SHARE: i64 = 50;
 const MEASURE_MIN: Duration = Duration::from_millis(200);
+
+/// While the trace is written, progress is told every so many events: some tens of times a second.
+const PROGRESS_EVENTS: u64 = 1 << 16;
 
 pub struct Options {
     /// Record only this group and those below it: a path below the cpu controller's hierarchy.
@@ -46,6 +54,11 @@ pub struct Report {
     pub events: u64,
     pub switches: u64,
     pub wakeups: u64,
+    /// Connections that recorded threads used, and what was seen of them.
+    pub connections: u64,
+    pub socket_events: u64,
+    /// Why sockets were not recorded, if they were not.
+    pub without_sockets: Option<String>,
     pub threads: u64,
     pub groups: u64,
     /// Groups made and gone while recording, so soon that nobody could read their limits: the trace says they had none.
@@ -66,6 +79,10 @@ pub struct Report {
     pub reader_ns: u64,
     /// CPU time to sort and encode the trace, after recording ended.
     pub encode_ns: u64,
+    /// From the call to where recording began: loading, attaching, a look at all groups.
+    pub begin_ns: u64,
+    /// To detach, after recording ended.
+    pub detach_ns: u64,
 }
 
 impl Report {
@@ -76,12 +93,12 @@ impl Report {
     }
 }
 
-/// Records until `options.duration` has passed, `stopped` says so or a trace could not hold more. `progress` is called with
-/// the share that is done, 0 to 1, a few times a second.
+/// Records until `options.duration` has passed, `stopped` says so or a trace could not hold more. `progress` is told when
+/// recording begins, and then how far it is, a few times a second.
 pub fn record(
     options: &Options,
     stopped: impl FnMut() -> bool,
-    progress: impl FnMut(f64),
+    progress: impl FnMut(Stage),
 ) -> Result<Report, RecordError> {
     let room = Room {
         events: EVENTS_MAX,
@@ -100,8 +117,10 @@ fn record_up_to(
     room: Room,
     options: &Options,
     mut stopped: impl FnMut() -> bool,
-    mut progress: impl FnMut(f64),
+    mut progress: impl FnMut(Stage),
 ) -> Result<Report, RecordError> {
+    let called_ns = clock_ns(libc::CLOCK_MONOTONIC);
+    let urgent = Urgent::begin();
     let hierarchy = Hierarchy::find()?;
     let only_below = options
         .cgroup
@@ -120,6 +139,9 @@ fn record_up_to(
         })?,
         None => 0,
     };
+    if let Some(request) = &options.request {
+        recordable::check(request, only_below.as_deref(), &hierarchy)?;
+    }
     // The output is made first: nobody wants to learn after 30 s that it cannot be written.
     let writer = TraceWriter::create(&options.output)?;
     let mut machine = machine::read();
@@ -131,7 +153,7 @@ fn record_up_to(
         cpu_hierarchy_id: hierarchy.id,
         ring_bytes: options.ring_bytes,
     };
-    let mut storage = MaybeUninit::uninit();
+    let mut storage = [const { MaybeUninit::uninit() }; 2];
     let mut probes = Probes::load(&mut storage, &settings)?;
     be_prompt();
 
@@ -144,6 +166,7 @@ fn record_up_to(
         hierarchy: &hierarchy,
         spool: Spool::new(dir.to_path_buf()),
         names: Names::new(&hierarchy),
+        connections: Connections::new(&hierarchy, only_below.as_deref()),
         start_ns: 0,
         error: None,
         events: 0,
@@ -156,6 +179,8 @@ fn record_up_to(
     let cpu_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
     sink.borrow_mut().start_ns = start_ns;
     visit(&cpus);
+    drop(urgent);
+    progress(Stage::Begins);
     let length_ns = options.duration.as_nanos() as i64;
     // What may still come when the end is decided: what was in the ring, what came while it was emptied, and what the
     // CPUs have not sent.
@@ -172,7 +197,9 @@ fn record_up_to(
             measured = Some(Measured::now(&mut probes, &sink, now_ns - start_ns)?);
         }
         let left_ns = start_ns + length_ns - now_ns;
-        progress((1.0 - left_ns as f64 / length_ns as f64).clamp(0.0, 1.0));
+        progress(Stage::Recorded(
+            (1.0 - left_ns as f64 / length_ns as f64).clamp(0.0, 1.0),
+        ));
         if left_ns <= 0 || stopped() {
             break;
         }
@@ -180,12 +207,13 @@ fn record_up_to(
         drain.run()?;
         sink.borrow_mut().names.look(&hierarchy);
         full = sink.borrow().rows() + unsent_max > room.events
-            || sink.borrow().names.header_bytes() > room.header_bytes;
+            || sink.borrow().header_bytes() > room.header_bytes;
         // After an error nothing will be kept: nobody should have to wait for that.
         if full || sink.borrow().error.is_some() {
             break;
         }
     }
+    let urgent = Urgent::begin();
     visit(&cpus);
     let end_ns = clock_ns(libc::CLOCK_MONOTONIC);
     let reader_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - cpu_start_ns) as u64;
@@ -196,17 +224,22 @@ fn record_up_to(
             Measured::now(&mut probes, &sink, end_ns - start_ns)?
         }
     };
+    let detach_start_ns = clock_ns(libc::CLOCK_MONOTONIC);
     probes.detach();
+    let detach_ns = clock_ns(libc::CLOCK_MONOTONIC) - detach_start_ns;
     drain.run()?;
-    for (cpu, bytes) in probes.unsent_batches()? {
-        sink.borrow_mut().take_unsent(cpu, &bytes, end_ns);
+    for unsent in probes.unsent()? {
+        sink.borrow_mut().take_unsent(&unsent, end_ns);
     }
     drop(drain);
+    drop(urgent);
 
     let encode_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+    let rows = sink.borrow().rows();
     let Sink {
         mut spool,
         names,
+        connections,
         error,
         events,
         ..
@@ -238,13 +271,24 @@ fn record_up_to(
         start_ns,
         end_ns,
         wall_start_ns,
+        without_sockets: probes.without_sockets().map(String::from),
     };
-    let mut report = finished.write(options, writer, &hierarchy, spool, names)?;
+    let kept = Kept {
+        spool,
+        names,
+        connections,
+        rows,
+    };
+    let mut report = finished.write(options, writer, &hierarchy, kept, |share| {
+        progress(Stage::Writing(share))
+    })?;
     report.full = full;
     report.cpus = cpus.len() as u32;
     report.mended = probes.switches_mended();
     measured.put_into(&mut report, events);
     report.reader_ns = reader_ns;
+    report.begin_ns = (start_ns - called_ns) as u64;
+    report.detach_ns = detach_ns as u64;
     report.encode_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - encode_start_ns) as u64;
     Ok(report)
 }
@@ -254,6 +298,7 @@ struct Sink<'h> {
     hierarchy: &'h Hierarchy,
     spool: Spool,
     names: Names,
+    connections: Connections,
     start_ns: i64,
     /// The first failure to write; the rest is dropped, and the recording reported as failed.
     error: Option<io::Error>,
@@ -273,9 +318,9 @@ impl Measured {
     fn now(probes: &mut Probes, sink: &RefCell<Sink>, ns: i64) -> Result<Measured, RecordError> {
         let cost = probes.cost();
         let unsent: usize = probes
-            .unsent_batches()?
+            .unsent()?
             .iter()
-            .filter_map(|(_, bytes)| Some(Batch::parse(bytes)?.events.len() / wire::EVENT))
+            .filter_map(|unsent| Some(Batch::parse(&unsent.batch)?.events.len() / wire::EVENT))
             .sum();
         Ok(Measured {
             cost,
@@ -299,10 +344,11 @@ impl Sink<'_> {
     fn take(&mut self, bytes: &[u8]) {
         match wire::parse(bytes) {
             Some(Record::Batch(batch)) => {
-                self.events += (batch.events.len() / wire::EVENT) as u64;
-                if let Err(error) = self.spool.add(&batch, self.start_ns as u64) {
-                    self.error.get_or_insert(error);
-                }
+                self.take_batch(&batch);
+            }
+            Some(Record::Socket(socket)) => {
+                let began = self.connections.add(&socket);
+                self.spool.singles.extend(began);
             }
             Some(Record::Thread {
                 ts_ns,
@@ -325,21 +371,47 @@ impl Sink<'_> {
         }
     }
 
+    fn take_batch(&mut self, batch: &Batch) {
+        self.events += (batch.events.len() / wire::EVENT) as u64;
+        batch.groups_of_others().for_each(|id| self.names.other(id));
+        if let Err(error) = self.spool.add(batch, self.start_ns as u64) {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    /// What the header's tables take at most if recording ends now.
+    fn header_bytes(&self) -> u64 {
+        self.names.header_bytes() + self.connections.header_bytes()
+    }
+
     /// Events that the trace would hold if recording ended now.
     fn rows(&self) -> u64 {
         self.events + self.spool.singles.len() as u64 + self.names.moves()
     }
 
-    /// What a CPU had not sent: its last events, and how many it had lost.
-    fn take_unsent(&mut self, cpu: u32, bytes: &[u8], end_ns: i64) {
-        let Some(batch) = Batch::parse(bytes) else { return };
-        self.events += (batch.events.len() / wire::EVENT) as u64;
-        if batch.events.is_empty() {
-            self.spool
-                .add_final_loss(cpu, batch.lost, self.start_ns as u64, end_ns as u64);
-        } else if let Err(error) = self.spool.add(&batch, self.start_ns as u64) {
-            self.error.get_or_insert(error);
+    /// What a CPU had not sent: its last events, how many it had lost, and whether others run on it.
+    fn take_unsent(&mut self, unsent: &Unsent, end_ns: i64) {
+        if let Some(since_ns) = unsent.others_since_ns {
+            self.spool.singles.push(Event {
+                ts_ns: end_ns,
+                cpu: unsent.cpu,
+                what: What::Others {
+                    group: None,
+                    run_ns: (end_ns - since_ns.max(self.start_ns)).max(0) as u64,
+                    state: State::Runnable,
+                },
+            });
         }
+        let Some(batch) = Batch::parse(&unsent.batch) else {
+            return;
+        };
+        if !batch.events.is_empty() {
+            self.take_batch(&batch);
+            return;
+        }
+        let (start_ns, end_ns) = (self.start_ns as u64, end_ns as u64);
+        self.spool
+            .add_final_loss(unsent.cpu, unsent.stream, batch.lost, start_ns, end_ns);
     }
 }
 
@@ -351,6 +423,15 @@ fn spool_failed(dir: &Path, source: io::Error) -> TraceError {
     }
 }
 
+/// What was kept while recording.
+struct Kept {
+    spool: Spool,
+    names: Names,
+    connections: Connections,
+    /// Events, those outside of the recorded time among them.
+    rows: u64,
+}
+
 /// What is known when recording has ended.
 struct Finished {
     machine: Machine,
@@ -358,6 +439,7 @@ struct Finished {
     start_ns: i64,
     end_ns: i64,
     wall_start_ns: i64,
+    without_sockets: Option<String>,
 }
 
 impl Finished {
@@ -366,19 +448,45 @@ impl Finished {
         options: &Options,
         mut writer: TraceWriter,
         hierarchy: &Hierarchy,
-        mut spool: Spool,
-        names: Names,
+        kept: Kept,
+        mut progress: impl FnMut(f64),
     ) -> Result<Report, RecordError> {
+        let Kept {
+            mut spool,
+            names,
+            connections,
+            rows,
+        } = kept;
         let (start_ns, end_ns) = (self.start_ns, self.end_ns);
         let Tables {
             mut threads,
             groups,
             moves,
+            others,
             limits_unknown,
         } = names.finish(hierarchy);
         threads
             .iter_mut()
             .for_each(|t| t.from_ns = t.from_ns.max(start_ns));
+        let mut entries: HashMap<Tid, Vec<(i64, Option<GroupIx>)>> = HashMap::new();
+        for thread in &threads {
+            entries
+                .entry(thread.tid)
+                .or_default()
+                .push((thread.from_ns, thread.group));
+        }
+        let group_of = |tid, ts_ns| {
+            let before = |entry: &&(i64, Option<GroupIx>)| entry.0 <= ts_ns;
+            entries.get(&tid)?.iter().rev().find(before)?.1
+        };
+        let announced: HashSet<u64> = connections.ids().collect();
+        let sockets = match self.without_sockets {
+            None => connections.finish(group_of),
+            without => Sockets {
+                without,
+                ..Default::default()
+            },
+        };
         spool.singles.extend(moves);
         let losses = std::mem::take(&mut spool.losses);
         let mut report = Report {
@@ -390,11 +498,26 @@ impl Finished {
             ..Default::default()
         };
         let failed = |e| spool_failed(&options.output, e);
+        let (mut done, total) = (0u64, rows.max(1));
         let mut merged = spool.merge().map_err(failed)?;
-        while let Some(event) = merged.next().map_err(failed)? {
+        while let Some(mut event) = merged.next().map_err(failed)? {
+            if done % PROGRESS_EVENTS == 0 {
+                progress((done as f64 / total as f64).min(1.0));
+            }
+            done += 1;
             // Attaching takes a moment, in which some tracepoints already report.
             if event.ts_ns < start_ns || event.ts_ns > end_ns {
                 continue;
+            }
+            match &mut event.what {
+                // Of a socket that the ring had no room to announce: it is announced the next time.
+                What::Socket { connection, .. } if !announced.contains(connection) => continue,
+                What::Socket { .. } => report.socket_events += 1,
+                What::Others { group, run_ns, .. } => {
+                    *group = group.and_then(|id| others.get(&id).copied());
+                    *run_ns = (*run_ns).min((event.ts_ns - start_ns) as u64);
+                }
+                _ => {}
             }
             report.switches += matches!(event.what, What::Switch { .. }) as u64;
             report.wakeups += matches!(event.what, What::Waking { .. }) as u64;
@@ -415,18 +538,17 @@ impl Finished {
             losses,
             only_below: self.only_below,
             request: options.request.as_ref().map(RequestSpec::to_string),
-            ..Default::default()
+            sockets,
         };
+        report.connections = header.sockets.connections.len() as u64;
+        report.without_sockets = header
+            .sockets
+            .without
+            .clone()
+            .filter(|_| !header.sockets.recorded);
         report.file_bytes = writer.finish(&header)?;
         Ok(report)
     }
-}
-
-/// A reader that waits for a CPU while the ring buffer fills up loses events. Without the privilege it
-/// stays as it is.
-fn be_prompt() {
-    // SAFETY: plain system call on this process.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
 /// Runs on each CPU for a moment, so that each switches once: a thread that spins alone on a CPU would

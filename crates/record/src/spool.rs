@@ -2,9 +2,9 @@
 //! Holds what was recorded until it can be put into order.
 //!
 //! Each CPU's events arrive in order of time, but a quiet CPU's last batch arrives only at the end. So
-//! the bytes go to one unnamed file per CPU while recording, which costs next to nothing, and are merged
+//! the bytes go to one unnamed file per CPU and kind of batch while recording, which costs next to nothing, and are merged
 //! and encoded afterwards, when nothing is being measured any more.
-use crate::wire::{self, Batch};
+use crate::wire::{self, Batch, Stream as Source};
 use plimsoll_trace::{Event, Loss};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 pub struct Spool {
     dir: PathBuf,
-    cpus: BTreeMap<u32, CpuSpool>,
+    cpus: BTreeMap<(u32, Source), CpuSpool>,
     /// Rare events, which are not in batches.
     pub singles: Vec<Event>,
     pub losses: Vec<Loss>,
@@ -39,7 +39,7 @@ impl Spool {
 
     /// Appends a batch. `start_ns` is the beginning of the interval in which a first loss can lie.
     pub fn add(&mut self, batch: &Batch, start_ns: u64) -> io::Result<()> {
-        let cpu = match self.cpus.entry(batch.cpu) {
+        let cpu = match self.cpus.entry((batch.cpu, batch.stream)) {
             std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
             std::collections::btree_map::Entry::Vacant(e) => e.insert(CpuSpool {
                 file: BufWriter::with_capacity(1 << 16, tempfile::tempfile_in(&self.dir)?),
@@ -61,8 +61,11 @@ impl Spool {
     }
 
     /// The losses of a CPU whose last batches were all lost, so that no batch could say so.
-    pub fn add_final_loss(&mut self, cpu: u32, lost: u64, start_ns: u64, end_ns: u64) {
-        let (known, from) = self.cpus.get(&cpu).map_or((0, start_ns), |c| (c.lost, c.last_ns));
+    pub fn add_final_loss(&mut self, cpu: u32, of: Source, lost: u64, start_ns: u64, end_ns: u64) {
+        let (known, from) = self
+            .cpus
+            .get(&(cpu, of))
+            .map_or((0, start_ns), |c| (c.lost, c.last_ns));
         if lost > known {
             self.losses.push(Loss {
                 cpu: Some(cpu),
@@ -78,7 +81,7 @@ impl Spool {
         let mut singles = self.singles;
         singles.sort_by_key(|e| e.ts_ns);
         let mut streams = vec![Stream::Singles(singles.into_iter())];
-        for (cpu, spool) in self.cpus {
+        for ((cpu, _), spool) in self.cpus {
             let mut file = spool.file.into_inner().map_err(|e| e.into_error())?;
             file.rewind()?;
             streams.push(Stream::Cpu {
@@ -239,8 +242,8 @@ mod tests {
         add(&mut spool, &batch(1, 100, 0, &[0, 50]));
         add(&mut spool, &batch(1, 900, 512, &[0]));
         add(&mut spool, &batch(1, 1000, 512, &[0]));
-        spool.add_final_loss(1, 600, 0, 2000);
-        spool.add_final_loss(0, 3, 10, 2000);
+        spool.add_final_loss(1, Source::Sched, 600, 0, 2000);
+        spool.add_final_loss(0, Source::Sched, 3, 10, 2000);
         let losses: Vec<_> = spool
             .losses
             .iter()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The records of bpf/record.h, decoded.
-use plimsoll_trace::{Context, State, What};
+use plimsoll_trace::{Context, Protocol, Side, SocketOp, State, What};
 
 /// `struct record_batch` without its events.
 pub const BATCH_HEADER: usize = 40;
@@ -13,9 +13,17 @@ pub const BATCH: usize = BATCH_HEADER + BATCH_EVENTS * EVENT;
 /// Bytes of a group's path that a record holds; a longer one comes cut to these.
 pub const PATH_MAX: usize = 255;
 
+/// Where `struct cpu_state` says since when its CPU runs threads that are not recorded, ns; 0: it does not.
+pub const OTHERS_SINCE_AT: usize = 32;
+/// `RECORD_OTHERS_PREEMPTED`.
+const OTHERS_PREEMPTED: u16 = 0x8000;
+/// `RECORD_KIND_OTHERS`.
+const KIND_OTHERS: u8 = 7;
+
 /// One record from the ring buffer.
 pub enum Record<'a> {
     Batch(Batch<'a>),
+    Socket(SocketRecord),
     Thread {
         ts_ns: i64,
         group_id: u64,
@@ -34,10 +42,58 @@ pub enum Record<'a> {
     },
 }
 
+/// A socket that a recorded thread used for the first time.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketRecord {
+    pub ts_ns: i64,
+    pub cpu: u32,
+    pub id: u64,
+    pub tid: u32,
+    pub tgid: u32,
+    pub protocol: Protocol,
+    /// Who began the connection; `None`: that was not seen.
+    pub side: Option<Side>,
+    /// It may have been there as recording began.
+    pub existed: bool,
+    pub netns: u32,
+    pub ends: Ends,
+}
+
+/// What the two ends of a connection have in common, in reverse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ends {
+    /// Each network namespace has loopback addresses of its own; 0 for all others.
+    pub netns: u32,
+    pub local: [u8; 16],
+    pub remote: [u8; 16],
+    pub local_port: u16,
+    pub remote_port: u16,
+}
+
+impl Ends {
+    pub fn reversed(self) -> Ends {
+        Ends {
+            netns: self.netns,
+            local: self.remote,
+            remote: self.local,
+            local_port: self.remote_port,
+            remote_port: self.local_port,
+        }
+    }
+}
+
+/// Which of a CPU's batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    Sched,
+    Sockets,
+}
+
 /// Events of one CPU, in order of time.
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
     pub cpu: u32,
+    pub stream: Stream,
     pub base_ns: u64,
     pub last_ns: u64,
     /// Events lost on this CPU before this batch, since recording began.
@@ -66,6 +122,10 @@ impl<'a> Batch<'a> {
         let events = bytes.get(BATCH_HEADER..BATCH_HEADER + count * EVENT)?;
         Some(Batch {
             cpu: u32_at(bytes, 4),
+            stream: match u32_at(bytes, 36) {
+                0 => Stream::Sched,
+                _ => Stream::Sockets,
+            },
             base_ns: u64_at(bytes, 8),
             lost: u64_at(bytes, 16),
             last_ns: u64_at(bytes, 24),
@@ -73,9 +133,30 @@ impl<'a> Batch<'a> {
             bytes: &bytes[..BATCH_HEADER + count * EVENT],
         })
     }
+
+    /// Lower halves of the ids of the groups that took time from the recorded ones.
+    pub fn groups_of_others(&self) -> impl Iterator<Item = u32> + 'a {
+        let others = self.events.chunks_exact(EVENT).filter(|e| e[12] == KIND_OTHERS);
+        others.map(|event| u32_at(event, 8))
+    }
 }
 
-/// One event of a batch; `None` if its kind is not known.
+fn socket_event(kind: u8, tid: u32, id: u32, bytes: u32) -> Option<What> {
+    Some(What::Socket {
+        tid,
+        connection: id as u64,
+        op: match kind {
+            3 => SocketOp::Arrived,
+            4 => SocketOp::Read,
+            5 => SocketOp::Wrote,
+            6 => SocketOp::Closed,
+            _ => return None,
+        },
+        bytes,
+    })
+}
+
+/// One event of a batch; `None` if its kind is not known. The group of others is the lower half of the kernel's id.
 pub fn event(bytes: &[u8], base_ns: u64) -> Option<(i64, What)> {
     let ts_ns = (base_ns + u32_at(bytes, 0) as u64) as i64;
     let (a, b, kind, arg) = (u32_at(bytes, 4), u32_at(bytes, 8), bytes[12], bytes[13]);
@@ -108,7 +189,15 @@ pub fn event(bytes: &[u8], base_ns: u64) -> Option<(i64, What)> {
                 context,
             }
         }
-        _ => return None,
+        KIND_OTHERS => What::Others {
+            group: Some(b),
+            run_ns: u64::from(a) | u64::from(arg) << 32,
+            state: match mask & OTHERS_PREEMPTED != 0 {
+                true => State::Runnable,
+                false => State::from_task_mask(mask as u64),
+            },
+        },
+        _ => socket_event(kind, a, b, u32::from(mask) | u32::from(arg) << 16)?,
     };
     Some((ts_ns, what))
 }
@@ -133,6 +222,16 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             group_id: u64_at(bytes, 16),
             path: text_at(&bytes[24..]),
         },
+        8 => Record::Socket(socket(bytes.get(..72)?, cpu, ts_ns)?),
+        9 => {
+            let bytes = bytes.get(..32)?;
+            let kind = u8::try_from(u32_at(bytes, 24)).ok()?;
+            Record::Single {
+                ts_ns,
+                cpu,
+                what: socket_event(kind, u32_at(bytes, 16), u32_at(bytes, 20), u32_at(bytes, 28))?,
+            }
+        }
         4..=7 => {
             let (a, b) = (u32_at(bytes, 16), u32_at(bytes, 20));
             let what = match kind {
@@ -144,5 +243,60 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             Record::Single { ts_ns, cpu, what }
         }
         _ => return None,
+    })
+}
+
+/// `struct record_socket`.
+fn socket(bytes: &[u8], cpu: u32, ts_ns: i64) -> Option<SocketRecord> {
+    let u16_at = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+    let address = |at: usize| -> [u8; 16] { bytes[at..at + 16].try_into().expect("sixteen bytes") };
+    let family = i32::from(u16_at(28));
+    // As an IPv6 socket shows it.
+    let mapped = |address: [u8; 16]| match family {
+        libc::AF_INET => {
+            let mut mapped = [0; 16];
+            mapped[10..12].fill(0xff);
+            mapped[12..].copy_from_slice(&address[..4]);
+            mapped
+        }
+        _ => address,
+    };
+    let (local, remote) = (mapped(address(40)), mapped(address(56)));
+    let of_netns = |address| {
+        let ip = std::net::Ipv6Addr::from(address);
+        ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
+    };
+    let netns = u32_at(bytes, 36);
+    let protocol = match family {
+        libc::AF_INET | libc::AF_INET6 => Protocol::Tcp,
+        libc::AF_UNIX => Protocol::Unix,
+        _ => return None,
+    };
+    Some(SocketRecord {
+        ts_ns,
+        cpu,
+        id: u32_at(bytes, 16) as u64,
+        tid: u32_at(bytes, 20),
+        tgid: u32_at(bytes, 24),
+        protocol,
+        side: match bytes[30] {
+            1 => Some(Side::Accepted),
+            2 => Some(Side::Opened),
+            3 => Some(Side::Neither),
+            _ => None,
+        },
+        existed: bytes[31] != 0,
+        netns,
+        ends: Ends {
+            netns: if protocol == Protocol::Tcp && of_netns(local) {
+                netns
+            } else {
+                0
+            },
+            local,
+            remote,
+            local_port: u16_at(32),
+            remote_port: u16_at(34),
+        },
     })
 }

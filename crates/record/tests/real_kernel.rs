@@ -1,72 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records a known load on the kernel at hand. Where BPF is not permitted, the tests say so and do nothing.
-use plimsoll_record::{record, sample, Options, RecordError, Report};
-use plimsoll_trace::{
-    Cause, End, Header, RequestSpec, ThreadTimeline, Timeline, TraceError, TraceReader, What,
-};
+#[macro_use]
+mod common;
+
+use common::{named, read, record_into, recorded, TestGroup};
+use plimsoll_record::{record, sample, Options, RecordError};
+use plimsoll_trace::{Cause, End, ThreadTimeline, Timeline, TraceError, TraceReader, What};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Says why a test could not be made here. Not by the macros that print: what a test prints that passes is not shown.
-macro_rules! skipped {
-    ($($why:tt)*) => {{
-        let _ = writeln!(std::io::stderr(), "skipped, nothing was tested: {}", format_args!($($why)*));
-    }};
-}
-
-/// Records while `load` runs; `None`, with a word why, where the machine cannot.
-fn recorded(
-    request: Option<RequestSpec>,
-    cgroup: Option<String>,
-    load: impl FnOnce() + Send + 'static,
-) -> Option<(Report, Header, Timeline)> {
-    let dir = tempfile::tempdir().unwrap();
-    let output = dir.path().join("t.parquet");
-    let report = record_into(&output, request, cgroup, load)?;
-    let (header, timeline) = read(&output);
-    Some((report, header, timeline))
-}
-
-fn record_into(
-    output: &Path,
-    request: Option<RequestSpec>,
-    cgroup: Option<String>,
-    load: impl FnOnce() + Send + 'static,
-) -> Option<Report> {
-    let options = Options {
-        cgroup,
-        duration: Duration::from_secs(60),
-        output: output.to_path_buf(),
-        request,
-        ring_bytes: 16 << 20,
-    };
-    let mut load = Some(load);
-    let mut running: Option<std::thread::JoinHandle<()>> = None;
-    let stopped = move || match &running {
-        // The first question comes when everything is attached.
-        None => {
-            running = load.take().map(std::thread::spawn);
-            false
-        }
-        Some(thread) => thread.is_finished(),
-    };
-    match record(&options, stopped, |_| ()) {
-        Ok(report) => Some(report),
-        Err(RecordError::Unsupported { what, missing }) => {
-            skipped!("{what} is not possible here: {missing}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn read(path: &Path) -> (Header, Timeline) {
-    Timeline::open(path).unwrap()
-}
 
 fn thread<'a>(timeline: &'a Timeline, comm: &str) -> &'a ThreadTimeline {
     timeline
@@ -74,11 +18,6 @@ fn thread<'a>(timeline: &'a Timeline, comm: &str) -> &'a ThreadTimeline {
         .iter()
         .find(|t| t.comm == comm)
         .unwrap_or_else(|| panic!("no thread {comm}"))
-}
-
-/// Runs `body` in a thread that is named from its first instruction on.
-fn named(comm: &str, body: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
-    std::thread::Builder::new().name(comm.into()).spawn(body).unwrap()
 }
 
 fn burn(time: Duration) {
@@ -322,31 +261,6 @@ extern "C" fn plimsoll_test_begin() {
 #[inline(never)]
 extern "C" fn plimsoll_test_end() {
     std::hint::black_box(2);
-}
-
-/// A group of its own below the cpu controller's root, removed at the end.
-struct TestGroup(std::path::PathBuf, String);
-
-impl TestGroup {
-    fn new(name: &str) -> Option<TestGroup> {
-        let hierarchy = plimsoll_record::cgroup::Hierarchy::find().ok()?;
-        let dir = hierarchy.mount.join(name);
-        match std::fs::create_dir(&dir) {
-            Ok(()) => Some(TestGroup(dir, name.into())),
-            // Two tests of one name, one of which would test nothing.
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => panic!("{name}: {error}"),
-            Err(error) => {
-                skipped!("no cgroup can be made here: {}: {error}", dir.display());
-                None
-            }
-        }
-    }
-}
-
-impl Drop for TestGroup {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
 }
 
 #[test]
@@ -616,6 +530,26 @@ fn a_recording_that_cannot_be_kept_ends_at_once() {
     if let Some(load) = load {
         load.join().unwrap();
     }
+}
+
+/// Loading takes a tenth of a second of CPU time, for which a thread of the same rank waits seconds here.
+#[test]
+fn recording_begins_and_ends_soon_beside_tasks_that_spin() {
+    let ended = Arc::new(AtomicBool::new(false));
+    let spinners: Vec<_> = (0..40)
+        .map(|_| {
+            let until = ended.clone();
+            named("plim-spin", move || while !until.load(Relaxed) {})
+        })
+        .collect();
+    let done = recorded(None, None, || ());
+    ended.store(true, Relaxed);
+    for spinner in spinners {
+        spinner.join().unwrap();
+    }
+    let Some((report, ..)) = done else { return };
+    assert!(report.begin_ns < 2_000_000_000, "{report:?}");
+    assert!(report.detach_ns < 2_000_000_000, "{report:?}");
 }
 
 #[test]

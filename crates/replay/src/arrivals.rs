@@ -12,6 +12,9 @@
 //!    spreads less.
 //! 3. The slope of the first over the length of the work: 0 for open, 1 for closed.
 //!
+//! The second and third find a closed loop only if the pauses are alike, as those of a client are. Arrivals at random
+//! (Poisson) leave pauses after long work as after short, too, but those differ as widely as the arrivals do.
+//!
 //! Where none is clear, because work is short compared with the times between: a timer whose sleeps differ widely
 //! follows a plan (a time-out or a pause is a constant), one whose sleeps are alike does not. The same holds where the
 //! second or third look finds a closed loop of timers: see [`timer_pacing`].
@@ -35,9 +38,11 @@ pub struct Arrival {
 }
 
 /// Fewer than these say nothing about a distribution.
-const ARRIVALS_MIN: usize = 8;
+pub(crate) const ARRIVALS_MIN: usize = 8;
 /// A spread counts as smaller when it is below this share of the other.
 const CLEARLY: f64 = 0.8;
+/// Pauses are alike when their spread is below this share of their median. Of an exponential distribution it is 0.69.
+const ALIKE: f64 = 0.5;
 
 /// Decides for one thread. `unclear` is the answer when the times do not tell.
 pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
@@ -52,6 +57,9 @@ pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
     let (between_spread, gap_spread) = (spread(&between), spread(&gap));
     if between_spread < CLEARLY * gap_spread {
         return Pacing::Open;
+    }
+    if gap_spread >= ALIKE * median(gap) {
+        return unclear;
     }
     if gap_spread < CLEARLY * between_spread {
         return Pacing::Closed;
@@ -72,7 +80,7 @@ pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
 }
 
 /// Whether wake-ups stay near a straight line through them all.
-fn keeps_a_schedule(arrivals: &[Arrival]) -> bool {
+pub(crate) fn keeps_a_schedule(arrivals: &[Arrival]) -> bool {
     let first = arrivals[0].woken_ns;
     let times: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - first) as f64).collect();
     let numbers: Vec<f64> = (0..times.len()).map(|i| i as f64).collect();
@@ -235,6 +243,34 @@ mod tests {
                 |rng, _, _, idle| idle + (-3.3e6 * (1.0 - rng.random::<f64>()).ln()) as i64,
             );
             assert_eq!(timer_pacing(&found), Pacing::Open, "work of {work} ns");
+        }
+    }
+
+    /// One server, arrivals at random: what comes while it works waits, and leaves no wake-up.
+    #[test]
+    fn random_arrivals_at_a_server_are_open_loop_from_a_tenth_to_three_quarters_busy() {
+        for busy_percent in [10, 30, 50, 75] {
+            let mut rng = Pcg64::seed_from_u64(3);
+            let mut random = |mean: f64| -mean * (1.0 - rng.random::<f64>()).ln();
+            let (mut at, mut free) = (0.0, 0.0);
+            let (mut woken, mut idle) = (Vec::new(), Vec::new());
+            for _ in 0..3000 {
+                at += random(10e6 * 100.0 / f64::from(busy_percent));
+                if at > free {
+                    woken.push(at as i64);
+                    idle.push(free as i64);
+                    free = at;
+                }
+                free += 10e6;
+            }
+            let found: Vec<Arrival> = (1..woken.len())
+                .map(|i| Arrival {
+                    woken_ns: woken[i - 1],
+                    idle_ns: idle[i],
+                    next_ns: woken[i],
+                })
+                .collect();
+            assert_eq!(pacing(&found, Pacing::Open), Pacing::Open, "{busy_percent}%");
         }
     }
 

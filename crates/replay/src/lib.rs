@@ -7,11 +7,12 @@
 //!
 //! What is kept and what is lost:
 //! - A wake-up that the trace shows becomes a message: its receiver cannot start before its sender got there.
-//! - A message that found its receiver running left no wake-up, so its sender is not waited for.
+//! - A message that found its receiver running left no wake-up, so its sender is not waited for. Where sockets were
+//!   recorded, a read waits for its data if those come from outside.
 //! - A lock that nobody waited for in the recording is free in the replay, too.
 //! - Work is CPU time. That caches are colder after a throttling is not in it.
 //!
-//! Memory is linear in the trace: 36 bytes for each burst, 16 for each wake-up and mark, 24 for each request, once;
+//! Memory is linear in the trace: 36 bytes for each burst, 16 for each wake-up and mark, 40 for each request, once;
 //! 16 bytes for each request in each run.
 mod arrivals;
 mod cost;
@@ -26,6 +27,7 @@ mod program;
 mod requests;
 mod run;
 mod settings;
+mod sockets;
 mod task;
 
 pub use arrivals::Pacing;
@@ -36,3 +38,4 @@ pub use program::{Program, Thread};
 pub use requests::{ClassIx, Loop, RequestClass};
 pub use run::{recorded, replay};
 pub use settings::{GroupSettings, Semantics, Settings, SettingsError};
+pub use sockets::SocketCounts;

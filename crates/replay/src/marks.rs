@@ -56,6 +56,8 @@ struct Entry {
     burst: BurstIx,
     at_ns: i64,
     order: u8,
+    /// Of what happens to sockets, which keep their order: when it did.
+    ts_ns: i64,
     deed: Deed,
 }
 
@@ -83,6 +85,7 @@ impl<'a> Marks<'a> {
                     burst: first + wake.by_burst,
                     at_ns: wake.at_work_ns,
                     order: WAKES,
+                    ts_ns: 0,
                     deed,
                 });
             }
@@ -108,8 +111,17 @@ impl<'a> Marks<'a> {
             burst,
             at_ns,
             order,
+            ts_ns: 0,
             deed,
         });
+    }
+
+    /// A read or write of a socket, at its time in the recording.
+    pub fn socket(&mut self, mark: Mark, ts_ns: i64, deed: Deed) {
+        self.place(mark, BEGINS, deed, None);
+        if let Some(entry) = self.entries.last_mut() {
+            entry.ts_ns = ts_ns;
+        }
     }
 
     pub fn begin(&mut self, request: u32, mark: Mark) {
@@ -154,7 +166,7 @@ impl<'a> Marks<'a> {
 
     /// All actions in order, each burst told where its own begin.
     pub fn into_actions(mut self, bursts: &mut [Burst], speeds: &[Vec<f32>]) -> Vec<Action> {
-        self.entries.sort_by_key(|e| (e.burst, e.at_ns, e.order));
+        self.entries.sort_by_key(|e| (e.burst, e.at_ns, e.order, e.ts_ns));
         let mut actions = Vec::with_capacity(self.entries.len());
         let mut entries = self.entries.iter().peekable();
         for (ix, burst) in bursts.iter_mut().enumerate() {

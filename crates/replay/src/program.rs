@@ -16,8 +16,9 @@ use crate::loops::{hand_on, open_work_ns};
 use crate::machine::Dense;
 use crate::marks::Marks;
 use crate::placement::{placement, Seat, ThreadPlace};
-use crate::requests::{self, RequestClass, RequestInfo};
+use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
 use crate::settings::SettingsError;
+use crate::sockets::{self, SocketCounts, Sockets};
 use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
 
 pub(crate) use crate::groups::{is_below, Group};
@@ -61,6 +62,8 @@ pub(crate) enum Deed {
     Wake(BurstIx),
     Fork(BurstIx),
     Begin(u32),
+    /// Not before its data is there.
+    Await(u32),
     End(u32),
 }
 
@@ -93,6 +96,8 @@ pub struct Program {
     pub classes: Vec<RequestClass>,
     /// The group that is planned for: index into `groups`.
     pub target: u32,
+    /// What was seen on the sockets, if requests are what those say.
+    pub sockets: Option<SocketCounts>,
     /// CPU time of that group and those below, of what arrivals set off that keep their own times.
     pub open_work_ns: u64,
     /// Length of the recording.
@@ -152,13 +157,38 @@ impl Program {
             });
             add_bursts(timeline, ix, &speeds[ix], &mut bursts, &mut pacings);
         }
-        hand_on(timeline, &firsts, &mut bursts);
         let target = find_target(&groups, &threads, target)?;
-        let found = requests::find(timeline, &threads, &groups, &bursts, &firsts, target, request);
+        let sockets = match request {
+            None => sockets::find(timeline, &threads, &groups, target),
+            Some(_) => Sockets::default(),
+        };
+        keep_arrivals(timeline, &sockets, &firsts, &mut bursts);
+        hand_on(timeline, &firsts, &mut bursts);
+        let by_sockets = !sockets.requests.is_empty();
+        let by = match request {
+            Some(request) => By::Given(request),
+            None if by_sockets => By::Sockets(&sockets),
+            None => By::Wakeups,
+        };
+        let found = requests::find(timeline, &threads, &groups, &bursts, &firsts, target, by);
         let mut marks = Marks::new(timeline, &firsts);
         for (ix, request) in found.requests.iter().enumerate() {
-            marks.begin(ix as u32, request.begin);
-            marks.end(ix as u32, request.end);
+            if let Some(begin) = request.begin {
+                marks.begin(ix as u32, begin);
+            }
+            match request.read {
+                Some((ns, read)) if request.info.arrival != Begins::Marked => {
+                    marks.socket(read, ns, Deed::Await(ix as u32))
+                }
+                _ => {}
+            }
+            match by_sockets {
+                true => {
+                    let ns = request.info.begin_ns + request.info.latency_ns;
+                    marks.socket(request.end, timeline.start_ns + ns as i64, Deed::End(ix as u32));
+                }
+                false => marks.end(ix as u32, request.end),
+            }
         }
         for (burst, request) in marks.take_due() {
             bursts[burst as usize].request = request;
@@ -185,6 +215,7 @@ impl Program {
             groups,
             classes: found.classes,
             target,
+            sockets: by_sockets.then_some(sockets.counts),
             open_work_ns,
             duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
             clock_start_ns: timeline.start_ns.max(0) as u64,
@@ -348,6 +379,32 @@ fn add_bursts(
             open: start == Start::At && pacing == Pacing::Open,
             exits: burst.end == End::Exit,
         });
+    }
+}
+
+/// What reads data of requests that keep their times is open work, and begins at its time if they began it.
+fn keep_arrivals(timeline: &Timeline, sockets: &Sockets, firsts: &[u32], bursts: &mut [Burst]) {
+    // Of each burst: its open requests less the others.
+    let mut open = std::collections::BTreeMap::new();
+    for asked in &sockets.requests {
+        if let Some((_, by)) = asked.read {
+            let burst = (firsts[by.thread as usize] + by.burst) as usize;
+            *open.entry(burst).or_insert(0i64) += match asked.kind {
+                Loop::Open => 1,
+                Loop::Closed => -1,
+            };
+        }
+    }
+    for (ix, open) in open {
+        let burst = &mut bursts[ix];
+        let thread = &timeline.threads[burst.thread as usize];
+        let known = &thread.bursts[ix - firsts[burst.thread as usize] as usize];
+        burst.open = open > 0;
+        if burst.open && is_from_outside(known.cause) {
+            burst.start = Start::At;
+            burst.at_ns = (known.woken_ns - timeline.start_ns).max(0) as u64;
+            burst.strict = false;
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a request is: pairs of moments, found in the recording, that exist again in every replay.
 //!
-//! Without `--request`, a wake-up chain: a thread outside of the planned group (a client) wakes one inside, blocks,
+//! Without `--request`, what sockets say if they were recorded: see [`crate::sockets`]. Else a wake-up chain: a thread outside of the planned group (a client) wakes one inside, blocks,
 //! and is woken from inside. The request lasts from the first wake-up to the second. Where the client's message found
 //! its receiver still running there is no first wake-up; then it lasts from the client's blocking. Without such
 //! clients, arrivals from devices and from threads that were not recorded begin a request, and without those, timers;
 //! it ends where the thread blocks, waits for storage or for its own program not counted as the end.
 use crate::marks::Mark;
 use crate::program::{is_below, is_stuck, same_program, Burst, Group, Start, Thread};
+use crate::sockets::Sockets;
 use plimsoll_trace::{Cause, End, RequestSpec, ThreadIx, Timeline};
 
 pub type ClassIx = u32;
@@ -37,10 +38,25 @@ pub(crate) struct RequestInfo {
     /// Since the recording began.
     pub begin_ns: u64,
     pub latency_ns: u64,
+    pub arrival: Arrival,
+}
+
+/// When a request begins in a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// When some thread gets to its mark.
+    Marked,
+    /// When it did in the recording.
+    Kept,
+    /// So long after the end of another one.
+    After { request: u32, pause_ns: u64 },
 }
 
 pub(crate) struct Pair {
-    pub begin: Mark,
+    /// `None`: not by what a thread does.
+    pub begin: Option<Mark>,
+    /// Its data is first read here, which waits for them: when, where.
+    pub read: Option<(i64, Mark)>,
     pub end: Mark,
     pub info: RequestInfo,
 }
@@ -62,6 +78,13 @@ struct Finder<'a> {
     found: Found,
 }
 
+/// What says what a request is.
+pub(crate) enum By<'a> {
+    Given(&'a RequestSpec),
+    Sockets(&'a Sockets),
+    Wakeups,
+}
+
 pub(crate) fn find(
     timeline: &Timeline,
     threads: &[Thread],
@@ -69,7 +92,7 @@ pub(crate) fn find(
     bursts: &[Burst],
     firsts: &[u32],
     target: u32,
-    request: Option<&RequestSpec>,
+    by: By,
 ) -> Found {
     let inside = threads
         .iter()
@@ -82,12 +105,15 @@ pub(crate) fn find(
         inside,
         found: Found::default(),
     };
-    match request {
-        None => finder.chains(),
-        Some(RequestSpec::Uprobe { .. } | RequestSpec::Usdt { .. }) => finder.markers(),
-        Some(RequestSpec::Client { .. }) => finder.clients(request),
-        Some(RequestSpec::Process { .. }) => finder.processes(request),
-        Some(RequestSpec::Comm { .. } | RequestSpec::Tid { .. }) => finder.bursts(request),
+    match by {
+        By::Sockets(sockets) => finder.sockets(sockets),
+        By::Wakeups => finder.chains(),
+        By::Given(request) => match request {
+            RequestSpec::Uprobe { .. } | RequestSpec::Usdt { .. } => finder.markers(),
+            RequestSpec::Client { .. } => finder.clients(request),
+            RequestSpec::Process { .. } => finder.processes(request),
+            RequestSpec::Comm { .. } | RequestSpec::Tid { .. } => finder.bursts(request),
+        },
     }
     // In order of time, so that results and resampling see them as they came.
     finder.found.requests.sort_by_key(|r| r.info.begin_ns);
@@ -95,9 +121,9 @@ pub(crate) fn find(
 }
 
 impl Finder<'_> {
-    fn named(&self, request: Option<&RequestSpec>, thread: usize) -> bool {
+    fn named(&self, request: &RequestSpec, thread: usize) -> bool {
         let t = &self.timeline.threads[thread];
-        request.is_some_and(|r| r.names_thread(t.tid, &t.comm))
+        request.names_thread(t.tid, &t.comm)
     }
 
     fn burst(&self, thread: usize, burst: usize) -> &Burst {
@@ -117,6 +143,22 @@ impl Finder<'_> {
         if end_ns < begin_ns {
             return;
         }
+        let info = RequestInfo {
+            class: self.class(name, kind),
+            begin_ns: (begin_ns - self.timeline.start_ns).max(0) as u64,
+            latency_ns: (end_ns - begin_ns) as u64,
+            arrival: Arrival::Marked,
+        };
+        self.found.requests.push(Pair {
+            begin: Some(begin),
+            read: None,
+            end,
+            info,
+        });
+    }
+
+    /// Counts a request of a class, which may be new.
+    fn class(&mut self, name: &str, kind: Loop) -> ClassIx {
         let class = match self.found.classes.iter().position(|c| c.name == name) {
             Some(class) => class,
             None => {
@@ -132,12 +174,44 @@ impl Finder<'_> {
             Loop::Open => self.found.classes[class].open += 1,
             Loop::Closed => self.found.classes[class].closed += 1,
         }
-        let info = RequestInfo {
-            class: class as ClassIx,
-            begin_ns: (begin_ns - self.timeline.start_ns).max(0) as u64,
-            latency_ns: (end_ns - begin_ns) as u64,
-        };
-        self.found.requests.push(Pair { begin, end, info });
+        class as ClassIx
+    }
+
+    fn sockets(&mut self, sockets: &Sockets) {
+        let timeline = self.timeline;
+        let since_start = |ns: i64| (ns - timeline.start_ns).max(0) as u64;
+        // In order of time; each is told the new number of the one before it.
+        let mut order: Vec<usize> = (0..sockets.requests.len()).collect();
+        order.sort_by_key(|&i| sockets.requests[i].begin_ns);
+        let mut number = vec![0; order.len()];
+        (0..).zip(&order).for_each(|(new, &old)| number[old] = new);
+        for i in order {
+            let asked = &sockets.requests[i];
+            let server = &timeline.threads[asked.end.thread as usize];
+            // Threads of a pool may have names of their own.
+            let leader = timeline.threads.iter().find(|t| Some(t.tid) == server.tgid);
+            let name = &leader.unwrap_or(server).comm;
+            let arrival = match (asked.sender, asked.before, asked.kind) {
+                (Some(_), _, _) => Arrival::Marked,
+                (None, Some(before), Loop::Closed) => Arrival::After {
+                    request: number[before],
+                    pause_ns: (asked.begin_ns - sockets.requests[before].end_ns).max(0) as u64,
+                },
+                _ => Arrival::Kept,
+            };
+            let info = RequestInfo {
+                class: self.class(name, asked.kind),
+                begin_ns: since_start(asked.begin_ns),
+                latency_ns: (asked.end_ns - asked.begin_ns).max(0) as u64,
+                arrival,
+            };
+            self.found.requests.push(Pair {
+                begin: asked.sender.map(Mark::from),
+                read: asked.read.map(|(ns, by)| (ns, by.into())),
+                end: asked.end.into(),
+                info,
+            });
+        }
     }
 
     fn chains(&mut self) {
@@ -155,7 +229,7 @@ impl Finder<'_> {
         }
     }
 
-    fn clients(&mut self, request: Option<&RequestSpec>) {
+    fn clients(&mut self, request: &RequestSpec) {
         for client in 0..self.timeline.threads.len() {
             if self.named(request, client) {
                 let other_program = move |finder: &Self, other: ThreadIx| {
@@ -259,7 +333,7 @@ impl Finder<'_> {
     }
 
     /// Each burst of the named threads.
-    fn bursts(&mut self, request: Option<&RequestSpec>) {
+    fn bursts(&mut self, request: &RequestSpec) {
         let timeline = self.timeline;
         for (ix, thread) in timeline.threads.iter().enumerate() {
             if !self.named(request, ix) {
@@ -277,7 +351,7 @@ impl Finder<'_> {
     }
 
     /// Lives of the named processes, from fork to exit.
-    fn processes(&mut self, request: Option<&RequestSpec>) {
+    fn processes(&mut self, request: &RequestSpec) {
         let timeline = self.timeline;
         for (ix, thread) in timeline.threads.iter().enumerate() {
             let leader = thread.tgid.is_none_or(|tgid| tgid == thread.tid);

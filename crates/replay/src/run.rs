@@ -3,6 +3,7 @@
 use crate::machine::resize;
 use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};
 use crate::program::{last_end_ns, Program, Start};
+use crate::requests::Arrival;
 use crate::settings::{Semantics, Settings, SettingsError};
 use crate::task::ThreadTask;
 use plimsoll_sim::{
@@ -39,6 +40,20 @@ impl State {
 
     pub fn end(&self, request: u32, now_ns: u64) {
         self.end_ns[request as usize].store(now_ns, Relaxed);
+    }
+
+    /// When a request begins; `None`: what it follows has not come yet.
+    pub fn begins(&self, program: &Program, request: u32) -> Option<u64> {
+        let set = |times: &[AtomicU64], of: u32| {
+            let ns = times[of as usize].load(Relaxed);
+            (ns != UNSET).then_some(ns)
+        };
+        let info = &program.requests[request as usize];
+        match info.arrival {
+            Arrival::Marked => set(&self.begin_ns, request),
+            Arrival::Kept => Some(info.begin_ns),
+            Arrival::After { request, pause_ns } => Some(set(&self.end_ns, request)? + pause_ns),
+        }
     }
 
     /// Counts recorded work as it is begun. How long it takes here.
@@ -196,10 +211,11 @@ fn outcome(
     let mut requests = Vec::with_capacity(program.requests.len());
     let mut busy_ns = 0;
     for (ix, info) in program.requests.iter().enumerate() {
-        let (begin_ns, end) = (state.begin_ns[ix].load(Relaxed), state.end_ns[ix].load(Relaxed));
-        if begin_ns == UNSET {
+        let end = state.end_ns[ix].load(Relaxed);
+        let begins = state.begins(program, ix as u32);
+        let Some(begin_ns) = begins.filter(|&ns| ns <= end_ns) else {
             continue;
-        }
+        };
         let done = end != UNSET;
         if done {
             busy_ns = busy_ns.max(end);

@@ -160,6 +160,8 @@ impl Behaviour for ThreadTask {
         let burst = match (message, self.doing) {
             (Some(burst), _) => burst as BurstIx,
             (None, Doing::Sleeping(burst, _)) => burst,
+            // For data, in the middle of a burst: of that nothing was recorded.
+            (None, Doing::Working(_)) => return None,
             (None, _) => {
                 let timers = self.timers.iter().copied().chain(self.at());
                 timers.min().map(|(_, burst)| burst)?
@@ -189,6 +191,10 @@ impl Behaviour for ThreadTask {
                         self.action += 1;
                         match action.deed {
                             Deed::Begin(request) => self.state.begin(request, now_ns),
+                            Deed::Await(request) => match self.state.begins(&self.program, request) {
+                                Some(at_ns) if at_ns > now_ns => return Step::SleepUntil { at_ns },
+                                _ => {}
+                            },
                             Deed::End(request) => self.state.end(request, now_ns),
                             Deed::Fork(child) => {
                                 let thread = self.program.bursts[child as usize].thread;

@@ -9,6 +9,7 @@ pub mod get;
 pub mod man;
 pub mod plan;
 pub mod record;
+mod record_requests;
 pub mod replay;
 pub mod reproduce;
 pub mod run;

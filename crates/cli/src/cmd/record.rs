@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll record`: what a real workload's threads do, into a trace file.
+use crate::cmd::record_requests::Seen;
 use crate::exit::{Failure, Outcome, Result};
 use crate::output;
 use crate::stream::is_stream;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_record::{record, sample, Options, RecordError, Report, SampleReport};
+use plimsoll_record::{record, sample, Options, RecordError, Report, SampleReport, Stage};
 use plimsoll_trace::{RequestSpec, TraceError};
 use serde_json::json;
 use std::path::PathBuf;
@@ -18,8 +19,8 @@ use std::time::Duration;
 /// is a Parquet file (docs/trace-format.md) for `plimsoll simulate --replay` and `plimsoll plan`. Record without a
 /// limit, or with one that does not throttle: work is then seen as it wants to run.
 ///
-/// Prints how many events were lost, and what share of the machine recording took. Ctrl-C, or the end of the session,
-/// ends it early and keeps what was recorded.
+/// Says when recording begins. Prints how many events were lost, what share of the machine recording took, and how many
+/// requests it saw and how long they took. Ctrl-C, or the end of the session, ends it early and keeps what was recorded.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only threads of this cgroup and of those below it: a path in the cpu controller's hierarchy, v1 or v2
@@ -108,7 +109,20 @@ pub fn run(args: &Args) -> Result {
     let stop = crate::signals::stop()?;
     let bar = progress_bar();
     let stopped = || stop.load(Ordering::Relaxed);
-    let progress = |share: f64| bar.set_position((share * 1000.0) as u64);
+    let position = |share: f64| bar.set_position((share * 1000.0) as u64);
+    let progress = |stage| match stage {
+        Stage::Begins => {
+            let length = humantime::format_duration(args.duration);
+            bar.suspend(|| errln!("recording begins: {length}; Ctrl-C ends it early and keeps it"));
+            bar.reset_elapsed();
+            bar.set_message("recording");
+        }
+        Stage::Recorded(share) => position(share),
+        Stage::Writing(share) => {
+            bar.set_message("writing");
+            position(share);
+        }
+    };
     let (json, text) = match args.sample {
         Some(interval) => {
             let report = sample(
@@ -117,7 +131,7 @@ pub fn run(args: &Args) -> Result {
                 args.duration,
                 &args.output,
                 stopped,
-                progress,
+                position,
             )?;
             (sample_json(&report), sample_text(&report, args))
         }
@@ -138,7 +152,9 @@ pub fn run(args: &Args) -> Result {
                     )
                 });
             }
-            (record_json(&report), record_text(&report, args))
+            bar.set_message("counting requests");
+            let seen = Seen::of(&report, &args.output);
+            (record_json(&report, &seen), record_text(&report, &seen, args))
         }
     };
     bar.finish_and_clear();
@@ -152,12 +168,13 @@ fn progress_bar() -> ProgressBar {
     // Hidden by indicatif itself where standard error is no terminal.
     let bar = ProgressBar::new(1000);
     let style =
-        ProgressStyle::with_template("recording {bar:40} {percent}% {elapsed}").expect("a fixed template");
+        ProgressStyle::with_template("{msg} {bar:40} {percent}% {elapsed}").expect("a fixed template");
     bar.set_style(style);
+    bar.set_message("attaching");
     bar
 }
 
-fn record_json(r: &Report) -> serde_json::Value {
+fn record_json(r: &Report, seen: &Seen) -> serde_json::Value {
     json!({
         "format": 1,
         "duration_ns": r.duration_ns, "full": r.full, "cpus": r.cpus, "events": r.events, "switches": r.switches,
@@ -165,11 +182,13 @@ fn record_json(r: &Report) -> serde_json::Value {
         "limits_unknown": r.limits_unknown, "lost": r.lost, "mended": r.mended,
         "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs,
         "bpf_run_ns": r.bpf_run_ns, "measured_ns": r.measured_ns, "reader_ns": r.reader_ns,
-        "encode_ns": r.encode_ns, "overhead": r.overhead(),
+        "encode_ns": r.encode_ns, "overhead": r.overhead(), "begin_ns": r.begin_ns, "detach_ns": r.detach_ns,
+        "requests": seen.json(), "connections": r.connections, "socket_events": r.socket_events,
+        "without_sockets": r.without_sockets,
     })
 }
 
-fn record_text(r: &Report, args: &Args) -> String {
+fn record_text(r: &Report, seen: &Seen, args: &Args) -> String {
     let seconds = r.duration_ns as f64 / 1e9;
     let machine_ns = r.duration_ns as f64 * r.cpus as f64;
     let percent = |ns: u64| 100.0 * ns as f64 / machine_ns;
@@ -182,6 +201,14 @@ fn record_text(r: &Report, args: &Args) -> String {
         r.threads,
         r.groups,
     );
+    text += &seen.text();
+    text += &match &r.without_sockets {
+        None => format!(
+            "sockets    {} connections, {} events\n",
+            r.connections, r.socket_events
+        ),
+        Some(why) => format!("sockets    not recorded: {why}\n"),
+    };
     text += full(r.full);
     text += &match r.lost {
         0 => "lost       no events\n".to_string(),
@@ -212,7 +239,10 @@ fn record_text(r: &Report, args: &Args) -> String {
         ),
     };
     text += &format!(
-        "written    {}, {:.1} MB, {:.0} ms of CPU time after recording ended\n",
+        "times      began {:.2} s after the start, detached in {:.2} s\n\
+         written    {}, {:.1} MB, {:.0} ms of CPU time after recording ended\n",
+        r.begin_ns as f64 / 1e9,
+        r.detach_ns as f64 / 1e9,
         args.output.display(),
         r.file_bytes as f64 / 1e6,
         r.encode_ns as f64 / 1e6,

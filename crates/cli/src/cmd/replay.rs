@@ -241,6 +241,14 @@ fn distribution(ascending: &[u64]) -> Vec<(u64, u64)> {
     found
 }
 
+/// What a request is where nobody said it.
+fn default_request(program: &plimsoll_replay::Program) -> &'static str {
+    match program.sockets {
+        Some(_) => "as the service's sockets see them",
+        None => "wake-up chains",
+    }
+}
+
 /// What the trace is and how it was understood.
 pub fn heading(source: &Source) -> String {
     let program = &source.program;
@@ -257,12 +265,29 @@ pub fn heading(source: &Source) -> String {
     let request = source
         .request
         .as_ref()
-        .map_or("wake-up chains".into(), |r| r.to_string());
+        .map_or_else(|| default_request(program).into(), |r| r.to_string());
     for class in &program.classes {
         text += &format!(
             "requests ({request}): {}: {} closed loop (the client waits), {} open loop (arrivals keep their times)\n",
             class.name, class.closed, class.open
         );
+    }
+    if let Some(seen) = program.sockets {
+        text += &format!("connections with requests: {}", seen.connections);
+        for (count, what) in [
+            (
+                seen.overlapping,
+                "requests overlapped on theirs: their latency is that of its busy time",
+            ),
+            (seen.in_parts, "requests came in parts, or overlapped"),
+            (seen.unanswered, "without an answer, not counted"),
+            (seen.unseen, "answered by no recorded thread, not counted"),
+        ] {
+            if count > 0 {
+                text += &format!("; {count} {what}");
+            }
+        }
+        text += "\n";
     }
     text += &format!(
         "work that arrivals set off which keep their times: {:.1}% of the group's CPU time\n",

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `plimsoll record` says of the requests in what it has just written: as `plimsoll plan` will find them.
+use crate::cmd::replay::figure;
+use plimsoll_plan::Source;
+use plimsoll_record::Report;
+use plimsoll_replay::{percentile_ns, recorded};
+use serde_json::json;
+use std::path::Path;
+
+/// Beyond these a look takes minutes, and memory that a machine with a service to run may not have.
+const EVENTS_MAX: u64 = 20_000_000;
+
+pub enum Seen {
+    Requests {
+        group: String,
+        /// What a request is.
+        definition: String,
+        /// Whose clients wait for the answer, and those whose arrivals keep their times.
+        closed: u64,
+        open: u64,
+        p50_ns: u64,
+        p99_ns: u64,
+    },
+    /// None could be told, and why.
+    None(String),
+}
+
+impl Seen {
+    pub fn of(report: &Report, trace: &Path) -> Seen {
+        if report.events > EVENTS_MAX {
+            let why = format!("not looked for in more than {EVENTS_MAX} events; plimsoll plan counts them");
+            return Seen::None(why);
+        }
+        let source = match Source::read(trace, None, None) {
+            Ok(source) => source,
+            Err(error) => return Seen::None(error.to_string()),
+        };
+        let latencies = recorded(&source.program).latencies(None);
+        let classes = &source.program.classes;
+        Seen::Requests {
+            group: source.target_path().into(),
+            definition: source
+                .request
+                .as_ref()
+                .map_or("wake-up chains".into(), |request| request.to_string()),
+            closed: classes.iter().map(|c| c.closed).sum(),
+            open: classes.iter().map(|c| c.open).sum(),
+            p50_ns: percentile_ns(&latencies, 50.0),
+            p99_ns: percentile_ns(&latencies, 99.0),
+        }
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        match self {
+            Seen::Requests {
+                group,
+                definition,
+                closed,
+                open,
+                p50_ns,
+                p99_ns,
+            } => json!({
+                "group": group, "definition": definition, "closed": closed, "open": open, "p50_ns": p50_ns,
+                "p99_ns": p99_ns,
+            }),
+            Seen::None(why) => json!({ "none": why }),
+        }
+    }
+
+    pub fn text(&self) -> String {
+        match self {
+            Seen::Requests {
+                group,
+                definition,
+                closed,
+                open,
+                p50_ns,
+                p99_ns,
+            } => format!(
+                "requests   {} ({definition}) of group {group}: p50 {} ms, p99 {} ms; {}\n",
+                closed + open,
+                figure(*p50_ns as f64 / 1e6),
+                figure(*p99_ns as f64 / 1e6),
+                pacing(*closed, *open),
+            ),
+            Seen::None(why) => format!("requests   none: {why}\n"),
+        }
+    }
+}
+
+fn pacing(closed: u64, open: u64) -> String {
+    match (closed, open) {
+        (_, 0) => "closed loop (the client waits)".into(),
+        (0, _) => "open loop (arrivals keep their times)".into(),
+        _ => {
+            let share = 100.0 * closed as f64 / (closed + open) as f64;
+            format!("{share:.0}% closed loop (the client waits), the others open (arrivals keep their times)")
+        }
+    }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is recorded of the sockets of known loads, on the kernel at hand. Where BPF is not permitted, the tests say so and
+//! do nothing.
+#[macro_use]
+mod common;
+
+use common::{named, record_into, TestGroup};
+use plimsoll_trace::{Connection, Event, Header, Protocol, Side, SocketOp, TraceReader, What};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+/// Header, and the events of sockets: of which, when, by whom, what, how much.
+struct Seen {
+    header: Header,
+    events: Vec<Event>,
+}
+
+impl Seen {
+    fn of(cgroup: Option<String>, load: impl FnOnce() + Send + 'static) -> Option<Seen> {
+        let dir = tempfile::tempdir().unwrap();
+        let output = dir.path().join("t.parquet");
+        let report = record_into(&output, None, cgroup, load)?;
+        if let Some(why) = report.without_sockets {
+            skipped!("{why}");
+            return None;
+        }
+        assert_eq!(report.lost, 0);
+        let mut reader = TraceReader::open(&output).unwrap();
+        let (mut events, mut part) = (Vec::new(), Vec::new());
+        while reader.read_group(&mut part).unwrap() {
+            events.append(&mut part);
+        }
+        Some(Seen {
+            header: reader.header().clone(),
+            events,
+        })
+    }
+
+    fn connection(&self, wanted: impl Fn(&Connection) -> bool) -> &Connection {
+        let mut found = self.header.sockets.connections.iter().filter(|c| wanted(c));
+        let one = found.next().expect("there is one");
+        assert!(found.next().is_none(), "{:?}", self.header.sockets);
+        one
+    }
+
+    /// What happened to a connection: by whom (a thread's name), what, how many bytes.
+    fn story(&self, id: u64) -> Vec<(&str, SocketOp, u32)> {
+        let name = |tid: u32| {
+            let thread = self.header.threads.iter().find(|t| t.tid == tid);
+            thread.map_or("", |t| &t.comm)
+        };
+        let of = |event: &Event| match event.what {
+            What::Socket {
+                tid,
+                connection,
+                op,
+                bytes,
+            } if connection == id => Some((name(tid), op, bytes)),
+            _ => None,
+        };
+        self.events.iter().filter_map(of).collect()
+    }
+}
+
+/// A client asks `rounds` times with 100 bytes and is answered with 300.
+fn ask(mut stream: impl Read + Write, rounds: usize) {
+    for _ in 0..rounds {
+        stream.write_all(&[1; 100]).unwrap();
+        stream.read_exact(&mut [0; 300]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn answer(mut stream: impl Read + Write) {
+    while stream.read_exact(&mut [0; 100]).is_ok() {
+        stream.write_all(&[1; 300]).unwrap();
+    }
+}
+
+#[test]
+fn a_request_over_tcp_is_seen_from_both_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let load = move || {
+        let server = named("plim-server", move || answer(listener.accept().unwrap().0));
+        named("plim-client", move || {
+            ask(TcpStream::connect(address).unwrap(), 3)
+        })
+        .join()
+        .unwrap();
+        server.join().unwrap();
+    };
+    let Some(seen) = Seen::of(None, load) else { return };
+    let accepted = seen.connection(|c| c.local_port == Some(address.port()));
+    let opened = seen.connection(|c| c.remote_port == Some(address.port()));
+    assert_eq!((accepted.side, opened.side), (Side::Accepted, Side::Opened));
+    assert_eq!((accepted.peer, opened.peer), (Some(opened.id), Some(accepted.id)));
+    assert!(accepted.protocol == Protocol::Tcp && !accepted.before && accepted.group.is_some());
+
+    // The first data may come before anybody has accepted the connection.
+    let mut story = seen.story(accepted.id);
+    story.retain(|step| step.1 != SocketOp::Accepted);
+    // Over loopback the client's own system call delivers, unless the kernel's softirq thread was busy.
+    let steps: Vec<_> = story.iter().map(|step| (step.1, step.2)).collect();
+    let round = [
+        (SocketOp::Arrived, 100),
+        (SocketOp::Read, 100),
+        (SocketOp::Wrote, 300),
+    ];
+    assert_eq!(steps[..9], round.repeat(3));
+    assert_eq!(steps[9..], [(SocketOp::Closed, 0)]);
+    let server_steps = story
+        .iter()
+        .filter(|s| matches!(s.1, SocketOp::Read | SocketOp::Wrote));
+    assert!(server_steps.clone().all(|s| s.0 == "plim-server"), "{story:?}");
+    let brought = story
+        .iter()
+        .filter(|s| s.1 == SocketOp::Arrived && s.0 == "plim-client");
+    assert!(brought.count() >= 2, "{story:?}");
+    assert_eq!(seen.story(opened.id)[0], ("plim-client", SocketOp::Opened, 0));
+}
+
+#[test]
+fn a_request_over_a_unix_stream_is_seen_from_both_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let load = move || {
+        let server = named("plim-userver", move || answer(listener.accept().unwrap().0));
+        named("plim-uclient", move || ask(UnixStream::connect(path).unwrap(), 3))
+            .join()
+            .unwrap();
+        server.join().unwrap();
+    };
+    let Some(seen) = Seen::of(None, load) else { return };
+    let of_server = |c: &Connection| {
+        let story = seen.story(c.id);
+        c.protocol == Protocol::Unix
+            && story
+                .iter()
+                .any(|s| s.0 == "plim-userver" && s.1 == SocketOp::Read)
+    };
+    let accepted = seen.connection(of_server);
+    assert_eq!(accepted.side, Side::Accepted);
+    let opened = seen.connection(|c| c.peer == Some(accepted.id));
+    assert_eq!((opened.side, accepted.peer), (Side::Opened, Some(opened.id)));
+    let steps: Vec<_> = seen.story(accepted.id).iter().map(|s| (s.0, s.1)).collect();
+    let round = [
+        ("plim-uclient", SocketOp::Arrived),
+        ("plim-userver", SocketOp::Read),
+        ("plim-userver", SocketOp::Wrote),
+    ];
+    assert_eq!(steps, round.repeat(3));
+}
+
+/// Who has accepted a connection that is older than the recording is known by the port that is listened on.
+#[test]
+fn a_connection_that_is_older_than_the_recording_is_known() {
+    let listener = TcpListener::bind("[::1]:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let client = TcpStream::connect(("::1", port)).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let load = move || {
+        let server = named("plim-server6", move || answer(stream));
+        named("plim-client6", move || ask(client, 3)).join().unwrap();
+        server.join().unwrap();
+        drop(listener);
+    };
+    let Some(seen) = Seen::of(None, load) else { return };
+    let accepted = seen.connection(|c| c.local_port == Some(port));
+    assert!(accepted.before && accepted.side == Side::Accepted, "{accepted:?}");
+    let opened = seen.connection(|c| c.remote_port == Some(port));
+    assert!(
+        opened.before && opened.side == Side::Opened && opened.peer == Some(accepted.id),
+        "{opened:?}"
+    );
+    let arrived = seen
+        .story(accepted.id)
+        .iter()
+        .filter(|s| s.1 == SocketOp::Arrived)
+        .map(|s| s.2)
+        .sum::<u32>();
+    assert_eq!(arrived, 300);
+}
+
+/// Only the service's end; and what others take from its CPUs while it is recorded.
+#[test]
+fn a_group_is_recorded_with_its_sockets_and_what_others_take() {
+    let Some(group) = TestGroup::new(&format!("plimsoll-sockets-{}", std::process::id())) else {
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let tasks = [group.0.join("tasks"), group.0.join("cgroup.threads")];
+    let load = move || {
+        let server = named("plim-inside", move || {
+            // A thread of its own in version 1; version 2 wants a threaded group.
+            let file = tasks.iter().find(|file| file.exists()).unwrap();
+            if std::fs::write(file, "0").is_ok() {
+                answer(listener.accept().unwrap().0);
+            } else {
+                drop(listener.accept());
+            }
+        });
+        named("plim-outside", move || {
+            let stream = TcpStream::connect(address).unwrap();
+            let _ = std::panic::catch_unwind(|| ask(stream, 3));
+            let until = std::time::Instant::now() + Duration::from_millis(300);
+            while std::time::Instant::now() < until {}
+        })
+        .join()
+        .unwrap();
+        server.join().unwrap();
+    };
+    let Some(seen) = Seen::of(Some(group.1.clone()), load) else {
+        return;
+    };
+    if seen.header.threads.is_empty() {
+        skipped!("a thread cannot be moved alone here");
+        return;
+    }
+    let [only] = &seen.header.sockets.connections[..] else {
+        panic!("{:?}", seen.header.sockets);
+    };
+    assert!(only.side == Side::Accepted && only.local_port == Some(address.port()) && only.peer.is_none());
+    let path = &seen.header.groups[only.group.unwrap() as usize].path;
+    assert_eq!(path, &format!("/{}", group.1));
+    let run_ns = |event: &Event| match event.what {
+        What::Others { run_ns, .. } => Some((event.ts_ns, event.cpu, run_ns)),
+        _ => None,
+    };
+    let others: Vec<_> = seen.events.iter().filter_map(run_ns).collect();
+    let all: u64 = others.iter().map(|o| o.2).sum();
+    assert!(
+        all >= 250_000_000,
+        "300 ms were spun outside of the group: {all} ns"
+    );
+    // One after the other on each CPU, and never while a recorded thread runs there.
+    let mut free_from = std::collections::HashMap::new();
+    for event in &seen.events {
+        match event.what {
+            What::Others { run_ns, .. } => {
+                let start = event.ts_ns - run_ns as i64;
+                assert!(start >= *free_from.get(&event.cpu).unwrap_or(&start), "{event:?}");
+                free_from.insert(event.cpu, event.ts_ns);
+            }
+            What::Switch { prev, .. } if seen.header.threads.iter().any(|t| t.tid == prev) => {
+                free_from.insert(event.cpu, event.ts_ns);
+            }
+            _ => {}
+        }
+    }
+}

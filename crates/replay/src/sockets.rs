@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Requests as the service's sockets see them: whichever threads do the work, and wherever the client is.
+//!
+//! A request begins when data arrives on a connection that the service accepted and that owes no answer. It ends with
+//! the service's last write before the next data arrives. While an answer is owed, more data belongs to the same
+//! request: its body, or requests that overlap (pipelining, HTTP/2), which from outside look alike. Where a thread
+//! reads, after an answer, data that was there before it, they did overlap; the latency is then that of the time in which
+//! the connection was busy.
+//!
+//! From when it comes after the last answer on its connection says whether the client waits: see [`crate::arrivals`].
+use crate::arrivals::{self, Arrival, Pacing};
+use crate::marks::Mark;
+use crate::program::{is_below, Group, Thread};
+use crate::requests::Loop;
+use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketOp, Timeline};
+
+/// What was seen on the connections from which requests come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketCounts {
+    /// Connections with at least one request.
+    pub connections: u64,
+    /// Requests that were not the only ones of their connection while they lasted.
+    pub overlapping: u64,
+    /// Requests whose data came in parts, or overlapped.
+    pub in_parts: u64,
+    /// Without an answer as the recording or the connection ended; not counted as requests.
+    pub unanswered: u64,
+    /// Answered by no thread that was recorded; not counted as requests.
+    pub unseen: u64,
+}
+
+/// One request.
+pub(crate) struct Asked {
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    /// The thread of the client, if that is in the recording: what the arrival waits for in a replay.
+    pub sender: Option<Moment>,
+    pub read: Option<(i64, Moment)>,
+    pub end: Moment,
+    /// The one before on its connection: into [`Sockets::requests`].
+    pub before: Option<usize>,
+    pub kind: Loop,
+}
+
+#[derive(Default)]
+pub(crate) struct Sockets {
+    pub requests: Vec<Asked>,
+    pub counts: SocketCounts,
+}
+
+pub(crate) fn find(timeline: &Timeline, threads: &[Thread], groups: &[Group], target: u32) -> Sockets {
+    let mut sockets = Sockets::default();
+    let inside = |moment: &Moment| is_below(groups, threads[moment.thread as usize].group, target);
+    for connection in &timeline.connections {
+        if connection.about.side == Side::Accepted && comes_from_outside(timeline, connection, inside) {
+            sockets.add(connection, inside);
+        }
+    }
+    sockets.classify();
+    sockets
+}
+
+/// Threads of the planned group answer it, and none of them sits at its other end.
+fn comes_from_outside(
+    timeline: &Timeline,
+    connection: &ConnectionTimeline,
+    inside: impl Fn(&Moment) -> bool,
+) -> bool {
+    let used = |end: &ConnectionTimeline| {
+        let mut own = end.events.iter().filter(|e| e.op != SocketOp::Arrived);
+        own.any(|e| e.by.as_ref().is_some_and(&inside))
+    };
+    let peer = connection.about.peer;
+    let peer = peer.and_then(|id| timeline.connections.iter().find(|c| c.about.id == id));
+    used(connection) && !peer.is_some_and(used)
+}
+
+/// A request that is under way on a connection.
+struct Owed {
+    begin_ns: i64,
+    sender: Option<Moment>,
+    read: Option<(i64, Moment)>,
+    /// The last write so far: when, and by whom.
+    wrote: Option<(i64, Option<Moment>)>,
+    /// Nothing was left to read as that was written.
+    answered: bool,
+    in_parts: bool,
+    overlapping: bool,
+}
+
+impl Sockets {
+    fn add(&mut self, connection: &ConnectionTimeline, inside: impl Fn(&Moment) -> bool) {
+        let count = self.requests.len();
+        // Of a connection that nobody is seen to read from, unread data says nothing.
+        let has_reads = connection.events.iter().any(|e| e.op == SocketOp::Read);
+        let (mut owed, mut unread, mut before): (Option<Owed>, u64, _) = (None, 0, None);
+        for event in &connection.events {
+            match event.op {
+                SocketOp::Arrived if event.bytes > 0 => {
+                    if owed.as_ref().is_some_and(|o| o.answered) {
+                        self.close(owed.take(), &mut before);
+                    }
+                    match &mut owed {
+                        Some(owed) => owed.in_parts |= owed.read.is_some() || owed.wrote.is_some(),
+                        None => {
+                            owed = Some(Owed {
+                                begin_ns: event.ts_ns,
+                                sender: event.by.filter(|by| !inside(by)),
+                                read: None,
+                                wrote: None,
+                                answered: false,
+                                in_parts: false,
+                                overlapping: false,
+                            })
+                        }
+                    }
+                    unread += u64::from(has_reads) * u64::from(event.bytes);
+                }
+                SocketOp::Read if event.bytes > 0 => {
+                    unread = unread.saturating_sub(event.bytes.into());
+                    if let Some(owed) = &mut owed {
+                        owed.read = owed.read.or(event.by.map(|by| (event.ts_ns, by)));
+                        owed.overlapping |= owed.wrote.is_some();
+                        owed.answered = false;
+                    }
+                }
+                SocketOp::Wrote if event.bytes > 0 => {
+                    if let Some(owed) = &mut owed {
+                        owed.wrote = Some((event.ts_ns, event.by));
+                        owed.answered = unread == 0;
+                    }
+                }
+                SocketOp::Closed => {
+                    self.close(owed.take(), &mut before);
+                    unread = 0;
+                }
+                _ => {}
+            }
+        }
+        // What is answered so far may not be the whole answer: nothing after it says so.
+        if let Some(last) = owed {
+            match last.answered {
+                true => self.close(Some(last), &mut before),
+                false => self.counts.unanswered += 1,
+            }
+        }
+        self.counts.connections += u64::from(self.requests.len() > count);
+    }
+
+    fn close(&mut self, owed: Option<Owed>, before: &mut Option<usize>) {
+        let Some(owed) = owed else { return };
+        let Some((end_ns, by)) = owed.wrote else {
+            self.counts.unanswered += 1;
+            return;
+        };
+        let Some(end) = by else {
+            self.counts.unseen += 1;
+            return;
+        };
+        self.counts.overlapping += u64::from(owed.overlapping);
+        self.counts.in_parts += u64::from(owed.in_parts);
+        self.requests.push(Asked {
+            begin_ns: owed.begin_ns,
+            end_ns,
+            sender: owed.sender,
+            read: owed.read,
+            end,
+            before: before.replace(self.requests.len()),
+            kind: Loop::Open,
+        });
+    }
+
+    /// Says of each request whether it keeps its own time. One that follows no answer does.
+    fn classify(&mut self) {
+        if self.keep_one_schedule() {
+            return;
+        }
+        let arrival = |own: &Asked| {
+            let before = &self.requests[own.before?];
+            Some(Arrival {
+                woken_ns: before.begin_ns,
+                idle_ns: before.end_ns,
+                next_ns: own.begin_ns,
+            })
+        };
+        // Connections one after another; those with few requests are looked at together.
+        let mut first = 0;
+        let (mut closed, mut few) = (Vec::new(), Vec::new());
+        let mut decide = |members: Vec<usize>| {
+            let all: Vec<Arrival> = members
+                .iter()
+                .filter_map(|&i| arrival(&self.requests[i]))
+                .collect();
+            if arrivals::pacing(&all, Pacing::Open) == Pacing::Closed {
+                closed.extend(members);
+            }
+        };
+        while first < self.requests.len() {
+            let mut own = self.requests[first + 1..].iter();
+            let end = own.position(|r| r.before.is_none());
+            let end = end.map_or(self.requests.len(), |more| first + 1 + more);
+            match end - first > arrivals::ARRIVALS_MIN {
+                true => decide((first + 1..end).collect()),
+                false => few.extend(first + 1..end),
+            }
+            first = end;
+        }
+        decide(few);
+        closed
+            .into_iter()
+            .for_each(|i| self.requests[i].kind = Loop::Closed);
+    }
+
+    /// A client that sends at a constant rate takes whichever connection is free: the schedule shows in all together.
+    fn keep_one_schedule(&self) -> bool {
+        let mut begins: Vec<i64> = self.requests.iter().map(|r| r.begin_ns).collect();
+        begins.sort_unstable();
+        let all = begins.windows(2).map(|pair| Arrival {
+            woken_ns: pair[0],
+            idle_ns: pair[0],
+            next_ns: pair[1],
+        });
+        let all: Vec<Arrival> = all.collect();
+        all.len() >= arrivals::ARRIVALS_MIN && arrivals::keeps_a_schedule(&all)
+    }
+}
+
+impl From<Moment> for Mark {
+    fn from(moment: Moment) -> Mark {
+        Mark::Works(moment.thread, moment.burst, moment.at_work_ns)
+    }
+}

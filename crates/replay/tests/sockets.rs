@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Requests as sockets see them: small servers whose requests are known, recorded and replayed.
+mod common;
+use common::{compile, p, run};
+use plimsoll_replay::{percentile_ns, recorded, Program};
+use plimsoll_trace::example::{header, switch, waking, MS};
+use plimsoll_trace::{Connection, Context, Event, Header, Protocol, Side, SocketOp, Sockets, State, What};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+use std::sync::Arc;
+
+const US: i64 = MS / 1000;
+
+fn socket(ts_ns: i64, tid: u32, connection: u64, op: SocketOp, bytes: u32) -> Event {
+    let what = What::Socket {
+        tid,
+        connection,
+        op,
+        bytes,
+    };
+    Event { ts_ns, cpu: 1, what }
+}
+
+fn with_connections(end_ns: i64, threads: &[(u32, &str, u32)], count: u64) -> Header {
+    let mut header = header(end_ns, threads);
+    header.only_below = Some("/web".into());
+    let connection = |id| Connection {
+        id,
+        protocol: Protocol::Tcp,
+        side: Side::Accepted,
+        before: true,
+        local_port: Some(80),
+        remote_port: None,
+        group: Some(1),
+        peer: None,
+    };
+    header.sockets = Sockets {
+        recorded: true,
+        without: None,
+        connections: (0..count).map(connection).collect(),
+    };
+    header
+}
+
+/// One thread that serves whatever came first, and may run in the first `quota_ns` of each 100 ms only.
+struct Server {
+    events: Vec<Event>,
+    quota_ns: i64,
+    /// When it is done with all it has.
+    free_ns: i64,
+    idle: bool,
+}
+
+const PERIOD_NS: i64 = 100 * MS;
+
+impl Server {
+    fn new(quota_ns: i64) -> Server {
+        Server {
+            events: vec![switch(1, 1, 20, State::Sleeping, 0)],
+            quota_ns,
+            free_ns: 2,
+            idle: true,
+        }
+    }
+
+    /// Serves a request that arrives at `at_ns`, none earlier than the one before. When it is answered.
+    fn serve(&mut self, connection: u64, at_ns: i64, work_ns: i64) -> i64 {
+        if self.free_ns < at_ns && !self.idle {
+            self.events
+                .push(switch(self.free_ns + 1, 1, 20, State::Sleeping, 0));
+            self.idle = true;
+        }
+        self.events
+            .push(socket(at_ns, 0, connection, SocketOp::Arrived, 100));
+        let mut now = self.free_ns.max(at_ns + 2);
+        if self.idle {
+            self.events.push(waking(at_ns + 1, 1, 20, 0, Context::Interrupt));
+            now = self.allowed(now);
+            self.events.push(switch(now, 1, 0, State::Runnable, 20));
+            self.idle = false;
+        }
+        self.events.push(socket(now, 20, connection, SocketOp::Read, 100));
+        let mut left = work_ns;
+        while left > 0 {
+            let until = (now / PERIOD_NS * PERIOD_NS + self.quota_ns).min(now + left);
+            left -= until - now;
+            now = until;
+            if left > 0 {
+                self.events.push(switch(now, 1, 20, State::Runnable, 0));
+                now = self.allowed(now);
+                self.events.push(switch(now, 1, 0, State::Runnable, 20));
+            }
+        }
+        self.events
+            .push(socket(now, 20, connection, SocketOp::Wrote, 200));
+        self.free_ns = now;
+        now
+    }
+
+    /// From when on it may run.
+    fn allowed(&self, now: i64) -> i64 {
+        match now % PERIOD_NS < self.quota_ns {
+            true => now,
+            false => (now / PERIOD_NS + 1) * PERIOD_NS,
+        }
+    }
+
+    fn compile(mut self, connections: u64) -> (Arc<Program>, plimsoll_sim::Machine) {
+        self.events
+            .push(switch(self.free_ns + 1, 1, 20, State::Sleeping, 0));
+        self.events.sort_by_key(|e| e.ts_ns);
+        let header = with_connections(self.free_ns + MS, &[(20, "web", 1)], connections);
+        compile(&header, &self.events)
+    }
+}
+
+fn random(rng: &mut Pcg64, mean: f64) -> i64 {
+    (-mean * (1.0 - rng.random::<f64>()).ln()) as i64 + US
+}
+
+/// Requests that come at random, on whichever connection is free or each on one of its own; their latencies, ascending,
+/// and the trace.
+fn poisson(seed: u64, quota_ns: i64, keeps: bool) -> (Vec<u64>, Arc<Program>, plimsoll_sim::Machine) {
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let mut server = Server::new(quota_ns);
+    let (mut at, mut free) = (MS, Vec::new());
+    let mut latencies = Vec::new();
+    for _ in 0..1500 {
+        at += random(&mut rng, 10e6);
+        let work_ns = random(&mut rng, 4e6).min(40 * MS);
+        let connection = free.iter().position(|&ns| keeps && ns < at).unwrap_or(free.len());
+        free.resize(free.len().max(connection + 1), 0);
+        free[connection] = server.serve(connection as u64, at, work_ns);
+        latencies.push((free[connection] - at) as u64);
+    }
+    latencies.sort_unstable();
+    let (program, machine) = server.compile(free.len() as u64);
+    (latencies, program, machine)
+}
+
+fn ms(latencies: &[u64], percent: f64) -> f64 {
+    percentile_ns(latencies, percent) as f64 / MS as f64
+}
+
+#[test]
+fn requests_that_come_at_random_are_found_as_the_client_saw_them_and_keep_their_times() {
+    for seed in 0..4 {
+        let (latencies, program, machine) = poisson(seed, PERIOD_NS, true);
+        assert_eq!(recorded(&program).latencies(None), latencies, "seed {seed}");
+        let class = &program.classes[0];
+        assert_eq!(
+            (class.name.as_str(), class.open, class.closed),
+            ("web", 1500, 0),
+            "seed {seed}"
+        );
+        assert!(!program.is_closed_loop());
+        let replayed = run(&program, &machine, &[]);
+        for percent in [50.0, 99.0] {
+            let (a, b) = (ms(&latencies, percent), p(&replayed, percent));
+            assert!(
+                (a - b).abs() < 0.02 * a,
+                "seed {seed}: p{percent} {a}, replayed {b}"
+            );
+        }
+        // Too little for 0.4 CPUs of work: the queue grows, as nobody waits.
+        let tight = run(&program, &machine, &["group.web.quota_us=30000"]);
+        assert_eq!(tight.requests.len(), 1500);
+        assert!(p(&tight, 99.0) > 1000.0, "seed {seed}: {} ms", p(&tight, 99.0));
+    }
+}
+
+#[test]
+fn a_recording_made_while_throttled_replays_without_the_limit_as_the_service_would_run() {
+    for seed in 0..4 {
+        let (free, ..) = poisson(seed, PERIOD_NS, false);
+        let (throttled, program, machine) = poisson(seed, 44 * MS, false);
+        assert!(ms(&throttled, 50.0) > 5.0 * ms(&free, 50.0), "requests piled up");
+        assert_eq!(recorded(&program).latencies(None), throttled, "seed {seed}");
+        assert_eq!(program.classes[0].open, 1500, "seed {seed}");
+        let replayed = run(&program, &machine, &[]);
+        for percent in [50.0, 90.0, 99.0] {
+            let (a, b) = (ms(&free, percent), p(&replayed, percent));
+            assert!(
+                (a - b).abs() < 0.03 * a,
+                "seed {seed}: p{percent} {a} without a limit, replayed {b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn clients_that_wait_are_a_closed_loop_on_each_of_their_connections() {
+    let mut rng = Pcg64::seed_from_u64(5);
+    let mut server = Server::new(PERIOD_NS);
+    let mut next: Vec<i64> = (0..8).map(|i| MS + i * 300 * US).collect();
+    let mut latencies = Vec::new();
+    for _ in 0..800 {
+        let connection = (0..8).min_by_key(|&i| next[i]).unwrap();
+        let at = next[connection];
+        let answered = server.serve(connection as u64, at, random(&mut rng, 1e6).min(10 * MS));
+        latencies.push((answered - at) as u64);
+        next[connection] = answered + 50 * US + random(&mut rng, 20e3);
+    }
+    latencies.sort_unstable();
+    let (program, machine) = server.compile(8);
+    assert_eq!(recorded(&program).latencies(None), latencies);
+    // The first of each follows no answer.
+    assert_eq!((program.classes[0].open, program.classes[0].closed), (8, 792));
+    assert!(program.is_closed_loop());
+    let half = run(&program, &machine, &["group.web.quota_us=50000"]);
+    let done = half.requests.iter().filter(|r| r.done).count();
+    assert!(
+        (350..450).contains(&done),
+        "{done} of 800: whoever waits sends no more"
+    );
+}
+
+/// Whatever other thread answers; what was asked in two parts; what nobody answered.
+#[test]
+fn a_request_is_what_its_connection_says_whichever_threads_do_the_work() {
+    use SocketOp::{Arrived, Closed, Read, Wrote};
+    let header = with_connections(100 * MS, &[(20, "web", 1), (21, "web-worker", 1)], 4);
+    let mut events = vec![
+        switch(1, 1, 20, State::Sleeping, 0),
+        switch(2, 0, 21, State::Sleeping, 0),
+        // 20 takes it, 21 answers.
+        socket(10 * MS, 0, 0, Arrived, 50),
+        waking(10 * MS + 1, 1, 20, 0, Context::Interrupt),
+        switch(10 * MS + 2, 1, 0, State::Runnable, 20),
+        socket(11 * MS, 20, 0, Read, 50),
+        waking(12 * MS, 1, 21, 20, Context::Task),
+        switch(12 * MS + 1, 0, 0, State::Runnable, 21),
+        // In two parts, on another connection.
+        socket(13 * MS, 0, 1, Arrived, 10),
+        socket(14 * MS, 20, 1, Read, 10),
+        socket(15 * MS, 0, 1, Arrived, 90),
+        socket(16 * MS, 20, 1, Read, 90),
+        socket(17 * MS, 20, 1, Wrote, 5),
+        socket(18 * MS, 21, 0, Wrote, 5),
+        switch(18 * MS + 1, 0, 21, State::Sleeping, 0),
+        // Two at once: the answer to the first leaves the second to be read.
+        socket(20 * MS, 0, 2, Arrived, 10),
+        socket(21 * MS, 20, 2, Read, 10),
+        socket(22 * MS, 0, 2, Arrived, 10),
+        socket(23 * MS, 20, 2, Wrote, 5),
+        socket(24 * MS, 20, 2, Read, 10),
+        socket(28 * MS, 20, 2, Wrote, 5),
+        // Nobody answers before it is closed.
+        socket(30 * MS, 0, 3, Arrived, 10),
+        socket(31 * MS, 20, 3, Read, 10),
+        socket(32 * MS, 20, 3, Closed, 0),
+        switch(40 * MS, 1, 20, State::Sleeping, 0),
+    ];
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, _) = compile(&header, &events);
+    let found: Vec<(u64, u64)> = recorded(&program)
+        .requests
+        .iter()
+        .map(|r| (r.begin_ns, r.latency_ns))
+        .collect();
+    let ms = |from: i64, took: i64| ((from * MS) as u64, (took * MS) as u64);
+    assert_eq!(found, [ms(10, 8), ms(13, 4), ms(20, 8)]);
+    let seen = program.sockets.unwrap();
+    assert_eq!(
+        (seen.connections, seen.in_parts, seen.overlapping, seen.unanswered),
+        (3, 2, 1, 1)
+    );
+    assert!(program
+        .classes
+        .iter()
+        .all(|c| c.name == "web" || c.name == "web-worker"));
+}
