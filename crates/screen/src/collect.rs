@@ -405,7 +405,7 @@ impl Screening {
 
     /// CPUs that requests could give back.
     pub fn back_cpus(&self) -> f64 {
-        self.rows.iter().map(|row| row.advice.back_cpus).sum()
+        self.rows.iter().map(|row| row.advice.back_cpus).sum::<f64>() + 0.0
     }
 
     /// The ones most worth recording: metrics show no latency, and of these it may suffer most.

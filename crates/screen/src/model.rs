@@ -7,18 +7,24 @@
 //! Mechanism. Let D be the work that comes in a period, q the quota, b the burst. What the pool lacks of being full,
 //! Y = (q + b) - pool, after what was used of it and with the work that waits counted in, goes as a queue does (Lindley):
 //!
-//!     Y' = max(Y + D - q, 0)               throttled as a period ends: Y > b                                (1)
+//! ```text
+//! Y' = max(Y + D - q, 0)               throttled as a period ends: Y > b                                (1)
+//! ```
 //!
 //! That is the rule of the burst series, u_j + ... + u_k <= B_j + quota * N(j,k), read from the side of demand. Y does not
 //! depend on b, so burst only moves the bound. As tails of such queues fall exponentially:
 //!
-//!     P(throttled) = P(Y > 0) * exp(-theta * b),   theta > 0 with  E exp(theta * (D - q)) = 1               (2)
+//! ```text
+//! P(throttled) = P(Y > 0) * exp(-theta * b),   theta > 0 with  E exp(theta * (D - q)) = 1               (2)
+//! ```
 //!
 //! exactly so where what overshoots q has an exponential distribution. D is taken as Gamma distributed with mean u and scale
 //! s, as work comes whose pieces are of size s: u is the use of a sample, s is fitted. Then with rho = u / q, y = theta * s:
 //!
-//!     -rho * ln(1 - y) = y                                                                                  (3)
-//!     P(Y > 0) = 1 - exp(-sum over n of P(Gamma(n * u / s) > n * q / s) / n)       (Spitzer)                (4)
+//! ```text
+//! -rho * ln(1 - y) = y                                                                                  (3)
+//! P(Y > 0) = 1 - exp(-sum over n of P(Gamma(n * u / s) > n * q / s) / n)       (Spitzer)                (4)
+//! ```
 //!
 //! Both depend on rho and q / s only: (4) is tabulated once. Over all samples, s is what makes the sum of (4) the number of
 //! throttled periods that was counted. A Gamma process divides as time does, so a period of another length needs no more.
@@ -48,11 +54,14 @@ pub struct Estimate {
 }
 
 /// A change by the factor r in the model was one between r to the first and r to the second power, in nine of ten of the
-/// simulated workloads that `examples/known.rs --fit` makes.
+/// simulated workloads that `examples/known.rs` makes with seeds 1 to 120.
 pub const BEND: (f64, f64) = (0.35, 3.0);
 
 /// From this share of the quota on a sample hides how much was wanted.
 const SATURATED: f64 = 0.93;
+
+/// So does, whatever was used, throttling in this share of a sample's periods.
+const STANDING: f64 = 0.7;
 
 /// The demand behind a container's samples.
 #[derive(Clone, Debug)]
@@ -79,9 +88,11 @@ impl Demand {
             counted += bin.periods;
             throttled += bin.throttled;
             let one = (bin.used(), elapsed, bin.throttled);
-            match bin.used() < SATURATED * today.limit {
-                true => samples.push(one),
-                false => saturated.push(one),
+            // Work that waits at the end of most periods hides the demand as well as use of all of the limit does.
+            let hidden = bin.used() >= SATURATED * today.limit || bin.throttled >= STANDING * elapsed;
+            match hidden {
+                false => samples.push(one),
+                true => saturated.push(one),
             }
         }
         if counted <= 0.0 {

@@ -152,7 +152,8 @@ fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Resu
     let mut table = Table::new(&head);
     for class in Class::ALL {
         let rows: Vec<&Row> = found.rows.iter().filter(|row| row.class == class).collect();
-        let back: f64 = rows.iter().map(|row| row.advice.back_cpus).sum();
+        // The sum of nothing is -0.
+        let back = rows.iter().map(|row| row.advice.back_cpus).sum::<f64>() + 0.0;
         let mut cells = vec![
             class.name().to_string(),
             rows.len().to_string(),
