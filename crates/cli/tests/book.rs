@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The book in docs/ holds together: its links lead somewhere, and its table of contents has every page.
-use std::collections::BTreeSet;
+//! The book in docs/ holds together: its links lead somewhere, its table of contents has every page, its commands are those of
+//! the program, and what it shows of them is what they print.
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -129,4 +131,112 @@ fn the_summary_has_every_page_once() {
     listed.sort();
     let pages: Vec<PathBuf> = pages().into_iter().filter(|page| *page != summary).collect();
     assert_eq!(listed, pages);
+}
+
+/// Runs the program without a shell; its standard output. Panics where it ends with a failure.
+fn plimsoll(arguments: &[&str]) -> String {
+    let run = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .expect("the program starts");
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        run.status.success(),
+        "plimsoll {arguments:?}: {}: {errors}",
+        run.status
+    );
+    String::from_utf8(run.stdout).expect("text")
+}
+
+/// Words with one space between them: how wide a column is depends on rows that a page need not show.
+fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The lines of fenced code of a kind ("": every kind), and of code that is indented.
+fn code(text: &str, kind: &str) -> Vec<Vec<String>> {
+    let (mut blocks, mut block): (Vec<Vec<String>>, Option<Vec<String>>) = (Vec::new(), None);
+    let mut wanted = false;
+    for line in text.lines() {
+        if let Some(fence) = line.trim_start().strip_prefix("```") {
+            if let Some(block) = block.take() {
+                blocks.extend(wanted.then_some(block));
+            } else {
+                wanted = kind.is_empty() || fence.trim() == kind;
+                block = Some(Vec::new());
+            }
+        } else if let Some(block) = &mut block {
+            block.push(line.to_string());
+        } else if kind.is_empty() && line.starts_with("    ") {
+            blocks.push(vec![line.trim().to_string()]);
+        }
+    }
+    blocks
+}
+
+#[test]
+fn what_the_pages_show_is_what_the_program_prints() {
+    let mut shown = 0;
+    for page in pages() {
+        for block in code(&text(&page), "console") {
+            let command = block[0].strip_prefix("$ plimsoll ").unwrap_or_else(|| {
+                panic!("{}: a console block begins with \"$ plimsoll \"", page.display());
+            });
+            let printed = plimsoll(&command.split_whitespace().collect::<Vec<_>>());
+            let mut printed = printed.lines().map(words);
+            for line in &block[1..] {
+                // In the order of the page; lines between them may be left out.
+                assert!(
+                    printed.any(|other| other == words(line)),
+                    "{}: plimsoll {command} does not print (here):\n{line}",
+                    page.display()
+                );
+                shown += 1;
+            }
+        }
+    }
+    assert!(shown > 20, "{shown} lines");
+}
+
+#[test]
+fn commands_of_the_book_are_those_of_the_program() {
+    let mut helps: BTreeMap<String, String> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for page in pages().into_iter().chain([PathBuf::from("README.md")]) {
+        for line in code(&text(&page), "").into_iter().flatten() {
+            let line = line.trim_start().trim_start_matches("$ ").to_string();
+            let Some(rest) = line.strip_prefix("plimsoll ") else {
+                continue;
+            };
+            // What follows is a comment, another program, or that program's own flags.
+            let rest = [" #", " | ", " -- "]
+                .iter()
+                .fold(rest, |rest, end| rest.split(end).next().expect("the first part"));
+            let mut parts = rest.split_whitespace();
+            let command = parts.next().expect("a command").to_string();
+            if command.starts_with('-') {
+                continue;
+            }
+            let help = helps
+                .entry(command.clone())
+                .or_insert_with(|| match command.as_str() {
+                    "help" => String::new(),
+                    _ => plimsoll(&["help", &command]),
+                });
+            for flag in parts.filter(|part| part.starts_with("--")) {
+                let flag = flag.split('=').next().expect("the first part");
+                if !help
+                    .split(|c: char| !(c.is_alphanumeric() || c == '-'))
+                    .any(|word| word == flag)
+                {
+                    wrong.push(format!("{}: {line}: {command} has no {flag}", page.display()));
+                }
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "{seen} commands");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -31,7 +31,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Scenario file, or the name of an example: burst, slices, steal, load, headroom, fibtest-4, fibtest-8, fibtest-16
+    /// Scenario file, or the name of an example: throttled, burst, slices, steal, load, headroom, fibtest-4, fibtest-8, fibtest-16
     #[arg(required_unless_present = "replay")]
     scenario: Option<PathBuf>,
 
