@@ -25,8 +25,8 @@ pub struct Args {
     /// Print what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write the fitted costs as JSON; "-" writes them to the standard output instead of the table
-    #[arg(long, value_name = "FILE")]
+    /// Write the fitted costs as JSON; without FILE, or with "-", to the standard output instead of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 

@@ -16,8 +16,8 @@ use std::time::Instant;
 /// in scenarios/ say what is in them, and `plimsoll simulate NAME` prints all of it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write all results as JSON; "-" writes them to the standard output instead of the tables
-    #[arg(long, value_name = "FILE")]
+    /// Write all results as JSON; without FILE, or with "-", to the standard output instead of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 

@@ -40,8 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "SPEC")]
     request: Option<RequestSpec>,
 
-    /// Write the figures as JSON; "-" writes them to the standard output instead of the text
-    #[arg(long, value_name = "FILE")]
+    /// Write the figures as JSON; without FILE, or with "-", to the standard output instead of the text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 

@@ -10,8 +10,8 @@ pub struct Args {
     /// Directory of the cgroup, such as /sys/fs/cgroup/web
     cgroup: PathBuf,
 
-    /// Print JSON to standard output: `--json -`; null where a knob is not set
-    #[arg(long, value_name = "-", value_parser = ["-"])]
+    /// Print JSON to standard output; null where a knob is not set
+    #[arg(long, value_name = "-", value_parser = ["-"], num_args = 0..=1, default_missing_value = "-")]
     json: Option<String>,
 }
 

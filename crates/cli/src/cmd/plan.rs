@@ -102,8 +102,8 @@ pub struct Args {
     )]
     seed: u64,
 
-    /// Write the plan as JSON; "-" writes it to the standard output instead of the tables
-    #[arg(long, value_name = "FILE")]
+    /// Write the plan as JSON; without FILE, or with "-", to the standard output instead of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 
     /// Write a page with the frontier, the distributions of latencies and a timeline of throttling

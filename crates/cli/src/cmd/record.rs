@@ -51,8 +51,8 @@ pub struct Args {
     #[arg(long, default_value = "16", value_name = "MIB", allow_hyphen_values = true, value_parser = buffer)]
     buffer: u32,
 
-    /// Write the result as JSON; "-" writes it to the standard output instead of the text
-    #[arg(long, value_name = "FILE")]
+    /// Write the result as JSON; without FILE, or with "-", to the standard output instead of the text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 

@@ -36,8 +36,8 @@ pub struct Args {
     /// base and change differ in
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// Write the results as JSON; "-" writes them to the standard output instead of the tables
-    #[arg(long, value_name = "FILE")]
+    /// Write the results as JSON; without FILE, or with "-", to the standard output instead of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Write a page of plots
     #[arg(long, value_name = "FILE")]

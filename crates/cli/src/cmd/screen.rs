@@ -46,8 +46,8 @@ pub struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Write the result as JSON; "-" writes it to the standard output instead of the tables
-    #[arg(long, value_name = "FILE")]
+    /// Write the result as JSON; without FILE, or with "-", to the standard output instead of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 
     /// Write every row as CSV

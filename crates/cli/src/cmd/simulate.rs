@@ -32,7 +32,6 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
     /// Scenario file, or the name of an example: throttled, burst, slices, steal, load, headroom, fibtest-4, fibtest-8, fibtest-16
-    #[arg(required_unless_present = "replay")]
     scenario: Option<PathBuf>,
 
     #[command(flatten)]
@@ -55,8 +54,8 @@ pub struct Args {
     #[arg(long, value_name = "MS", allow_hyphen_values = true, value_parser = number::within(DURATIONS_MS))]
     duration_ms: Option<u64>,
 
-    /// Write the results as JSON; "-" writes them to the standard output instead of the tables
-    #[arg(long, value_name = "FILE")]
+    /// Write the results as JSON; without FILE, or with "-", to the standard output instead of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 
     /// Write a timeline for the Perfetto UI. Two runs write two files, FILE with the run's label in its name
@@ -77,6 +76,15 @@ const DURATIONS_MS: std::ops::RangeInclusive<u64> = 1..=86_400_000;
 
 pub fn run(args: &Args) -> Result {
     let Some(scenario) = &args.scenario else {
+        if args.replay.replay.is_empty() {
+            return Err(Failure::Input(format!(
+                "no scenario given; give a file, an example ({}), or --replay TRACE",
+                plimsoll_scenario::find::scenarios()
+                    .map(|(name, _)| name)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )));
+        }
         output::check(&args.replay.replay, args.json.as_deref(), [])?;
         return crate::cmd::replay::run(&args.replay, &args.settings, args.seed, args.json.as_deref());
     };

@@ -16,8 +16,8 @@ pub struct Args {
     /// Directory of the cgroup, such as /sys/fs/cgroup/system.slice
     cgroup: Option<PathBuf>,
 
-    /// Print JSON to standard output: `--json -`
-    #[arg(long, value_name = "-", value_parser = ["-"])]
+    /// Print JSON to standard output
+    #[arg(long, value_name = "-", value_parser = ["-"], num_args = 0..=1, default_missing_value = "-")]
     json: Option<String>,
 
     /// Print again every second, until interrupted

@@ -28,8 +28,8 @@ pub struct Args {
     /// Seed of the runs
     #[arg(long, default_value_t = 1, allow_hyphen_values = true, value_parser = number::within(number::SEEDS))]
     seed: u64,
-    /// Write the result as JSON; "-" writes it to the standard output instead of the tables
-    #[arg(long, value_name = "FILE")]
+    /// Write the result as JSON; without FILE, or with "-", to the standard output instead of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
