@@ -30,7 +30,7 @@
 //! throttled periods that was counted. A Gamma process divides as time does, so a period of another length needs no more.
 //!
 //! Trade-offs: the pieces of work are independent of each other within a sample, and what a period's end cuts in two counts
-//! in the first. `BEND` says how far simulations were off, and gives the bounds. Limits: samples whose use is the limit hide
+//! in the first. `BEND` says how far it may be off, and gives the bounds. Limits: samples whose use is the limit hide
 //! how much was wanted; they get bounds only.
 use crate::digest::Digest;
 use serde::Serialize;
@@ -53,8 +53,8 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// A change by the factor r in the model was one between r to the first and r to the second power, in nine of ten of the
-/// simulated workloads that `examples/known.rs` makes with seeds 1 to 120.
+/// A change by the factor r in the model is taken for one between r to the first and r to the second power. Set by judgement;
+/// `examples/known.rs` counts how often that holds (docs/src/how-to/screen.md has the figures).
 pub const BEND: (f64, f64) = (0.35, 3.0);
 
 /// From this share of the quota on a sample hides how much was wanted.
