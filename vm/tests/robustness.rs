@@ -178,7 +178,7 @@ cases! {
         also: &["target/guest/pressure"],
         ..Case::of(&["pressure.sh"])
     };
-    a_group_that_is_idle_no_longer_has_its_share_at_once: Case {
+    idle_work_gives_way_and_has_its_share_as_it_is_idle_no_longer: Case {
         loaded: false,
         also: &["target/guest/duty"],
         ..Case::of(&["idle-work.sh"])
