@@ -75,13 +75,13 @@ PL_FN s32 pl_steal_turned(u32 before, u32 after)
 /* Likewise, keeping its bit. `element` is its number in the LLC. Returns whether the mask was written. */
 PL_FN bool pl_steal_count_changed(struct pl_sparsemask PL_MEM *mask, u32 element, u32 before, u32 after)
 {
-	s32 turned = pl_steal_turned(before, after);
-
-	if (turned > 0)
+	if (before < PL_STEAL_OVERLOADED && after >= PL_STEAL_OVERLOADED)
 		pl_sparsemask_set(mask, element);
-	else if (turned < 0)
+	else if (before >= PL_STEAL_OVERLOADED && after < PL_STEAL_OVERLOADED)
 		pl_sparsemask_clear(mask, element);
-	return turned != 0;
+	else
+		return false;
+	return true;
 }
 
 /*
