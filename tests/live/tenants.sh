@@ -78,7 +78,7 @@ said "so is what is below" '(level34) is scheduled as part of .*/level32, .*: so
 said "a limit that is not enforced is said by name and value" '(level34) .*its cpu.max of 1000 100000 is not enforced'
 is "status counts them" "$(merged)" 2
 uses "the limit above holds in the deepest" 20 "$deepest" theirs
-plimsoll status --prometheus | grep -q '^plimsoll_merged_cgroups 2$'
+plimsoll status --prometheus | grep -q '^plimsoll_merged_cgroups 2\.0$'
 is "metrics count them" $? 0
 # Its tasks go along when it is asked to leave, and come back as it is loaded where the levels are there already.
 stop
