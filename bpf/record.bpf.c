@@ -182,7 +182,7 @@ struct known {
 
 /*
  * What this CPU has run of threads that are not recorded, since it last ran something else: with
- * only_below_id such a stretch is one event, whoever took turns in it.
+ * only_below_id such a stretch is one event, however many threads took turns in it.
  */
 struct others {
 	__u64 since_ns; /* 0: none is under way */

@@ -11,8 +11,8 @@
  * connection is seen when it is established; the reader finds it by the listening ports for one that is
  * older.
  *
- * These programs run with interrupts on, so that one of them may interrupt another on its CPU. Whoever
- * finds the CPU's batch of socket events taken sends its event alone.
+ * These programs run with interrupts on, so that one of them may interrupt another on its CPU. A program
+ * that finds the CPU's batch of socket events taken sends its event alone.
  *
  * Tracepoints where the kernel has them: they attach and detach at once. The others need its function
  * tracer, whose programs take a grace period each to detach.

@@ -72,7 +72,10 @@ PL_FN s32 pl_steal_turned(u32 before, u32 after)
 	return (after >= PL_STEAL_OVERLOADED) - (before >= PL_STEAL_OVERLOADED);
 }
 
-/* Likewise, keeping its bit. `element` is its number in the LLC. Returns whether the mask was written. */
+/*
+ * Likewise, keeping its bit. `element` is its number in the LLC. Returns whether the mask was written. Compares by itself:
+ * through pl_steal_turned the live scheduler takes 0.02 s longer to load (tests/live/load.sh).
+ */
 PL_FN bool pl_steal_count_changed(struct pl_sparsemask PL_MEM *mask, u32 element, u32 before, u32 after)
 {
 	if (before < PL_STEAL_OVERLOADED && after >= PL_STEAL_OVERLOADED)

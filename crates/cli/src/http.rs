@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Just enough of an HTTP server for a process that holds the machine's CPU limits. The request is parsed by httparse; what
 //! is here bounds it: a few threads, one request for each connection, and a time and a size after which it is dropped.
-//! Servers from the registry start a thread or a task for whoever connects, and abort the process where they cannot.
+//! The number of threads is fixed: clients cannot make the process run out of them.
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `--listen`: what the scheduler or the agent counts, for Prometheus, and whether it is alive, for whoever restarts it.
+//! `--listen`: what the scheduler or the agent counts, for Prometheus, and whether it is alive, for the service manager that restarts it.
 //!
 //! The threads that answer are clients of the control socket like `plimsoll status`: what decides limits runs in its own
 //! thread, and a scrape reaches it as one request between two of its steps.
@@ -37,7 +37,7 @@ impl Listen {
             .map_err(|error| Failure::Machine(format!("--listen {at}: {error}")))?;
         crate::out::note(format_args!("plimsoll: metrics at http://{at}/metrics"));
         if !at.ip().is_loopback() {
-            errln!("warning: --listen {at}: whoever reaches it reads names and CPU use of all cgroups; there is no encryption and no password");
+            errln!("warning: --listen {at}: all who reach it can read names and CPU use of all cgroups; there is no encryption and no password");
         }
         Ok(())
     }

@@ -541,3 +541,24 @@ fn the_sides_budget_is_whole_again_after_overruns_of_its_timer() {
     window(&mut side, 100 * MS);
     assert_eq!((side.pool.quota_ns, side.pool.period_ns), (quota_ns, period_ns));
 }
+
+#[test]
+fn a_mask_is_written_where_a_cpu_turns_overloaded_or_no_longer_is() {
+    for (before, after) in (0..5u32).flat_map(|before| (0..5).map(move |after| (before, after))) {
+        let mut chunks: Vec<SparsemaskChunk> = vec![zeroed(); 1];
+        let mut mask = Sparsemask {
+            chunks: chunks.as_mut_ptr(),
+            elements: 8,
+            reserved: 0,
+        };
+        // SAFETY: the chunks outlive the mask.
+        unsafe {
+            pl_steal_count_changed(&mut mask, 3, 0, before);
+            let was = pl_sparsemask_test(&mask, 3);
+            let turned = pl_steal_turned(before, after);
+            assert_eq!(pl_steal_count_changed(&mut mask, 3, before, after), turned != 0);
+            let is = pl_sparsemask_test(&mask, 3);
+            assert_eq!(i32::from(is) - i32::from(was), turned, "{before} to {after}");
+        }
+    }
+}

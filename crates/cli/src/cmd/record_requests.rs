@@ -4,6 +4,7 @@ use crate::cmd::replay::figure;
 use plimsoll_plan::Source;
 use plimsoll_record::Report;
 use plimsoll_replay::{percentile_ns, recorded};
+use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
 
@@ -11,18 +12,22 @@ use std::path::Path;
 const EVENTS_MAX: u64 = 20_000_000;
 
 pub enum Seen {
-    Requests {
-        group: String,
-        /// What a request is.
-        definition: String,
-        /// Whose clients wait for the answer, and those whose arrivals keep their times.
-        closed: u64,
-        open: u64,
-        p50_ns: u64,
-        p99_ns: u64,
-    },
+    Requests(Requests),
     /// None could be told, and why.
     None(String),
+}
+
+/// As the JSON has them.
+#[derive(Serialize)]
+pub struct Requests {
+    group: String,
+    /// What a request is.
+    definition: String,
+    /// Whose clients wait for the answer, and those whose arrivals keep their times.
+    closed: u64,
+    open: u64,
+    p50_ns: u64,
+    p99_ns: u64,
 }
 
 impl Seen {
@@ -37,7 +42,7 @@ impl Seen {
         };
         let latencies = recorded(&source.program).latencies(None);
         let classes = &source.program.classes;
-        Seen::Requests {
+        Seen::Requests(Requests {
             group: source.target_path().into(),
             definition: source
                 .request
@@ -47,41 +52,26 @@ impl Seen {
             open: classes.iter().map(|c| c.open).sum(),
             p50_ns: percentile_ns(&latencies, 50.0),
             p99_ns: percentile_ns(&latencies, 99.0),
-        }
+        })
     }
 
     pub fn json(&self) -> serde_json::Value {
         match self {
-            Seen::Requests {
-                group,
-                definition,
-                closed,
-                open,
-                p50_ns,
-                p99_ns,
-            } => json!({
-                "group": group, "definition": definition, "closed": closed, "open": open, "p50_ns": p50_ns,
-                "p99_ns": p99_ns,
-            }),
+            Seen::Requests(found) => json!(found),
             Seen::None(why) => json!({ "none": why }),
         }
     }
 
     pub fn text(&self) -> String {
         match self {
-            Seen::Requests {
-                group,
-                definition,
-                closed,
-                open,
-                p50_ns,
-                p99_ns,
-            } => format!(
-                "requests   {} ({definition}) of group {group}: p50 {} ms, p99 {} ms; {}\n",
-                closed + open,
-                figure(*p50_ns as f64 / 1e6),
-                figure(*p99_ns as f64 / 1e6),
-                pacing(*closed, *open),
+            Seen::Requests(found) => format!(
+                "requests   {} ({}) of group {}: p50 {} ms, p99 {} ms; {}\n",
+                found.closed + found.open,
+                found.definition,
+                found.group,
+                figure(found.p50_ns as f64 / 1e6),
+                figure(found.p99_ns as f64 / 1e6),
+                pacing(found.closed, found.open),
             ),
             Seen::None(why) => format!("requests   none: {why}\n"),
         }

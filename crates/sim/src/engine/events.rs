@@ -172,7 +172,7 @@ impl Timers {
         sequence
     }
 
-    /// An entry means nothing any more: whoever handles it will find so. Returns whether most entries are such, and
+    /// An entry means nothing any more, as the engine finds where it handles the entry. Returns whether most entries are such, and
     /// [`Timers::clean`] is due.
     #[inline]
     pub fn cancel(&mut self) -> bool {
