@@ -20,7 +20,7 @@ fn made() -> Vec<Made> {
 fn access(fake: &Fake) -> Access {
     Access {
         wait: Duration::from_millis(1),
-        timeout: Duration::from_millis(500),
+        timeout: Duration::from_secs(1),
         ..Access::new(&fake.url)
     }
 }
@@ -51,7 +51,7 @@ fn right() -> BTreeMap<String, Class> {
     classes(&found)
 }
 
-/// The first sample of one, of all or of some containers that a window asks for, and no other questions.
+/// Whether samples are asked for.
 fn is_window(asked: &Asked) -> bool {
     asked.get("query").ends_with(']')
 }

@@ -315,9 +315,11 @@ impl Fetch<'_> {
     ) -> Result<(), FetchError> {
         let most = self.wanted.samples_most.max(1) as i64;
         let mut window_ms = (most / containers.max(1) as i64).saturating_mul(INTERVAL_MS);
+        // What was too much once is not tried again.
+        let mut longest_ms = WINDOW_MOST_MS;
         let mut from_ms = self.from_ms;
         while from_ms < self.to_ms {
-            window_ms = window_ms.clamp(WINDOW_LEAST_MS, WINDOW_MOST_MS);
+            window_ms = window_ms.clamp(WINDOW_LEAST_MS, longest_ms);
             let to_ms = (from_ms + window_ms).min(self.to_ms);
             match self.window(scope, from_ms, to_ms) {
                 Ok(samples) => {
@@ -327,7 +329,7 @@ impl Fetch<'_> {
                     from_ms = to_ms;
                 }
                 Err(problem) if problem.kind == Kind::TooMuch && window_ms > WINDOW_LEAST_MS => {
-                    window_ms /= 2
+                    longest_ms = (window_ms / 2).max(WINDOW_LEAST_MS);
                 }
                 Err(problem) => {
                     self.still_there()?;
