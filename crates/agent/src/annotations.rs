@@ -57,20 +57,22 @@ impl Written<'_> {
     pub fn wishes(&self, most: &Most) -> (Wishes, Vec<String>) {
         let (mut wishes, mut wrong) = (Wishes::default(), Vec::new());
         let suffix = format!(".{}", self.name);
-        let of_all = |key: &str| (!key.contains('.')).then(|| key.to_string());
-        let of_this = |key: &str| key.strip_suffix(&suffix).map(str::to_string);
-        let places: [(&BTreeMap<_, _>, &dyn Fn(&str) -> Option<String>); 4] = [
-            (self.pod, &of_all),
-            (self.labels, &of_all),
-            (self.annotations, &of_all),
-            (self.pod, &of_this),
-        ];
-        for (place, key_of) in places {
+        for (place, is_of_name) in [
+            (self.pod, false),
+            (self.labels, false),
+            (self.annotations, false),
+            (self.pod, true),
+        ] {
             for (full, value) in place {
-                let Some(key) = full.strip_prefix(PREFIX).and_then(key_of) else {
+                let Some(key) = full.strip_prefix(PREFIX) else {
                     continue;
                 };
-                if let Err(message) = wishes.set(&key.replace('-', "_"), value, most) {
+                let name = match is_of_name {
+                    true => key.strip_suffix(&suffix),
+                    false => Some(key).filter(|key| !key.contains('.')),
+                };
+                let Some(name) = name else { continue };
+                if let Err(message) = wishes.set(&name.replace('-', "_"), value, most) {
                     wrong.push(format!("{full}={}: {message}", value.escape_debug()));
                 }
             }
