@@ -101,6 +101,25 @@ pub struct Advice {
     pub back_cpus: f64,
 }
 
+impl Advice {
+    /// In a few words; empty: nothing is to be changed.
+    pub fn in_words(&self) -> String {
+        let ms = |value: f64| format!("{value:.0} ms");
+        let parts = [
+            self.burst_ms.map(|value| format!("burst {}", ms(value))),
+            self.period_ms.map(|value| format!("or period {}", ms(value))),
+            self.request.map(|value| format!("request {}", cpus(value))),
+            self.limit.map(|value| format!("limit {}", cpus(value))),
+        ];
+        parts
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ")
+            .replace(", or", " or")
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Verdict {
     pub class: Class,

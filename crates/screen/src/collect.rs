@@ -429,7 +429,11 @@ fn row(
 
 impl Screening {
     pub fn count(&self, class: Class) -> usize {
-        self.rows.iter().filter(|row| row.class == class).count()
+        self.of(class).count()
+    }
+
+    pub fn of(&self, class: Class) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.class == class)
     }
 
     /// CPUs that requests could give back.

@@ -5,8 +5,9 @@ mod server;
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use crate::{number, output};
-use plimsoll_screen::{answer, Class, Collector, Options, Row, Screening};
+use plimsoll_screen::{input, Class, Collector, Left, Options, Row, Screening};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -29,8 +30,8 @@ const EXAMPLES: &str = "Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Answers of Prometheus' HTTP API as JSON: the counters themselves, without rate(). Several answers in one file are
-    /// read one after the other
+    /// Answers of Prometheus' HTTP API as JSON, OpenMetrics text with times, or CSV: the counters themselves, without
+    /// rate(). Several answers in one file are read one after the other
     #[arg(value_name = "FILE", required_unless_present = "prometheus")]
     files: Vec<PathBuf>,
 
@@ -60,6 +61,15 @@ pub struct Args {
     /// Write every row as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+
+    /// Write a self-contained page: every row, in a table to sort and to filter
+    #[arg(long, value_name = "PAGE")]
+    html: Option<PathBuf>,
+
+    /// Write what Kubernetes can take of the advice into a new folder: a patch for each workload, and a
+    /// VerticalPodAutoscaler that only recommends
+    #[arg(long, value_name = "FOLDER")]
+    patches: Option<PathBuf>,
 }
 
 /// Rows of a class on the first screen.
@@ -70,7 +80,14 @@ const RECORD: usize = 10;
 
 pub fn run(args: &Args) -> Result {
     crate::signals::leave_no_partials();
-    output::check(&args.files, args.json.as_deref(), &args.csv)?;
+    output::check(
+        &args.files,
+        args.json.as_deref(),
+        args.csv.iter().chain(&args.html),
+    )?;
+    if let Some(folder) = &args.patches {
+        check_folder(folder)?;
+    }
     let options = Options {
         throttled_share: args.throttled / 100.0,
         margin: args.margin / 100.0,
@@ -93,6 +110,12 @@ pub fn run(args: &Args) -> Result {
     if let Some(path) = &args.csv {
         output::write(path, plimsoll_screen::write_csv(&found.rows))?;
     }
+    if let Some(path) = &args.html {
+        output::write(path, plimsoll_screen::html(&found, &commands(&found)))?;
+    }
+    if let Some(folder) = &args.patches {
+        write_patches(folder, &found)?;
+    }
     let outcome = match found.faults == Default::default() && !found.incomplete {
         true => Outcome::Done,
         false => Outcome::Missed,
@@ -108,9 +131,50 @@ pub fn run(args: &Args) -> Result {
     Ok(outcome)
 }
 
+/// Patches of an earlier screening beside the new ones would be applied with them.
+fn check_folder(folder: &Path) -> std::result::Result<(), Failure> {
+    match std::fs::read_dir(folder) {
+        Ok(mut entries) => match entries.next() {
+            None => Ok(()),
+            Some(_) => Err(Failure::Input(format!(
+                "{}: there are files in it; allowed: a new or empty folder",
+                folder.display()
+            ))),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir(folder).map_err(|error| Failure::file("make it", folder, &error))
+        }
+        Err(error) => Err(Failure::file("read it", folder, &error)),
+    }
+}
+
+fn write_patches(folder: &Path, found: &Screening) -> std::result::Result<(), Failure> {
+    let (patches, left) = plimsoll_screen::patches(found);
+    for patch in &patches {
+        output::write(&folder.join(&patch.name), &patch.text)?;
+    }
+    let mut reasons: BTreeMap<&str, Vec<&Left>> = BTreeMap::new();
+    for one in &left {
+        reasons.entry(one.why).or_default().push(one);
+    }
+    for (why, all) in reasons {
+        let first = all[0];
+        let name = format!(
+            "{}/{} {}",
+            first.workload.namespace, first.workload.name, first.container
+        );
+        let others = match all.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        errln!("no patch for {name}{others}: {why}");
+    }
+    Ok(())
+}
+
 fn read_file(path: &Path, collector: &mut Collector) -> std::result::Result<(), Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::file("read it", path, &error))?;
-    let said = answer::read(&bytes, &mut |series| collector.take(series, None))
+    let said = input::read(&bytes, &mut |series| collector.take(series, None))
         .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     for warning in said.warnings {
         collector.warn(format!("{}: the server warned: {warning}", path.display()));
@@ -223,26 +287,15 @@ fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Resu
             )?;
         }
     }
-    let record = found.worth_recording(RECORD);
-    if !record.is_empty() {
+    let commands = commands(found);
+    if !commands.is_empty() {
         writeln!(
             text,
             "worth recording: shares of throttled periods are no latencies. On the node of the pod, then `plimsoll plan`:"
         )?;
-        for row in record {
-            writeln!(
-                text,
-                "  plimsoll record --cgroup CGROUP --duration 60s -o {}.trace   # {}/{} container {}",
-                file_name(&row.workload.name),
-                row.workload.namespace,
-                row.pod,
-                row.container
-            )?;
+        for command in commands {
+            writeln!(text, "  {command}")?;
         }
-        writeln!(
-            text,
-            "  CGROUP: what /proc/PID/cgroup says of a process of the container"
-        )?;
     }
     if !found.missing.is_empty() {
         writeln!(text, "\nseries that are not there: {}", found.missing.join(", "))?;
@@ -251,6 +304,24 @@ fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Resu
         writeln!(text, "warning: {warning}")?;
     }
     Ok(())
+}
+
+/// What records the workloads most worth it, a line each; none: none is throttled.
+fn commands(found: &Screening) -> Vec<String> {
+    let rows = found.worth_recording(RECORD).into_iter().map(|row| {
+        format!(
+            "plimsoll record --cgroup CGROUP --duration 60s -o {}.trace   # {}/{} container {}",
+            file_name(&row.workload.name),
+            row.workload.namespace,
+            row.pod,
+            row.container
+        )
+    });
+    let mut lines: Vec<String> = rows.collect();
+    if !lines.is_empty() {
+        lines.push("# CGROUP: what /proc/PID/cgroup says of a process of the container".into());
+    }
+    lines
 }
 
 /// A name as one word of a shell.
