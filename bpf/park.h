@@ -46,8 +46,9 @@ static __always_inline bool in_kernel(struct task_struct *p)
  * the kernel's own class such a task is throttled when it is back in user space, at the next look at it, or at the
  * border of user space (border.h), where it holds nothing.
  */
-static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task)
+__noinline bool may_park(struct task_struct *p __arg_trusted, u64 task_address)
 {
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct task_struct *current = bpf_get_current_task_btf();
 	/* A BPF program itself raises the counts of the task that it interrupted by one. */
 	s32 own = p == current;
@@ -241,7 +242,7 @@ __noinline int hand_out_later(u64 group_address)
 
 	pl_bw_owe(&group->g.pool);
 	if (pl_bw_take_arm_slack(&group->g.pool)) {
-		pl_write(&group->owes_slack, 1);
+		pl_write(&group->owes_timer[1], 1);
 		pl_xchg32(&S->timers_owed, 1);
 	}
 	return 0;
@@ -338,11 +339,14 @@ static int slack_fired(void *map, u32 *key, struct group_timer *timer)
  */
 __noinline int stop_timers(u32 slot)
 {
-	struct group_timer *timer = bpf_map_lookup_elem(&period_timers, &slot);
+	struct group_timer *timer;
+	u32 key = PERIOD_TIMER(slot);
 
+	timer = bpf_map_lookup_elem(&group_timers, &key);
 	if (timer)
 		bpf_timer_cancel(&timer->timer);
-	timer = bpf_map_lookup_elem(&slack_timers, &slot);
+	key = SLACK_TIMER(slot);
+	timer = bpf_map_lookup_elem(&group_timers, &key);
 	if (timer)
 		bpf_timer_cancel(&timer->timer);
 	return 0;
@@ -372,7 +376,7 @@ __noinline int scan(u32 cpu, bool weigh)
 		}
 		if (!task || task->t.cpu != cpu)
 			continue;
-		if (is_limited(task->group) && may_park(p, task)) {
+		if (is_limited(task->group) && may_park(p, (u64)task)) {
 			level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 			if (level && park_begin(task, level, cpu, now_ns)) {
 				if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))

@@ -114,7 +114,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (is_at_border(task, now_ns))
 		pl_write(&task->waits_exec_ns, p->se.sum_exec_runtime);
-	if (is_limited(task->group) && may_park(p, task)) {
+	if (is_limited(task->group) && may_park(p, (u64)task)) {
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 		if (level && park_begin(task, level, cpu, now_ns)) {
 			scx_bpf_dsq_insert(p, PARK_DSQ(level->slot), slice_ns, enq_flags);

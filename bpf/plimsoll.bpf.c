@@ -25,6 +25,7 @@
  * less: docs/src/reference/live.md, Loading.
  */
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#define PL_LIVE 1
 #include "kernel.h"
 #include "intf.h"
 #include "state.h"
@@ -223,17 +224,22 @@ bool BPF_OPS(plimsoll_yield, struct task_struct *from, struct task_struct *to)
 	return true;
 }
 
-/* The backup for this CPU's timer, and where a task that runs alone gets its present weight. */
+/*
+ * The backup for this CPU's timer. Dispatch, which comes next, charges the task and weighs it anew, as it does at the end
+ * of each slice, which on most kernels is a tick or two.
+ */
 void BPF_OPS(plimsoll_tick, struct task_struct *p)
 {
 	USE_ARENA;
 	struct live_task PL_MEM *task = task_of(p);
 	u64 now_ns = scx_bpf_now();
+	u64 stop_at_ns;
 
 	if (!task || !task->runnable)
 		return;
-	charge((u64)task, p->se.sum_exec_runtime, now_ns);
-	if (reweigh((u64)task, now_ns) || (must_stop(task, task->t.cpu) && !pl_read(&task->border_asked)))
+	stop_at_ns = cpu_of(task->t.cpu)->stop_at_ns;
+	if (pl_task_turn_over(&task->t) ||
+	    (stop_at_ns && now_ns >= stop_at_ns && !pl_read(&task->border_asked)))
 		set_slice(p, 0);
 	if (pl_read(&S->timers_owed))
 		start_owed_timers(now_ns);

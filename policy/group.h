@@ -291,7 +291,8 @@ PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 
-	if (config->refresh_ns && bottom->share && now_ns - bottom->refreshed_ns < config->refresh_ns)
+	if (!PL_BASELINE(!config->refresh_ns) && bottom->share &&
+	    now_ns - bottom->refreshed_ns < config->refresh_ns)
 		return 0;
 	/* Of this queue only: the levels above may have tasks of their own, which are weighed when these ask. */
 	bottom->refreshed_ns = now_ns;
@@ -384,7 +385,7 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 	/* Used up, or expired: the pool will be asked. */
 	bool asked = balance->remaining_ns <= (s64)delta_ns ||
-		     (bandwidth->expire && balance->generation != level->pool.generation);
+		     (PL_BASELINE(bandwidth->expire) && balance->generation != level->pool.generation);
 
 	return pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0, now_ns,
 			    bandwidth) |
