@@ -380,24 +380,50 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 	group_put(group);
 }
 
+/* What the group weighs was `before`: see pl_queue_written. */
+__noinline int weight_written(u64 group_address, u64 before)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	unsigned long flags;
+	u32 cpu;
+
+	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++) {
+		struct live_cpu PL_MEM *c = cpu_of(cpu);
+
+		bpf_local_irq_save(&flags);
+		cpu_lock(c);
+		pl_queue_written(&group->g, cpu, before, &c->fair);
+		cpu_unlock(c);
+		bpf_local_irq_restore(&flags);
+	}
+	return 0;
+}
+
 void BPF_OPS(plimsoll_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 {
 	USE_ARENA;
 	struct live_group PL_MEM *group = own_group_of(cgrp);
+	u64 before;
 
-	if (group)
-		pl_group_set_weight(&group->g, weight);
+	if (!group)
+		return;
+	before = pl_group_weight(&group->g);
+	pl_group_set_weight(&group->g, weight);
+	weight_written((u64)group, before);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 {
 	USE_ARENA;
 	struct live_group PL_MEM *group = own_group_of(cgrp);
+	u64 before;
 
 	if (!group)
 		return;
+	before = pl_group_weight(&group->g);
 	pl_group_set_idle(&group->g, idle);
 	link_groups((u64)group);
+	weight_written((u64)group, before);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)

@@ -305,8 +305,8 @@ PL_INLINE void pl_queues_join(const struct pl_task PL_MEM *task)
  * See pl_fair_place. By the time a task wakes up its queue may serve tasks that came from CPUs far behind, and on
  * another CPU the common timeline tells how far that CPU is behind, not the task: it owes no more than as it went to
  * sleep, and no more than a slice of its own, because it may have run where it was far ahead. A task that went to sleep
- * behind what was served owes nothing; to put it as far behind again would forgive what it has run since. Returns its
- * new vruntime.
+ * behind what was served owes nothing; to put it as far behind again would forgive what it has run since. Work that
+ * gives way to any other waits for a turn of its own, at what it weighs, whatever it is owed. Returns its new vruntime.
  */
 PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_fair_cpu PL_MEM *cpu PL_ARENA,
 			 bool woken, const struct pl_fair_config PL_MEM *config PL_ARENA)
@@ -339,6 +339,13 @@ PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_f
 
 		if (pl_fair_before(latest, task->vruntime))
 			task->vruntime = latest;
+	}
+	/* Who took the CPU from idle work is not to lose it to the rest of that one's turn, nor to its wake-up. */
+	if (task->idle && !PL_BASELINE(!config->pull_ns)) {
+		u64 turn = cpu->served + pl_fair_scale(config->slice_ns, task->effective);
+
+		if (pl_fair_before(task->vruntime, turn))
+			task->vruntime = turn;
 	}
 	task->vruntime = pl_fair_place(cpu, task->vruntime, task->effective, woken, config);
 	if (grouped && !woken && came)
