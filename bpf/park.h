@@ -26,11 +26,19 @@
 	0x40 /* more than the page fault's entry, and less than up to where the next one is returned to */
 
 /*
+ * FRED: bits 32 to 39 of the saved stack segment are the event's vector, 48 to 51 its type, 3 for an exception. Without
+ * FRED these are zero. Intel, Flexible Return and Event Delivery, 5.2.1.
+ */
+#define FRED_EVENT 0xf00ff00000000ULL
+#define FRED_PAGE_FAULT 0x3000e00000000ULL
+
+/*
  * Whether the task is in the kernel on its own account, where it may hold a lock: in a system call or a page fault, not
  * in an interrupt. Neither of the latter leaves the number of a call; whose entry it was, the return address right
- * below the user's registers tells. What a task that slept goes back to is nearly always one of the two.
+ * below the user's registers tells, or with FRED, where all have one entry, what the CPU saved. What a task that slept
+ * goes back to is nearly always one of the two.
  */
-static __always_inline bool in_kernel(struct task_struct *p)
+static __noinline bool in_kernel(struct task_struct *p)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
 	u64 entry = 0;
@@ -38,7 +46,12 @@ static __always_inline bool in_kernel(struct task_struct *p)
 	if (!regs || (s64)regs->orig_ax >= 0)
 		return regs;
 	bpf_probe_read_kernel(&entry, sizeof(entry), (const u64 *)regs - 1);
-	return page_fault_entry && entry - page_fault_entry < ENTRY_BYTES;
+	if (page_fault_entry && entry - page_fault_entry < ENTRY_BYTES)
+		return true;
+	if (!bpf_core_field_exists(((struct pt_regs___fred *)regs)->fred_ss))
+		return false;
+	bpf_core_read(&entry, sizeof(entry), &((struct pt_regs___fred *)regs)->fred_ss);
+	return (entry & FRED_EVENT) == FRED_PAGE_FAULT;
 }
 
 /*

@@ -221,12 +221,13 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 					set_other_class(cpu, 1);
 					bpf_local_irq_restore(&flags);
 				}
-				if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___compat))
+				if (cpu == bpf_get_smp_processor_id() &&
+				    bpf_ksym_exists(scx_bpf_reenqueue_local___v2___compat))
 					scx_bpf_reenqueue_local___v2___compat();
 			}
 			if (scx_bpf_dsq_nr_queued(cpu)) {
 				offer_to_idle(cpu);
-			} else if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && any_idle()) {
+			} else if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) && any_idle()) {
 				/* What waits is in the local queue, but whom it waits for can go elsewhere. */
 				c->offer = 1;
 				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

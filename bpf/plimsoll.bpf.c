@@ -123,6 +123,9 @@ void BPF_OPS(plimsoll_update_idle, s32 cpu, bool idle)
 	c->is_idle = idle;
 	if (!idle)
 		return;
+	/* The kernel idles here to end. What is raised now is never run: see leaves_here. */
+	if (!in_mask(cpu_online_mask, cpu))
+		return;
 	if (c->other_class)
 		set_other_class(cpu, 0);
 	if ((c->fair.nr_queued && scx_bpf_dsq_nr_queued(cpu) > 0) ||
@@ -391,8 +394,14 @@ __noinline int link_online(void)
 void BPF_OPS_SLEEPABLE(plimsoll_cpu_online, s32 cpu)
 {
 	USE_ARENA;
-	cpu_of(cpu)->online = 1;
-	cpu_of(cpu)->idle_since_ns = 0;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+
+	c->online = 1;
+	c->idle_since_ns = 0;
+	/* What it was to look at as it left had no timer of its own any more, and would keep the next from being started. */
+	pl_write(&c->timer_at_ns, 0);
+	pl_write(&c->check_at_ns, 0);
+	pl_write(&c->watch_at_ns, 0);
 	link_online();
 }
 
@@ -516,10 +525,12 @@ void BPF_OPS(plimsoll_exit, struct scx_exit_info *info)
 SEC("syscall")
 int find_symbols(void *unused)
 {
-	static const char mask[] = "__cpu_active_mask";
+	static const char active[] = "__cpu_active_mask";
+	static const char online[] = "__cpu_online_mask";
 	static const char entry[] = "asm_exc_page_fault";
-	long error = bpf_kallsyms_lookup_name(mask, sizeof(mask), 0, &cpu_active_mask);
+	long error = bpf_kallsyms_lookup_name(active, sizeof(active), 0, &cpu_active_mask);
 
+	error = error ?: bpf_kallsyms_lookup_name(online, sizeof(online), 0, &cpu_online_mask);
 	return error ?: bpf_kallsyms_lookup_name(entry, sizeof(entry), 0, &page_fault_entry);
 }
 

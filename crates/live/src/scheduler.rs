@@ -126,7 +126,7 @@ impl<'obj> Scheduler<'obj> {
             .map_err(|error| refused("cannot ask the kernel for its symbols", error))?;
         if found.return_value != 0 {
             return Err(Error::Machine(
-                "the kernel does not tell where it has __cpu_active_mask and asm_exc_page_fault (in /proc/kallsyms), without \
+                "the kernel does not tell where it has __cpu_active_mask, __cpu_online_mask and asm_exc_page_fault (in /proc/kallsyms), without \
                  which a CPU that goes off line would take its tasks along, and a throttled task might keep a lock; it \
                  does with CAP_SYSLOG and sysctl kernel.kptr_restrict=1 or 0"
                     .to_string(),
