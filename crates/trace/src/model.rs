@@ -235,7 +235,7 @@ pub struct CpuStat {
     /// Periods in which the group wanted to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_periods: Option<u64>,
-    /// Periods at whose end somebody was throttled.
+    /// Periods at whose end the group was throttled on some CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_throttled: Option<u64>,
     /// Time throttled, summed over CPUs, ns.

@@ -30,7 +30,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "scenario")]
     group: Option<String>,
 
-    /// With --replay: what a request is, as in `plimsoll record` [default: as recorded, else each wake-up chain]
+    /// With --replay: what a request is, as in `plimsoll record` [default: as recorded, else as the service's sockets
+    /// show it, else each wake-up chain]
     #[arg(long, value_name = "SPEC", conflicts_with = "scenario")]
     request: Option<RequestSpec>,
 }
