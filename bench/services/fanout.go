@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Answers each request with what four goroutines found, each a quarter of the work: fanout ADDRESS:PORT
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+)
+
+const parts, rounds = 4, 2500
+
+func work(seed byte) [32]byte {
+	sum := sha256.Sum256([]byte{seed})
+	for i := 0; i < rounds; i++ {
+		sum = sha256.Sum256(sum[:])
+	}
+	return sum
+}
+
+func main() {
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		var sums [parts][32]byte
+		var all sync.WaitGroup
+		for i := range sums {
+			all.Add(1)
+			go func(i int) {
+				defer all.Done()
+				sums[i] = work(byte(i))
+			}(i)
+		}
+		all.Wait()
+		fmt.Fprintf(w, "%x\n", sums[parts-1][:8])
+	})
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(os.Args[1], nil))
+	os.Exit(1)
+}
