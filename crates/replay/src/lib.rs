@@ -23,6 +23,7 @@ mod machine;
 mod marks;
 mod outcome;
 mod placement;
+mod pool;
 mod program;
 mod requests;
 mod run;
