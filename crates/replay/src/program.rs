@@ -17,6 +17,7 @@ use crate::machine::Dense;
 use crate::marks::Marks;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
+use crate::rivals::{self, Rival};
 use crate::settings::SettingsError;
 use crate::sockets::{self, SocketCounts, Sockets};
 use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
@@ -121,6 +122,10 @@ pub struct Program {
     pub(crate) seats: Vec<Seat>,
     pub(crate) actions: Vec<Action>,
     pub(crate) requests: Vec<RequestInfo>,
+    /// What the rest of the machine wanted of each CPU.
+    pub(crate) rivals: Vec<Rival>,
+    /// Of each group: only rivals are in it.
+    pub(crate) only_rivals: Vec<bool>,
 }
 
 impl Program {
@@ -208,6 +213,12 @@ impl Program {
         groups
             .iter_mut()
             .for_each(|g| g.late_work_ns = g.late_work_ns.min(g.work_ns));
+        let rivals = rivals::find(
+            timeline,
+            &group_of,
+            &sent(timeline, &bursts, &firsts, &found.requests),
+        );
+        let only_rivals = rivals::only_rivals(&groups, &rivals, threads.iter().map(|t| t.group));
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
         Ok(Program {
@@ -230,6 +241,8 @@ impl Program {
             seats: places.seats,
             actions,
             requests: found.requests.iter().map(|r| r.info).collect(),
+            rivals,
+            only_rivals,
         })
     }
 
@@ -240,6 +253,10 @@ impl Program {
             + of(self.actions.len(), size_of::<Action>())
             + of(self.requests.len(), size_of::<RequestInfo>())
             + of(self.threads.len(), size_of::<Thread>())
+            + of(
+                self.rivals.iter().map(|r| r.demands.len()).sum(),
+                size_of::<rivals::Demand>(),
+            )
     }
 
     pub fn nr_requests(&self) -> u64 {
@@ -279,6 +296,23 @@ impl Program {
     pub fn group(&self, path: &str) -> Option<u32> {
         find(&self.groups, path)
     }
+}
+
+/// When clients of closed loops that are not recorded sent, ascending.
+fn sent(timeline: &Timeline, bursts: &[Burst], firsts: &[u32], requests: &[requests::Pair]) -> Vec<i64> {
+    let mut sent = Vec::new();
+    for (thread, first) in timeline.threads.iter().zip(firsts) {
+        for (known, own) in thread.bursts.iter().zip(&bursts[*first as usize..]) {
+            if is_from_outside(known.cause) && !own.open {
+                sent.push(known.woken_ns);
+            }
+        }
+    }
+    let closed = requests.iter().map(|r| r.info);
+    let closed = closed.filter(|r| matches!(r.arrival, Begins::After { .. }));
+    sent.extend(closed.map(|r| timeline.start_ns + r.begin_ns as i64));
+    sent.sort_unstable();
+    sent
 }
 
 /// Index of each thread's first burst in the order of all; one more at the end.
