@@ -23,6 +23,7 @@ mod loops;
 mod machine;
 mod marks;
 mod outcome;
+mod pieces;
 mod placement;
 mod pool;
 mod program;

@@ -15,6 +15,7 @@ use crate::groups::{find, find_target, groups, indices, upwards};
 use crate::loops::{hand_on, open_work_ns};
 use crate::machine::Dense;
 use crate::marks::Marks;
+use crate::pieces::in_order_of_arrival;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
 use crate::rivals::{self, Rival};
@@ -198,7 +199,16 @@ impl Program {
         for (burst, request) in marks.take_due() {
             bursts[burst as usize].request = request;
         }
-        let actions = marks.into_actions(&mut bursts, &speeds);
+        let mut actions = marks.into_actions(&mut bursts, &speeds);
+        let requests: Vec<RequestInfo> = found.requests.iter().map(|r| r.info).collect();
+        if by_sockets {
+            let ends = bursts.iter().skip(1).map(|b| b.actions as usize);
+            let ends: Vec<usize> = ends.chain([actions.len()]).collect();
+            for (burst, end) in bursts.iter().zip(ends) {
+                let own = &mut actions[burst.actions as usize..end];
+                in_order_of_arrival(own, burst.work_ns, &requests);
+            }
+        }
         if let Some(last_ns) = last_end_ns(found.requests.iter().map(|r| &r.info)) {
             let from_ns = timeline.start_ns + last_ns as i64;
             for (thread, own) in timeline.threads.iter().zip(&threads) {
@@ -240,7 +250,7 @@ impl Program {
             bursts,
             seats: places.seats,
             actions,
-            requests: found.requests.iter().map(|r| r.info).collect(),
+            requests,
             rivals,
             only_rivals,
         })

@@ -192,6 +192,34 @@ fn a_recording_made_while_throttled_replays_without_the_limit_as_the_service_wou
     }
 }
 
+/// Three came while the thread was throttled, and it took the last one first, as a queue of a pool may have them.
+#[test]
+fn what_one_burst_served_in_another_order_is_served_as_it_came_where_it_does_not_pile_up() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+    for round in 0..40 {
+        let t = round * 100 * MS;
+        events.push(waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt));
+        events.push(switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20));
+        events.push(switch(t + 10 * MS + 12, 1, 20, State::Runnable, 0));
+        events.push(switch(t + 80 * MS, 1, 0, State::Runnable, 20));
+        for (place, connection) in [2, 0, 1].into_iter().enumerate() {
+            let (place, own) = (place as i64, connection as i64);
+            events.push(socket(t + (10 + 20 * own) * MS, 0, connection, Arrived, 10));
+            let reads = t + (80 + 2 * place) * MS + US;
+            events.push(socket(reads, 20, connection, Read, 10));
+            events.push(socket(reads + 2 * MS - 2 * US, 20, connection, Wrote, 5));
+        }
+        events.push(switch(t + 86 * MS, 1, 20, State::Sleeping, 0));
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, machine) = compile(&with_connections(4000 * MS, &[(20, "web", 1)], 3), &events);
+    assert!(ms(&recorded(&program).latencies(None), 50.0) > 50.0);
+    let replayed = run(&program, &machine, &[]);
+    assert_eq!(replayed.requests.len(), 120);
+    assert!(p(&replayed, 100.0) < 2.2, "{} ms", p(&replayed, 100.0));
+}
+
 #[test]
 fn clients_that_wait_are_a_closed_loop_on_each_of_their_connections() {
     for quota_ns in [PERIOD_NS, 44 * MS] {
