@@ -71,7 +71,7 @@ target/guest/%: vm/guest/%.c $(wildcard vm/guest/*.h)
 prometheus: ## unpack Debian's Prometheus below target, for the test of metrics; nothing is installed
 	@scripts/prometheus.sh
 
-test-kubernetes: ## the DaemonSet against the API's schemas, from PyPI
+test-kubernetes: ## the DaemonSet and the Helm chart: lint, template, the API's schemas (PyPI; Helm is built by go if it is not there)
 	@scripts/test-kubernetes.sh
 
 PREFIX ?= /usr/local

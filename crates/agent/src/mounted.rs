@@ -228,6 +228,10 @@ impl Files for Mounted {
             false => group,
         }
     }
+
+    fn at(&self, shown: &Path) -> PathBuf {
+        self.root.join(shown.strip_prefix("/").unwrap_or(shown))
+    }
 }
 
 /// One writer at a time. Held until it is dropped, or the process ends.

@@ -141,6 +141,11 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
+    /// Whether the replays show what was recorded.
+    fn holds(&self) -> bool {
+        self.checks.iter().all(SelfCheck::holds)
+    }
+
     /// The best for those that cannot be told the recommendation.
     fn others(&self) -> impl Iterator<Item = (&'static str, &Other)> {
         let both = OTHERS.iter().zip(&self.found.others);
@@ -256,7 +261,11 @@ pub fn run(args: &Args) -> Result {
         .cpus_range
         .map_or(found.recommended.cpus, |r| r.high);
     let version = recordings.median().recorded_on.cgroup_version;
-    let settings = settings(&found, args.target, request_cpus, options.semantics, version);
+    let settings = match hold {
+        true => settings(&found, args.target, request_cpus, options.semantics, version),
+        // Nobody is to paste what follows from a replay that is off.
+        false => Vec::new(),
+    };
 
     if let Some(path) = &args.html {
         let failed = recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds());
