@@ -24,6 +24,7 @@ mod machine;
 mod marks;
 mod outcome;
 mod placement;
+mod pool;
 mod program;
 mod requests;
 mod rival_task;
