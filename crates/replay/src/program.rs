@@ -98,6 +98,8 @@ pub struct Program {
     pub classes: Vec<RequestClass>,
     /// The group that is planned for: index into `groups`.
     pub target: u32,
+    /// CPU time of threads that were not recorded, if the recorder noted it.
+    pub others_ns: u64,
     /// What was seen on the sockets, if requests are what those say.
     pub sockets: Option<SocketCounts>,
     /// CPU time of that group and those below, of what arrivals set off that keep their own times.
@@ -236,6 +238,7 @@ impl Program {
             groups,
             classes: found.classes,
             target,
+            others_ns: timeline.others.iter().map(|run| run.run_ns).sum(),
             sockets: by_sockets.then_some(sockets.counts),
             open_work_ns,
             duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
@@ -267,6 +270,11 @@ impl Program {
                 self.rivals.iter().map(|r| r.demands.len()).sum(),
                 size_of::<rivals::Demand>(),
             )
+    }
+
+    /// Whether others compete in a replay.
+    pub fn has_rivals(&self) -> bool {
+        !self.rivals.is_empty()
     }
 
     pub fn nr_requests(&self) -> u64 {

@@ -9,7 +9,7 @@ use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
     goal_cells, goal_titles, paste, plan, range_cell, runtimes, self_check, Candidate, Goal, Options, Other,
-    Paste, Plan, Recordings, SelfCheck, Source, Subject, Target, Verdict,
+    Paste, Plan, Recordings, SelfCheck, Source, Subject, Target, Verdict, WaitingForOthers,
 };
 use plimsoll_replay::{recorded, Semantics};
 use plimsoll_trace::RequestSpec;
@@ -132,6 +132,7 @@ struct Shown<'a> {
     target: Target,
     settings: &'a [Paste],
     warnings: Vec<String>,
+    waiting: Option<WaitingForOthers>,
     default_goal: bool,
     /// CPUs that the group will use at most: what to reserve where there is no limit.
     request_cpus: f64,
@@ -281,6 +282,7 @@ pub fn run(args: &Args) -> Result {
         _ if !hold => Outcome::Missed,
         _ => Outcome::Done,
     };
+    let waiting = WaitingForOthers::of(recordings.median(), &options.goals)?;
     let value = || {
         let traces: Vec<String> = args
             .traces
@@ -292,6 +294,7 @@ pub fn run(args: &Args) -> Result {
             "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
             "median_recording": recordings.median, "warning": warning(&recordings, &found),
             "few_requests": few_requests(&recordings, &options.goals), "throttled_goal_is_default": default_goal,
+            "waiting_for_others": waiting,
             "for": target.name(), "request_cpus": request_cpus, "price_per_core": args.price_per_core,
             "others": OTHERS.iter().zip(&found.others).filter_map(|((name, _), other)| {
                 other.as_ref().map(|other| json!({"for": name, "plan": other}))
@@ -315,6 +318,7 @@ pub fn run(args: &Args) -> Result {
             .into_iter()
             .chain(warning(&recordings, &found))
             .collect(),
+        waiting: waiting.clone(),
         default_goal,
         request_cpus,
         price: args.price_per_core,

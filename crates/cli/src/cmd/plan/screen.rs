@@ -4,7 +4,7 @@
 use super::{lack, room, Shown};
 use crate::cmd::replay::figure;
 use crate::table::Table;
-use plimsoll_plan::{range_cell, runtimes, Candidate, Limits, Subject, Target, Verdict};
+use plimsoll_plan::{range_cell, runtimes, Candidate, Limits, Subject, Target, Verdict, WaitingForOthers};
 use std::fmt::Write;
 
 const COLUMNS: usize = 100;
@@ -43,6 +43,9 @@ pub(super) fn screen(shown: &Shown) -> String {
     screen.say("trust", &trust(shown));
     for warning in &shown.warnings {
         screen.say("warning", warning);
+    }
+    if let Some(waiting) = &shown.waiting {
+        screen.say("others", &others(waiting));
     }
     screen.say("goals", &goals(shown));
     match shown.holds() {
@@ -138,6 +141,19 @@ fn trust(shown: &Shown) -> String {
         said.push(format!("The traces have {doubts} doubts: see --verbose."));
     }
     said.join(" ")
+}
+
+fn others(waiting: &WaitingForOthers) -> String {
+    let ms = |ns: u64| figure(ns as f64 / 1e6);
+    format!(
+        "the rest of the machine took {} CPUs. Without any limit {} is {} ms beside it, and {} ms without it: {:.0}% is waiting \
+         for others, which no limit of this service cures; its weight may.",
+        figure(waiting.cpus),
+        waiting.what,
+        ms(waiting.beside_ns),
+        ms(waiting.alone_ns),
+        100.0 * waiting.share(),
+    )
 }
 
 fn goals(shown: &Shown) -> String {
