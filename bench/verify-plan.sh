@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Installs the services that `make verify-plan` runs (Debian's packages, none of them started), then runs it.
-# Exit: that of verify_plan.py; 3 where a package is missing that cannot be installed.
+# verify-plan.sh [tools|services] [OPTION...]: `tools` are the servers and clients that Debian has (verify_plan.py), `services`
+# our own, asked at a constant rate (verify_services.py); without either both are run, without options.
+# Exit: that of what is run, the first that is not 0; 3 where a package is missing that cannot be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 command -v python3 >/dev/null || { [ "$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq python3 >/dev/null; } ||
 	{ echo "verify-plan: python3 is missing" >&2; exit 3; }
 missing=()
-for package in $(python3 bench/verify_plan.py --packages); do
+case "${1:-}" in
+tools) programs=(verify_plan) && shift ;;
+services) programs=(verify_services) && shift ;;
+"") programs=(verify_plan verify_services) ;;
+*) echo "verify-plan: tools or services first, not $1" >&2; exit 2 ;;
+esac
+for package in $(for program in "${programs[@]}"; do python3 bench/"$program".py --packages; done); do
 	[ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
@@ -27,4 +35,8 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 # What was built for release is what is checked, unless another binary is named.
 case " $* " in *" --plimsoll"*) ;; *) cargo build -q --release -p plimsoll ;; esac
-python3 bench/verify_plan.py "$@"
+failed=0
+for program in "${programs[@]}"; do
+	python3 bench/"$program".py "$@" || { code=$?; [ $failed -ne 0 ] || failed=$code; }
+done
+exit $failed

@@ -32,154 +32,16 @@ Loopback only. Groups are made below /plimsoll-verify and removed again. Exit: 0
 machine cannot do it.
 """
 import argparse, datetime, fcntl, glob, json, os, pathlib, re, shutil, signal, statistics, subprocess, sys, tempfile, time
+from cpu_groups import TOP, Groups, die, finish, percentile, pipe, poll_when_idle, stop
 
-TOP = "plimsoll-verify"
 TOLERANCE = {"throttled": 5.0, "cpus": 3.0, "p50": 10.0, "p99": 15.0}
 
 
-def die(code, text):
-    print(f"error: {text}", file=sys.stderr)
-    sys.exit(code)
-
-
-class Groups:
-    """The cpu controller, v1 or v2: a top group with two below, for the service and for its client."""
-
-    def __init__(self):
-        self.v2 = None
-        for line in open("/proc/mounts"):
-            _, where, kind, options = line.split()[:4]
-            if kind == "cgroup" and "cpu" in options.split(","):
-                self.root, self.v2 = where, False
-            elif kind == "cgroup2" and self.v2 is None:
-                if "cpu" in open(f"{where}/cgroup.controllers").read().split():
-                    self.root, self.v2 = where, True
-        if self.v2 is None:
-            die(3, "no cpu controller is mounted (cgroup v1 or v2)")
-
-    def path(self, name, file=""):
-        return f"{self.root}/{TOP}{'/' + name if name else ''}{'/' + file if file else ''}"
-
-    def write(self, name, file, value):
-        with open(self.path(name, file), "w") as f:
-            f.write(str(value))
-
-    def make(self):
-        try:
-            for name in ("", "service", "client"):
-                os.makedirs(self.path(name), exist_ok=True)
-                if self.v2 and name == "":
-                    pathlib.Path(f"{self.root}/cgroup.subtree_control").write_text("+cpu")
-                    self.write("", "cgroup.subtree_control", "+cpu")
-            # Whatever else runs on this machine gets what is left over.
-            self.write("", "cpu.weight" if self.v2 else "cpu.shares", 10000 if self.v2 else 102400)
-        except OSError as e:
-            die(3, f"groups cannot be made: {e}")
-
-    def remove(self):
-        for name in ("service", "client", ""):
-            for _ in range(50):
-                try:
-                    os.rmdir(self.path(name))
-                    break
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    time.sleep(0.1)
-
-    def limit(self, quota_us, period_us=100000, burst_us=0):
-        if self.v2:
-            self.write("service", "cpu.max.burst", 0)
-            self.write("service", "cpu.max", f"{quota_us or 'max'} {period_us}")
-            self.write("service", "cpu.max.burst", burst_us)
-        else:
-            self.write("service", "cpu.cfs_burst_us", 0)
-            self.write("service", "cpu.cfs_quota_us", -1)
-            self.write("service", "cpu.cfs_period_us", period_us)
-            self.write("service", "cpu.cfs_quota_us", quota_us or -1)
-            if burst_us:
-                self.write("service", "cpu.cfs_burst_us", burst_us)
-
-    def stat(self):
-        found = dict(line.split() for line in open(self.path("service", "cpu.stat")))
-        if self.v2:
-            usage_ns = int(found["usage_usec"]) * 1000
-        else:
-            acct = self.path("service").replace("/cpu/", "/cpuacct/")
-            shared = self.path("service", "cpuacct.usage")
-            usage_ns = int(open(shared if os.path.exists(shared) else f"{acct}/cpuacct.usage").read())
-        return {"usage_ns": usage_ns, "nr_periods": int(found["nr_periods"]), "nr_throttled": int(found["nr_throttled"])}
-
-    def accounting(self):
-        """On v1 the use is counted by another controller, which may need a group of its own."""
-        if not self.v2 and not os.path.exists(self.path("service", "cpuacct.usage")):
-            os.makedirs(self.path("service").replace("/cpu/", "/cpuacct/"), exist_ok=True)
-            return [self.path("service").replace("/cpu/", "/cpuacct/")]
-        return []
-
-
-def poll_when_idle():
-    """Holds the kernel's idle states at polling for as long as this process lives; a line on what came of it."""
-    try:
-        driver = pathlib.Path("/sys/devices/system/cpu/cpuidle/current_driver").read_text().strip()
-    except OSError:
-        driver = "none"
-    if driver == "none":
-        return "idle CPUs halt (no cpuidle driver)"
-    try:
-        held = os.open("/dev/cpu_dma_latency", os.O_WRONLY | os.O_CLOEXEC)
-        os.write(held, (0).to_bytes(4, sys.byteorder))
-    except OSError as e:
-        return f"idle CPUs halt (cpu_dma_latency: {e.strerror})"
-    return f"idle CPUs poll (cpu_dma_latency 0, cpuidle driver {driver})"
-
-
 groups = None
-children = []
-
-
-def enter(name):
-    def inside():
-        os.setsid()
-        for path in [groups.path(name)] + (groups.accounting() if name == "service" else []):
-            with open(f"{path}/cgroup.procs", "w") as f:
-                f.write(str(os.getpid()))
-    return inside
 
 
 def start(group, command, **kwargs):
-    child = subprocess.Popen(command, preexec_fn=enter(group), stdin=subprocess.DEVNULL, **kwargs)
-    children.append(child)
-    return child
-
-
-def finish(child, seconds):
-    try:
-        out, _ = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        raise RuntimeError("the client did not come to an end")
-    return out.decode() if out else ""
-
-
-def stop(child):
-    if child.poll() is None:
-        try:
-            os.killpg(child.pid, signal.SIGTERM)
-            child.wait(20)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-
-
-def percentile(values, percent):
-    ordered = sorted(values)
-    return ordered[max(0, min(len(ordered) - 1, -(-len(ordered) * percent // 100) - 1))] if ordered else 0.0
-
-
-def pipe():
-    return {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    return groups.start(group, command, **kwargs)
 
 
 class Postgres:
@@ -713,9 +575,7 @@ def main():
                     broken.append(kind.name)
                     print(f"  {kind.name}: not measured: {e}", flush=True)
     finally:
-        for child in children:
-            stop(child)
-        groups.remove()
+        groups.stop()
     rows = judge(results)
     failed = report(rows, out, args, idle)
     return 1 if failed or broken else 0

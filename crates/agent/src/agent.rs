@@ -24,13 +24,15 @@ pub struct Agent<F, S> {
     pub(crate) files: F,
     journal: Journal<S>,
     settings: Settings,
+    /// What containers ask for, by their cgroups' paths below the mount.
+    wishes: BTreeMap<PathBuf, KnobValues>,
     pub(crate) groups: BTreeMap<PathBuf, Group>,
     pub(crate) headroom: Headroom,
     dry_run: bool,
     /// When everything is looked at, at the latest.
     look_at_all_ns: u64,
-    /// What is looked at in this step, those with loans, and those in whose cpu.max the agent has written since events were
-    /// read: the next event of it says nothing. A step takes time with these, not with all groups.
+    /// What is looked at in this step, those with loans, and those in whose cpu.max the agent has written, or its owner and the
+    /// agent knows, since events were read: the next event of it says nothing. A step takes time with these, not with all groups.
     due: BTreeSet<PathBuf>,
     lent: BTreeSet<PathBuf>,
     wrote: BTreeSet<PathBuf>,
@@ -63,6 +65,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             files,
             journal,
             settings,
+            wishes: BTreeMap::new(),
             groups: BTreeMap::new(),
             headroom: Headroom::default(),
             dry_run,
@@ -168,6 +171,60 @@ impl<F: Files, S: Store> Agent<F, S> {
             Some("") | None => Ok(()),
             Some(complaint) => Err(Error::Input(complaint.into())),
         }
+    }
+
+    /// What a container asks for, for the cgroup at `shown` below the mount: it comes after the rules and before the cgroup's
+    /// own attributes. `None`: nothing any more.
+    pub fn wish(&mut self, shown: &Path, knobs: Option<KnobValues>) {
+        match knobs.filter(|knobs| *knobs != KnobValues::default()) {
+            Some(knobs) => self.wishes.insert(shown.into(), knobs),
+            None => self.wishes.remove(shown),
+        };
+        let path = self.files.at(shown);
+        if self.groups.contains_key(&path) {
+            self.due.insert(path);
+        }
+    }
+
+    /// Brings one cgroup to what is wanted of it before this returns. False: it is not there, or has no limits.
+    pub fn bring_now(&mut self, shown: &Path, now_ns: u64) -> Result<bool> {
+        let path = self.files.at(shown);
+        let id = self.files.id(&path);
+        if id.is_some() && self.groups.get(&path).map(|group| group.id) != id {
+            self.find_groups(Some(&path))?;
+        }
+        if !self.groups.contains_key(&path) {
+            return Ok(false);
+        }
+        if self.read_knobs(&path) {
+            self.headroom.link(&mut self.groups, &mut self.due);
+        }
+        if let Some(group) = self.groups.get_mut(&path) {
+            group.retreat_ns = 0;
+        }
+        self.later.remove(&path);
+        self.look(&path, now_ns)?;
+        self.due.remove(&path);
+        // What its owner has written was read just now: the event of it, which comes after, is of no write in vain.
+        self.wrote.insert(path);
+        Ok(true)
+    }
+
+    /// The owner is about to write `quota_us`. The kernel would refuse it below the agent's burst, which is given back until
+    /// `bring_now`, or for 10 s.
+    pub fn make_room(&mut self, shown: &Path, quota_us: u64, now_ns: u64) -> Result<()> {
+        let path = self.files.at(shown);
+        let Some(group) = self.groups.get_mut(&path) else {
+            return Ok(());
+        };
+        let burst = self.journal.change(group.id, File::Burst);
+        let burst_us = burst.and_then(|change| change.ours.parse::<u64>().ok());
+        if burst_us.is_some_and(|burst_us| burst_us > quota_us) {
+            group.retreat_ns = now_ns + RETREAT_NS;
+            self.later.insert(path.clone(), group.retreat_ns);
+            self.look(&path, now_ns)?;
+        }
+        Ok(())
     }
 
     /// Puts every file back, and ends. Returns what there is to say.
@@ -284,7 +341,11 @@ impl<F: Files, S: Store> Agent<F, S> {
         let before = group.knobs;
         group.refused = String::new();
         match self.files.knobs(path) {
-            Ok(own) => group.knobs = self.settings.of(self.files.shown(path), &own),
+            Ok(own) => {
+                let shown = self.files.shown(path);
+                let wishes = self.wishes.get(shown).copied().unwrap_or_default();
+                group.knobs = self.settings.of(shown, &[wishes, own]);
+            }
             Err(error) => group.refused = format!("{error}; the knobs of this cgroup are left as they were"),
         }
         group.knobs != before

@@ -65,4 +65,6 @@ pub trait Files {
     fn busy(&mut self) -> Option<(u64, u32)>;
     /// What settings match: the path below the mount.
     fn shown<'a>(&self, group: &'a Path) -> &'a Path;
+    /// The group of a path below the mount.
+    fn at(&self, shown: &Path) -> PathBuf;
 }

@@ -7,6 +7,7 @@
 //! Invariants: a file is changed only after the journal holds its owner's value and the new one. What an owner writes
 //! himself stays. A quota is never below its owner's by more than headroom asks, and never above what the burst allows.
 mod agent;
+mod annotations;
 mod containers;
 mod files;
 mod headroom;
@@ -15,16 +16,19 @@ mod lending;
 mod limits;
 mod marks;
 mod mounted;
+mod nri;
 mod restore;
 mod settings;
 mod status;
 
 pub use agent::Agent;
+pub use annotations::Most;
 pub use containers::{Container, Containers};
 pub use files::{Events, File, Files};
 pub use journal::{Disk, Journal, Store};
 pub use limits::Limits;
 pub use mounted::{lock, Mounted};
+pub use nri::Nri;
 pub use plimsoll_live::{Error, Result};
 pub use restore::restore;
 pub use settings::Settings;

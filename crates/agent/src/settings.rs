@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is to be enforced: rules of a TOML file for the cgroups that match a glob. Knobs that are set on a cgroup itself
-//! (`plimsoll set`, attributes user.plimsoll.*) come before them, and of the rules the last one that names a knob counts.
+//! What is to be enforced: rules of a TOML file for the cgroups that match a glob, of which the last one that names a knob counts.
+//! What a container asks for comes before them, and knobs that are set on a cgroup itself (`plimsoll set`, attributes
+//! user.plimsoll.*) before all. The file also says how much containers may ask for.
+use crate::annotations::Most;
 use crate::{Error, Result};
 use glob::{MatchOptions, Pattern};
 use plimsoll_live::{Knob, KnobValues};
@@ -10,6 +12,7 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub struct Settings {
     rules: Vec<Rule>,
+    most: Most,
 }
 
 #[derive(Debug)]
@@ -26,6 +29,8 @@ type Table = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
 struct Document {
     #[serde(default)]
     group: Vec<Table>,
+    #[serde(default)]
+    annotations: Table,
 }
 
 impl Settings {
@@ -64,11 +69,7 @@ impl Settings {
                     wrong.push((line, format!("unknown key `{name}`; known: cgroup, {known}")));
                     continue;
                 };
-                let number = value
-                    .get_ref()
-                    .as_integer()
-                    .and_then(|number| u64::try_from(number).ok());
-                match number.filter(|number| (knob.least()..=knob.most()).contains(number)) {
+                match whole(value.get_ref()).filter(|number| (knob.least()..=knob.most()).contains(number)) {
                     Some(number) => values.set(knob, Some(number)),
                     None => {
                         let (least, most) = (knob.least(), knob.most());
@@ -86,15 +87,37 @@ impl Settings {
                 )),
             }
         }
+        let mut most = Most::default();
+        for (key, value) in &document.annotations {
+            let (name, given) = (key.get_ref().as_str(), &text[value.span()]);
+            let line = line_at(key.span().start);
+            let Some((name, _, range)) = Most::names().find(|(known, ..)| *known == name) else {
+                let known: Vec<&str> = Most::names().map(|(name, ..)| name).collect();
+                wrong.push((line, format!("unknown key `{name}`; known: {}", known.join(", "))));
+                continue;
+            };
+            match whole(value.get_ref()).filter(|number| *number <= range) {
+                Some(number) => most.set(name, number),
+                None => wrong.push((
+                    line,
+                    format!("{name} = {given}: allowed are whole numbers from 0 to {range}"),
+                )),
+            }
+        }
         if wrong.is_empty() {
-            Ok(Self { rules })
+            Ok(Self { rules, most })
         } else {
             Err(wrong)
         }
     }
 
-    /// What counts for a group. `shown`: its path below the mount; `own`: what is set on it.
-    pub fn of(&self, shown: &Path, own: &KnobValues) -> KnobValues {
+    /// How much containers may ask for.
+    pub fn most(&self) -> &Most {
+        &self.most
+    }
+
+    /// What counts for a group. `shown`: its path below the mount; `others`: what comes before the rules, the last most.
+    pub fn of(&self, shown: &Path, others: &[KnobValues]) -> KnobValues {
         let options = MatchOptions {
             require_literal_separator: true,
             ..MatchOptions::new()
@@ -102,7 +125,7 @@ impl Settings {
         let mut values = KnobValues::default();
         let rules = self.rules.iter();
         let matching = rules.filter(|rule| rule.cgroup.matches_path_with(shown, options));
-        for set in matching.map(|rule| &rule.values).chain([own]) {
+        for set in matching.map(|rule| &rule.values).chain(others) {
             for knob in Knob::ALL {
                 if let Some(value) = set.get(knob) {
                     values.set(knob, Some(value));
@@ -111,6 +134,10 @@ impl Settings {
         }
         values
     }
+}
+
+fn whole(value: &toml::Value) -> Option<u64> {
+    u64::try_from(value.as_integer()?).ok()
 }
 
 fn pattern(value: &toml::Value) -> std::result::Result<Pattern, String> {
@@ -138,13 +165,17 @@ mod tests {
             burst_us = 2000
         ";
         let settings = Settings::parse(text).unwrap();
-        let of = |path, own: &KnobValues| settings.of(Path::new(path), own);
+        let of = |path, own: &KnobValues| settings.of(Path::new(path), &[*own]);
         let none = KnobValues::default();
         let burst = |path| of(path, &none).burst_us;
         assert_eq!(burst("/pods/a/web-1"), Some(2000));
         assert_eq!(burst("/pods/a/b/web-1"), Some(1000));
         assert_eq!(burst("/pods/a/db"), None);
-        assert_eq!(burst("/pods/a/web-1/below"), None, "a star is no slash");
+        assert_eq!(
+            burst("/pods/a/web-1/below"),
+            None,
+            "a star does not match a slash"
+        );
         let own = KnobValues {
             burst_us: Some(0),
             ..none
@@ -172,6 +203,17 @@ mod tests {
         assert!(lines[2].starts_with("a.toml:4: unknown key `brust_us`; known: cgroup, headroom_percent,"));
         assert!(lines[3].starts_with("a.toml:6: onset_percent = 101: allowed"));
         assert!(lines[4].starts_with("a.toml:6: this [[group]] lacks `cgroup`"));
+        let most = Settings::read(path, "[annotations]\nperiod_us = 0\nburst_us = -1\ncpu = 1\n");
+        let most = most.unwrap_err().to_string();
+        let lines: Vec<&str> = most.lines().collect();
+        assert_eq!(
+            lines[0],
+            "a.toml:3: burst_us = -1: allowed are whole numbers from 0 to 17592186044415"
+        );
+        assert!(
+            lines[1].starts_with("a.toml:4: unknown key `cpu`; known: headroom_percent,"),
+            "{most}"
+        );
         let unknown = Settings::read(path, "\n[group]\n").unwrap_err().to_string();
         assert!(unknown.starts_with("a.toml:2: "), "{unknown}");
     }

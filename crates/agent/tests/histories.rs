@@ -198,6 +198,10 @@ impl Files for Model {
     fn shown<'a>(&self, group: &'a Path) -> &'a Path {
         group
     }
+
+    fn at(&self, shown: &Path) -> PathBuf {
+        shown.into()
+    }
 }
 
 impl Store for Model {

@@ -4,6 +4,7 @@ use crate::{shown, Error, Result, Scheduler, Status, Watch};
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -118,7 +119,13 @@ impl Server {
     pub fn open() -> Result<Self> {
         let open = || {
             let _ = std::fs::remove_file(SOCKET);
-            let listener = UnixListener::bind(SOCKET)?;
+            // SAFETY: changes this process's mask alone. Who may write a socket may connect to it: root only, whatever the
+            // mask was.
+            let mask = unsafe { libc::umask(0o177) };
+            let bound = UnixListener::bind(SOCKET);
+            // SAFETY: as above.
+            unsafe { libc::umask(mask) };
+            let listener = bound?;
             listener.set_nonblocking(true)?;
             Ok(Self {
                 listener,
@@ -128,20 +135,24 @@ impl Server {
         open().map_err(|error: std::io::Error| Error::Machine(format!("{SOCKET}: {error}")))
     }
 
-    /// Answers whoever asks, for up to `wait`.
-    pub fn serve(&self, serves: &mut impl Serves, wait: Duration) {
-        let mut descriptor = libc::pollfd {
-            fd: std::os::fd::AsRawFd::as_raw_fd(&self.listener),
+    /// Answers whoever asks, for up to `wait`, or until there is something to read `beside`: then true.
+    pub fn serve(&self, serves: &mut impl Serves, wait: Duration, beside: Option<BorrowedFd<'_>>) -> bool {
+        let descriptor = |fd| libc::pollfd {
+            fd,
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one descriptor, which is open.
-        unsafe { libc::poll(&mut descriptor, 1, wait.as_millis() as i32) };
+        // What is below 0 is left out.
+        let beside = beside.map_or(-1, |fd| fd.as_raw_fd());
+        let mut descriptors = [descriptor(self.listener.as_raw_fd()), descriptor(beside)];
+        // SAFETY: two descriptors, which are open.
+        unsafe { libc::poll(descriptors.as_mut_ptr(), 2, wait.as_millis() as i32) };
+        let is_ready = descriptors[1].revents != 0;
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => drop(answer(serves, &stream)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return,
+                Err(_) => return is_ready,
             }
         }
     }

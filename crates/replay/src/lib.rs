@@ -10,6 +10,7 @@
 //! - A message that found its receiver running left no wake-up, so its sender is not waited for. Where sockets were
 //!   recorded, a read waits for its data if those come from outside.
 //! - A lock that nobody waited for in the recording is free in the replay, too.
+//! - What threads ran that are not recorded competes for its CPU: see `rivals.rs`.
 //! - Work is CPU time. That caches are colder after a throttling is not in it.
 //!
 //! Memory is linear in the trace: 36 bytes for each burst, 16 for each wake-up and mark, 40 for each request, once;
@@ -22,9 +23,13 @@ mod loops;
 mod machine;
 mod marks;
 mod outcome;
+mod pieces;
 mod placement;
+mod pool;
 mod program;
 mod requests;
+mod rival_task;
+mod rivals;
 mod run;
 mod settings;
 mod sockets;

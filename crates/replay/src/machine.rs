@@ -5,6 +5,7 @@
 //! cost nothing again. What is not in it is the time from a wake-up of an idle CPU until the thread runs there; that
 //! is measured in the trace, by how long the CPU had been idle.
 use crate::placement::placement;
+use crate::program::NONE;
 use plimsoll_sim::{Costs, CpuPlace, IdleState, Machine, Topology};
 use plimsoll_trace::{Cause, Header, Timeline};
 use std::borrow::Cow;
@@ -72,7 +73,8 @@ impl<'a> Dense<'a> {
         let (mut header, mut timeline) = (header.clone(), timeline.clone());
         let listed = header.machine.cpus.iter_mut().map(|c| &mut c.cpu);
         let runs = timeline.threads.iter_mut().flat_map(|t| &mut t.runs);
-        for cpu in listed.chain(runs.map(|r| &mut r.cpu)) {
+        let others = timeline.others.iter_mut().map(|r| &mut r.cpu);
+        for cpu in listed.chain(runs.map(|r| &mut r.cpu)).chain(others) {
             *cpu = dense.place(*cpu).unwrap_or(u32::MAX); // which is that of a run whose CPU is not known
         }
         dense.header = Cow::Owned(header);
@@ -92,7 +94,8 @@ impl<'a> Dense<'a> {
 /// The CPU of each run, where it is known.
 fn seen_cpus(timeline: &Timeline) -> impl Iterator<Item = u32> + '_ {
     let runs = timeline.threads.iter().flat_map(|t| &t.runs);
-    runs.map(|r| r.cpu).filter(|&cpu| cpu != u32::MAX)
+    let others = timeline.others.iter().map(|r| r.cpu);
+    runs.map(|r| r.cpu).filter(|&cpu| cpu != u32::MAX).chain(others)
 }
 
 /// In words, for output.
@@ -177,7 +180,7 @@ pub(crate) fn resize(topology: &mut Topology, cpus: u32) {
     }
 }
 
-/// A stretch on a CPU, and whose.
+/// A stretch on a CPU, and whose. Of threads that are not recorded: [`NONE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CpuRun {
     pub start_ns: i64,
@@ -186,24 +189,40 @@ pub(crate) struct CpuRun {
     pub burst: u32,
 }
 
+impl CpuRun {
+    pub fn is_others(&self) -> bool {
+        self.thread == NONE
+    }
+}
+
 /// Stretches on each CPU, in order of time.
 pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
     let mut by_cpu: Vec<Vec<CpuRun>> = Vec::new();
+    for run in &timeline.others {
+        add(
+            &mut by_cpu,
+            run.cpu,
+            CpuRun {
+                start_ns: run.end_ns - run.run_ns as i64,
+                end_ns: run.end_ns,
+                thread: NONE,
+                burst: NONE,
+            },
+        );
+    }
     for (t, thread) in timeline.threads.iter().enumerate() {
         for (b, burst) in thread.bursts.iter().enumerate() {
             for run in thread.runs_of(burst) {
-                if run.cpu == u32::MAX {
-                    continue;
-                }
-                if by_cpu.len() <= run.cpu as usize {
-                    by_cpu.resize(run.cpu as usize + 1, Vec::new());
-                }
-                by_cpu[run.cpu as usize].push(CpuRun {
-                    start_ns: run.start_ns,
-                    end_ns: run.end_ns,
-                    thread: t as u32,
-                    burst: b as u32,
-                });
+                add(
+                    &mut by_cpu,
+                    run.cpu,
+                    CpuRun {
+                        start_ns: run.start_ns,
+                        end_ns: run.end_ns,
+                        thread: t as u32,
+                        burst: b as u32,
+                    },
+                );
             }
         }
     }
@@ -211,11 +230,24 @@ pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
     by_cpu
 }
 
+fn add(by_cpu: &mut Vec<Vec<CpuRun>>, cpu: u32, run: CpuRun) {
+    if cpu == u32::MAX {
+        return;
+    }
+    if by_cpu.len() <= cpu as usize {
+        by_cpu.resize(cpu as usize + 1, Vec::new());
+    }
+    by_cpu[cpu as usize].push(run);
+}
+
 /// Median time from wake-up to run where the CPU was idle, by how long it had been.
 fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
     let mut delays: [Vec<u64>; IDLE_NS.len()] = Default::default();
     for runs in runs_by_cpu(timeline) {
         for pair in runs.windows(2) {
+            if pair[1].is_others() {
+                continue;
+            }
             let (idle_since, start) = (pair[0].end_ns, pair[1].start_ns);
             let thread = &timeline.threads[pair[1].thread as usize];
             let burst = &thread.bursts[pair[1].burst as usize];
@@ -274,7 +306,7 @@ pub(crate) fn sibling_speeds(header: &Header, timeline: &Timeline, smt_percent: 
             continue;
         };
         let mut next = 0;
-        for run in runs {
+        for run in runs.iter().filter(|run| !run.is_others()) {
             while next < other.len() && other[next].end_ns <= run.start_ns {
                 next += 1;
             }

@@ -165,6 +165,9 @@ fn preempts_own_group(timeline: &Timeline, by_cpu: &[Vec<CpuRun>]) -> Choice {
             let Some(run) = at(&by_cpu[first.cpu as usize], burst.woken_ns) else {
                 continue;
             };
+            if run.is_others() {
+                continue;
+            }
             let running = &timeline.threads[run.thread as usize].bursts[run.burst as usize];
             let by_itself = matches!(burst.cause, Cause::Thread { .. } | Cause::Timer);
             let soon = burst.woken_ns + GIVES_WAY_NS;

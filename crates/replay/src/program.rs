@@ -15,8 +15,10 @@ use crate::groups::{find, find_target, groups, indices, upwards};
 use crate::loops::{hand_on, open_work_ns};
 use crate::machine::Dense;
 use crate::marks::Marks;
+use crate::pieces::in_order_of_arrival;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
+use crate::rivals::{self, Rival};
 use crate::settings::SettingsError;
 use crate::sockets::{self, SocketCounts, Sockets};
 use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
@@ -96,6 +98,8 @@ pub struct Program {
     pub classes: Vec<RequestClass>,
     /// The group that is planned for: index into `groups`.
     pub target: u32,
+    /// CPU time of threads that were not recorded, if the recorder noted it.
+    pub others_ns: u64,
     /// What was seen on the sockets, if requests are what those say.
     pub sockets: Option<SocketCounts>,
     /// CPU time of that group and those below, of what arrivals set off that keep their own times.
@@ -121,6 +125,10 @@ pub struct Program {
     pub(crate) seats: Vec<Seat>,
     pub(crate) actions: Vec<Action>,
     pub(crate) requests: Vec<RequestInfo>,
+    /// What the rest of the machine wanted of each CPU.
+    pub(crate) rivals: Vec<Rival>,
+    /// Of each group: only rivals are in it.
+    pub(crate) only_rivals: Vec<bool>,
 }
 
 impl Program {
@@ -193,7 +201,16 @@ impl Program {
         for (burst, request) in marks.take_due() {
             bursts[burst as usize].request = request;
         }
-        let actions = marks.into_actions(&mut bursts, &speeds);
+        let mut actions = marks.into_actions(&mut bursts, &speeds);
+        let requests: Vec<RequestInfo> = found.requests.iter().map(|r| r.info).collect();
+        if by_sockets {
+            let ends = bursts.iter().skip(1).map(|b| b.actions as usize);
+            let ends: Vec<usize> = ends.chain([actions.len()]).collect();
+            for (burst, end) in bursts.iter().zip(ends) {
+                let own = &mut actions[burst.actions as usize..end];
+                in_order_of_arrival(own, burst.work_ns, &requests);
+            }
+        }
         if let Some(last_ns) = last_end_ns(found.requests.iter().map(|r| &r.info)) {
             let from_ns = timeline.start_ns + last_ns as i64;
             for (thread, own) in timeline.threads.iter().zip(&threads) {
@@ -208,6 +225,12 @@ impl Program {
         groups
             .iter_mut()
             .for_each(|g| g.late_work_ns = g.late_work_ns.min(g.work_ns));
+        let rivals = rivals::find(
+            timeline,
+            &group_of,
+            &sent(timeline, &bursts, &firsts, &found.requests),
+        );
+        let only_rivals = rivals::only_rivals(&groups, &rivals, threads.iter().map(|t| t.group));
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
         Ok(Program {
@@ -215,6 +238,7 @@ impl Program {
             groups,
             classes: found.classes,
             target,
+            others_ns: timeline.others.iter().map(|run| run.run_ns).sum(),
             sockets: by_sockets.then_some(sockets.counts),
             open_work_ns,
             duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
@@ -229,7 +253,9 @@ impl Program {
             bursts,
             seats: places.seats,
             actions,
-            requests: found.requests.iter().map(|r| r.info).collect(),
+            requests,
+            rivals,
+            only_rivals,
         })
     }
 
@@ -240,6 +266,15 @@ impl Program {
             + of(self.actions.len(), size_of::<Action>())
             + of(self.requests.len(), size_of::<RequestInfo>())
             + of(self.threads.len(), size_of::<Thread>())
+            + of(
+                self.rivals.iter().map(|r| r.demands.len()).sum(),
+                size_of::<rivals::Demand>(),
+            )
+    }
+
+    /// Whether others compete in a replay.
+    pub fn has_rivals(&self) -> bool {
+        !self.rivals.is_empty()
     }
 
     pub fn nr_requests(&self) -> u64 {
@@ -279,6 +314,23 @@ impl Program {
     pub fn group(&self, path: &str) -> Option<u32> {
         find(&self.groups, path)
     }
+}
+
+/// When clients of closed loops that are not recorded sent, ascending.
+fn sent(timeline: &Timeline, bursts: &[Burst], firsts: &[u32], requests: &[requests::Pair]) -> Vec<i64> {
+    let mut sent = Vec::new();
+    for (thread, first) in timeline.threads.iter().zip(firsts) {
+        for (known, own) in thread.bursts.iter().zip(&bursts[*first as usize..]) {
+            if is_from_outside(known.cause) && !own.open {
+                sent.push(known.woken_ns);
+            }
+        }
+    }
+    let closed = requests.iter().map(|r| r.info);
+    let closed = closed.filter(|r| matches!(r.arrival, Begins::After { .. }));
+    sent.extend(closed.map(|r| timeline.start_ns + r.begin_ns as i64));
+    sent.sort_unstable();
+    sent
 }
 
 /// Index of each thread's first burst in the order of all; one more at the end.

@@ -4,6 +4,7 @@ use crate::machine::resize;
 use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};
 use crate::program::{last_end_ns, Program, Start};
 use crate::requests::Arrival;
+use crate::rival_task::RivalTask;
 use crate::settings::{Semantics, Settings, SettingsError};
 use crate::task::ThreadTask;
 use plimsoll_sim::{
@@ -123,6 +124,17 @@ pub fn replay(
         spec.affinity = spec.affinity.filter(|set| set.iter().all(|cpu| cpu < nr_cpus));
         config.add_task(spec);
     }
+    if !settings.alone {
+        for (ix, rival) in program.rivals.iter().enumerate() {
+            let task = RivalTask::new(program.clone(), ix as u32);
+            let mut spec = TaskSpec::new(GroupId(rival.group), workload, format!("rival/{ix}"), task);
+            spec.background = true;
+            let cpu = rival.cpu % nr_cpus;
+            spec.start_cpu = Some(cpu);
+            spec.affinity = Some(std::iter::once(cpu).collect());
+            config.add_task(spec);
+        }
+    }
     let results = Simulation::new(config)
         .map_err(from_config)?
         .run(observer)
@@ -181,15 +193,18 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
         // Drawn for every group, so that one group's setting does not move another's phase.
         let phase = (rng.random_range(0.0..1.0f64) + settings.phase).fract();
         let Some(parent) = group.parent else { continue };
+        // What a rival's own limit let it have is what was recorded.
+        let as_recorded = own.quota_us == group.quota_us && own.period_us == group.period_us;
+        let quota_us = own.quota_us.filter(|_| !(program.only_rivals[ix] && as_recorded));
         let mut spec = GroupSpec::new(group.path.clone(), GroupId(parent));
         spec.cpu_weight = own.weight;
         spec.idle = group.idle;
         spec.headroom_percent = own.headroom_percent;
         spec.phase_ns = (phase * own.period_us as f64 * 1000.0) as u64;
         spec.limits = Limits {
-            quota_ns: own.quota_us.map(|us| us * 1000),
+            quota_ns: quota_us.map(|us| us * 1000),
             period_ns: own.period_us * 1000,
-            burst_ns: if own.quota_us.is_some() {
+            burst_ns: if quota_us.is_some() {
                 own.burst_us * 1000
             } else {
                 0

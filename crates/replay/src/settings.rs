@@ -39,7 +39,9 @@ pub struct Settings {
     pub groups: Vec<GroupSettings>,
     /// CPUs of the machine; `None`: as recorded.
     pub cpus: Option<u32>,
-    /// CPU time that all work takes, as a share of what it took in the recording: above 1 on a slower machine.
+    /// Without what the rest of the machine took while recording.
+    pub alone: bool,
+    /// CPU time that all recorded work takes, as a share of what it took in the recording: above 1 on a slower machine.
     pub work_scale: f64,
     pub semantics: Semantics,
     /// Names the random stream from which period boundaries are drawn.
@@ -70,6 +72,7 @@ impl Settings {
         Settings {
             groups: program.groups.iter().map(of).collect(),
             cpus: None,
+            alone: false,
             work_scale: 1.0,
             semantics: Semantics::Mainline,
             seed: 1,
@@ -128,11 +131,11 @@ impl Settings {
         })
     }
 
-    /// Changes one value: `group.PATH.quota_us=200000`, `group.PATH.weight=50`, `machine.cpus=4`,
+    /// Changes one value: `group.PATH.quota_us=200000`, `group.PATH.weight=50`, `machine.cpus=4`, `machine.others=none`,
     /// `work.percent=110`, `policy.semantics=published`.
     pub fn set(&mut self, program: &Program, assignment: &str) -> Result<(), SettingsError> {
         const KEYS: &str =
-            "group.PATH.quota_us, .period_us, .burst_us, .weight or .headroom_percent, machine.cpus, \
+            "group.PATH.quota_us, .period_us, .burst_us, .weight or .headroom_percent, machine.cpus, machine.others, \
                             work.percent, policy.semantics, seed; then = and a value";
         let bad = |value: &str, allowed: &str| SettingsError {
             what: assignment.split('=').next().unwrap_or(assignment).into(),
@@ -147,6 +150,13 @@ impl Settings {
         };
         match key {
             "machine.cpus" => self.cpus = Some(number(1, 4096)? as u32),
+            "machine.others" => {
+                self.alone = match value {
+                    "recorded" => false,
+                    "none" => true,
+                    _ => return Err(bad(value, "recorded, none")),
+                }
+            }
             "work.percent" => self.work_scale = number(1, 10_000)? as f64 / 100.0,
             "seed" => self.seed = number(0, u64::MAX)?,
             "policy.semantics" => {

@@ -84,6 +84,8 @@ pub struct Settings {
     pub request: Option<f64>,
     /// Seconds; the kernel's default where nothing says otherwise.
     pub period_s: f64,
+    /// Whether any series of the fleet names limits or requests: if none does, `None` says nothing.
+    pub named: bool,
 }
 
 /// What is advised. Each is there only where it helps.
@@ -136,6 +138,10 @@ pub fn classify(digest: &Digest, set: &Settings, pods: f64, asked_ms: i64, optio
     }
     let need = digest.used_percentile(0.99) * (1.0 + options.margin);
     let Some(limit) = set.limit else {
+        // Only a limit's timer counts periods.
+        if !set.named || digest.periods > 0.0 {
+            return unknown("whether it has a limit, and which, no series says".into());
+        }
         return without(digest, set, need, pods, options);
     };
     if !digest.has_periods || digest.periods <= 0.0 {

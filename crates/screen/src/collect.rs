@@ -24,6 +24,8 @@ struct Entry {
     digest: Digest,
     faults: Faults,
     settings: [Option<(i64, f64)>; 4],
+    /// Samples came since the last flush.
+    fresh: bool,
     first_ms: Option<i64>,
     last_ms: Option<i64>,
 }
@@ -37,6 +39,11 @@ pub struct Collector {
     /// Samples outside of it come from wrong clocks.
     range_ms: Option<(i64, i64)>,
     warnings: BTreeSet<String>,
+    incomplete: bool,
+    /// What belongs to no container.
+    faults: Faults,
+    /// Any limit, request, quota or period of a container.
+    settings_seen: bool,
     other_series: BTreeMap<String, u64>,
     unnamed: u64,
     samples: u64,
@@ -50,6 +57,8 @@ pub struct Screening {
     /// What was damaged or missing.
     pub warnings: Vec<String>,
     pub faults: Faults,
+    /// Something that was asked for could not be had.
+    pub incomplete: bool,
     pub containers: usize,
     pub samples: u64,
     /// Ms since 1970: the first and last sample of use.
@@ -71,6 +80,17 @@ impl Collector {
     /// Something that whoever reads the result has to know.
     pub fn warn(&mut self, warning: impl Into<String>) {
         self.warnings.insert(warning.into());
+    }
+
+    /// A warning of something that was asked for and is not there.
+    pub fn incomplete(&mut self, warning: impl Into<String>) {
+        self.incomplete = true;
+        self.warn(warning);
+    }
+
+    /// Samples that came although they lie outside of the time asked for.
+    pub fn outside(&mut self, samples: u64) {
+        self.faults.outside += samples;
     }
 
     pub fn has(&self, metric: Metric) -> bool {
@@ -109,6 +129,7 @@ impl Collector {
             return;
         };
         if let Some(setting) = setting {
+            self.settings_seen = true;
             let newest = series.points.iter().filter(|(_, value)| value.is_finite());
             if let Some(&(at_ms, value)) = newest.max_by_key(|point| point.0) {
                 let entry = self.entries.entry(container).or_default();
@@ -123,6 +144,7 @@ impl Collector {
         self.metrics.insert(metric);
         self.samples += series.points.len() as u64;
         let entry = self.entries.entry(container).or_default();
+        entry.fresh = true;
         let (cpu, id) = identity(&series.labels);
         let part = entry.parts.entry((metric, id)).or_insert_with(|| Part {
             cpu,
@@ -150,7 +172,7 @@ impl Collector {
             .filter(|metric| !self.metrics.contains(metric))
             .map(Metric::name)
             .collect();
-        let mut faults = Faults::default();
+        let mut faults = self.faults;
         let (mut from_ms, mut to_ms) = (None::<i64>, None::<i64>);
         let mut groups: BTreeMap<(Workload, String), Vec<(Container, Entry)>> = BTreeMap::new();
         let mut containers = 0;
@@ -176,6 +198,7 @@ impl Collector {
                     members,
                     to_ms.unwrap_or(0),
                     self.range_ms.is_some(),
+                    self.settings_seen,
                     options,
                 )
             })
@@ -207,6 +230,7 @@ impl Collector {
             rows,
             warnings: self.warnings.into_iter().collect(),
             faults,
+            incomplete: self.incomplete,
             containers,
             samples: self.samples,
             from_ms,
@@ -241,6 +265,9 @@ fn identity(labels: &Labels) -> (String, String) {
 
 impl Entry {
     fn flush(&mut self, range_ms: Option<(i64, i64)>) {
+        if !std::mem::take(&mut self.fresh) {
+            return;
+        }
         let mut found: BTreeMap<Metric, Vec<Growth>> = BTreeMap::new();
         for metric in Metric::ALL {
             // By CPU, then by series.
@@ -292,7 +319,7 @@ impl Entry {
         self.digest.take(&counters, &mut self.faults);
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self, named: bool) -> Settings {
         let of = |setting: Setting| self.settings[setting as usize].map(|(_, value)| value);
         let period_us = of(Setting::Period)
             .filter(|us| (1e3..=1e6).contains(us))
@@ -304,6 +331,7 @@ impl Entry {
             limit: quota.or(positive(of(Setting::Limit))),
             request: positive(of(Setting::Request)),
             period_s: period_us / 1e6,
+            named,
         }
     }
 }
@@ -317,6 +345,7 @@ fn row(
     members: Vec<(Container, Entry)>,
     end_ms: i64,
     range_known: bool,
+    named: bool,
     options: &Options,
 ) -> Row {
     // Pods of one workload may differ: an update is under way, or limits were changed. What runs today counts, then what
@@ -330,7 +359,7 @@ fn row(
         .iter()
         .max_by_key(|(_, entry)| (runs(entry), entry.last_ms, entry.first_ms))
         .expect("a group has members");
-    let set = newest.1.settings();
+    let set = newest.1.settings(named);
     let mut digest = Digest::default();
     let mut faults = Faults::default();
     let mut asked_ms = 0;
@@ -341,7 +370,7 @@ fn row(
     for (_, entry) in &members {
         faults.add(&entry.faults);
         pods += f64::from(u8::from(runs(entry)));
-        let own = entry.settings();
+        let own = entry.settings(named);
         if own.limit != set.limit || own.period_s != set.period_s {
             others += 1;
             continue;

@@ -17,6 +17,7 @@ mod digest;
 mod labels;
 mod model;
 mod owners;
+pub mod prometheus;
 mod table;
 
 pub use class::{Advice, Class, Options};

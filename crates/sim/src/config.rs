@@ -52,7 +52,7 @@ pub struct Config {
     pub duration_ns: u64,
     /// Results count from here on; what happened before is left out.
     pub warmup_ns: u64,
-    /// Whether the run ends when every task has exited.
+    /// Whether the run ends when every task has exited, those in the background left out.
     pub stop_when_done: bool,
     /// Whether the invariants are checked at every event (slow). Debug builds always check, less often where the machine
     /// is large.
@@ -561,6 +561,8 @@ pub struct TaskSpec {
     /// It runs on another machine, a client across a network: its steps take time but none of our CPUs. What it sends
     /// interrupts one of them ([`Costs::timer_ns`]), which then is the waker.
     pub external: bool,
+    /// [`Config::stop_when_done`] does not wait for it.
+    pub background: bool,
     pub behaviour: Box<dyn Behaviour>,
 }
 
@@ -583,6 +585,7 @@ impl TaskSpec {
             follows_waker: true,
             address_space: 0,
             external: false,
+            background: false,
             behaviour: Box::new(behaviour),
         }
     }

@@ -3,7 +3,7 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::listen::Listen;
 use crate::out::note;
-use plimsoll_agent::{lock, restore, Agent, At, Disk, Journal, Mounted, Settings};
+use plimsoll_agent::{lock, restore, Agent, At, Disk, Journal, Mounted, Nri, Settings};
 use plimsoll_live::{Server, CGROUP_ROOT};
 use plimsoll_scenario::find::text;
 use sd_notify::NotifyState;
@@ -33,6 +33,10 @@ pub struct Args {
     /// Folder of the journal and the lock; what they say ends with the boot, so it belongs into /run
     #[arg(long, value_name = "DIR", default_value = "/run/plimsoll")]
     state: PathBuf,
+
+    /// Hear of containers from their runtime before they run (containerd from 1.7, CRI-O), and hold what their pods are annotated with: plimsoll.dev/burst-us, period-us, ...
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "/var/run/nri/nri.sock", conflicts_with_all = ["dry_run", "restore"])]
+    nri: Option<PathBuf>,
 
     #[command(flatten)]
     listen: Listen,
@@ -85,6 +89,10 @@ pub fn run(args: &Args) -> Result {
     let stop = crate::signals::stop()?;
     // Before anything is changed: an address that is taken ends the start.
     args.listen.start()?;
+    let nri = args.nri.as_deref();
+    let mut nri = nri
+        .map(|socket| Nri::register(socket, settings.most().clone()))
+        .transpose()?;
     let mut agent = Agent::new(files, journal, settings, false);
     let server = Server::open()?;
     let mut first = true;
@@ -110,7 +118,17 @@ pub fn run(args: &Args) -> Result {
             agent: &mut agent,
             now_ns: now,
         };
-        server.serve(&mut at, Duration::from_nanos(wait_ns));
+        let beside = nri.as_ref().and_then(Nri::fd);
+        let is_ready = server.serve(&mut at, Duration::from_nanos(wait_ns), beside);
+        if let Some(nri) = &mut nri {
+            match nri.attend(&mut agent, is_ready, now_ns()) {
+                Ok(lines) => lines.iter().for_each(|line| errln!("{line}")),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
         took_over = runs();
     }
     let ended = agent.end();

@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> Result {
     }
     let mut overdue = 0;
     while !stop.load(Ordering::Relaxed) {
-        server.serve(&mut (&scheduler, &mut watch), POLL);
+        server.serve(&mut (&scheduler, &mut watch), POLL, None);
         look(&mut watch);
         let before = std::mem::replace(&mut overdue, scheduler.mend()?);
         if overdue != before {

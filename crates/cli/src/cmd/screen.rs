@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll screen`: which containers of a fleet have wrong CPU limits, from the metrics that it has already.
+mod server;
+
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use crate::{number, output};
@@ -11,6 +13,8 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = "Examples:
   plimsoll screen usage.json periods.json throttled.json limits.json requests.json owners.json
           answers of Prometheus' query or query_range, saved by curl
+  plimsoll screen --prometheus http://localhost:9090 --last 7d
+          the containers of the last week; `kubectl port-forward` makes a server of the cluster local
   plimsoll screen *.json --csv fleet.csv --all
           every row, and all of them in a table to sort";
 
@@ -27,8 +31,11 @@ const EXAMPLES: &str = "Examples:
 pub struct Args {
     /// Answers of Prometheus' HTTP API as JSON: the counters themselves, without rate(). Several answers in one file are
     /// read one after the other
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required_unless_present = "prometheus")]
     files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    server: server::FromServer,
 
     /// Share of periods from which on a container counts as throttled, in percent
     #[arg(long, default_value = "1", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.01..=100.0))]
@@ -69,10 +76,16 @@ pub fn run(args: &Args) -> Result {
         margin: args.margin / 100.0,
         ..Options::default()
     };
-    let mut collector = Collector::new(None);
-    for path in &args.files {
-        read_file(path, &mut collector)?;
-    }
+    let collector = match args.server.asked() {
+        true => server::fetch(&args.server)?,
+        false => {
+            let mut collector = Collector::new(None);
+            for path in &args.files {
+                read_file(path, &mut collector)?;
+            }
+            collector
+        }
+    };
     let found = collector.finish(&options);
     if found.rows.is_empty() {
         return Err(nothing(&found));
@@ -80,7 +93,7 @@ pub fn run(args: &Args) -> Result {
     if let Some(path) = &args.csv {
         output::write(path, plimsoll_screen::write_csv(&found.rows))?;
     }
-    let outcome = match found.faults == Default::default() {
+    let outcome = match found.faults == Default::default() && !found.incomplete {
         true => Outcome::Done,
         false => Outcome::Missed,
     };
@@ -214,7 +227,7 @@ fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Resu
     if !record.is_empty() {
         writeln!(
             text,
-            "worth recording: shares of throttled periods are no latencies. On the node of the pod, then `plimsoll plan`:"
+            "worth recording: a share of throttled periods is not a latency. On the node of the pod, then `plimsoll plan`:"
         )?;
         for row in record {
             writeln!(

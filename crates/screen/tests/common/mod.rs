@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Containers made by hand: their counters as Prometheus would say them.
 #![allow(dead_code)]
+pub mod server;
+
 use plimsoll_screen::{answer, Collector, Options, Screening};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
@@ -68,6 +70,63 @@ pub fn screen(documents: &[String]) -> Screening {
     collector.finish(&Options::default())
 }
 
+/// All of them as OpenMetrics text, name by name; limits each minute, as they are scraped. Each pod is a StatefulSet.
+pub fn openmetrics(fleet: &[Made]) -> String {
+    let mut text = String::new();
+    let mut names: Vec<&str> = fleet
+        .iter()
+        .flat_map(|made| made.counters.iter().map(|(name, _)| *name))
+        .collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        for made in fleet {
+            let points = made
+                .counters
+                .iter()
+                .filter(|(own, _)| *own == name)
+                .flat_map(|(_, points)| points);
+            for (at_ms, value) in points {
+                let labels = format!(
+                    r#"namespace="{}",pod="{}",container="app""#,
+                    made.namespace, made.pod
+                );
+                writeln!(text, "{name}{{{labels}}} {value} {}", *at_ms as f64 / 1e3).expect("memory");
+            }
+        }
+    }
+    for name in ["limits", "requests", "owner"] {
+        for made in fleet {
+            let pod = format!(r#"namespace="{}",pod="{}""#, made.namespace, made.pod);
+            let of_container = r#"container="app",resource="cpu",unit="core""#;
+            let (series, value) = match name {
+                "limits" => (
+                    format!("kube_pod_container_resource_limits{{{pod},{of_container}}}"),
+                    made.limit,
+                ),
+                "requests" => (
+                    format!("kube_pod_container_resource_requests{{{pod},{of_container}}}"),
+                    made.request,
+                ),
+                _ => (
+                    format!(
+                        r#"kube_pod_owner{{{pod},owner_kind="StatefulSet",owner_name="{}"}}"#,
+                        made.pod
+                    ),
+                    Some(1.0),
+                ),
+            };
+            for (i, value) in (0..=200).zip(std::iter::repeat(value)) {
+                if let Some(value) = value {
+                    let at_ms = BEGIN_MS + i * 2 * STEP_MS;
+                    writeln!(text, "{series} {value} {}", at_ms as f64 / 1e3).expect("memory");
+                }
+            }
+        }
+    }
+    text + "# EOF\n"
+}
+
 impl Made {
     pub fn request(mut self, cpus: f64) -> Self {
         self.request = Some(cpus);
@@ -116,6 +175,8 @@ impl Made {
             let labels = r#","resource":"cpu","unit":"core""#;
             documents.extend(cpus.map(|cpus| self.document(&name, labels, &[(at_ms, cpus)])));
         }
+        // cAdvisor says it of each container, limited or not.
+        documents.push(self.document("container_spec_cpu_period", "", &[(BEGIN_MS, 1e5)]));
         documents
     }
 
@@ -138,6 +199,11 @@ impl Made {
     }
 
     fn document(&self, name: &str, labels: &str, points: &[(i64, f64)]) -> String {
+        let series = self.series(name, labels, points);
+        format!(r#"{{"status":"success","data":{{"resultType":"matrix","result":[{series}]}}}}"#)
+    }
+
+    fn series(&self, name: &str, labels: &str, points: &[(i64, f64)]) -> String {
         let mut values = String::new();
         for (at_ms, value) in points {
             let value = match value {
@@ -148,7 +214,7 @@ impl Made {
             write!(values, r#",[{},"{value}"]"#, *at_ms as f64 / 1e3).expect("memory");
         }
         format!(
-            r#"{{"status":"success","data":{{"resultType":"matrix","result":[{{"metric":{{"__name__":"{name}","namespace":"{}","pod":"{}","container":"app"{}{labels}}},"values":[{}]}}]}}}}"#,
+            r#"{{"metric":{{"__name__":"{name}","namespace":"{}","pod":"{}","container":"app"{}{labels}}},"values":[{}]}}"#,
             self.namespace,
             self.pod,
             self.labels,

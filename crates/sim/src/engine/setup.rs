@@ -380,6 +380,7 @@ impl<'o> Engine<'o> {
             nice: spec.nice as i8,
             idle_class: spec.idle,
             external: spec.external,
+            background: spec.background,
             follows_waker: spec.follows_waker,
             start_cpu: spec.start_cpu.unwrap_or(NONE),
             affinity: spec.affinity.map(Box::new),
@@ -398,7 +399,7 @@ impl<'o> Engine<'o> {
         if let Some(eevdf) = self.eevdf.as_deref_mut() {
             eevdf.is_new(number);
         }
-        self.unfinished += 1;
+        self.unfinished += u32::from(!spec.background);
         self.set_class(number);
         self.timers
             .push(spec.start_ns.max(self.now_ns), Timer::Start { task: number });

@@ -173,6 +173,7 @@ pub(super) struct Task {
     pub instant_steps: u32,
     pub state: State,
     pub external: bool,
+    pub background: bool,
     pub idle_class: bool,
     pub follows_waker: bool,
     /// NONE: anywhere.

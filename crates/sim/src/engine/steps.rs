@@ -408,7 +408,7 @@ impl Engine<'_> {
             self.forks.remove(&(parent, task));
             self.services.release(TaskId(task));
         }
-        self.unfinished -= 1;
+        self.unfinished -= u32::from(!self.tasks[task as usize].background);
         if self.unfinished == 0 && self.stop_when_done {
             self.ended = true;
         }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the rest of the machine wanted of each CPU while the recorded threads ran: competition for a replay.
+//!
+//! A trace of one cgroup tree holds, of all other threads, in which stretches each CPU ran them, and whether they still
+//! wanted it as a stretch ended. Stretches of one group on one CPU are one demand as long as the CPU does not idle in between
+//! and the group wanted more: it was preempted, and waited. How such a demand ends says what it is:
+//! - It slept, or its thread exited: it had so much to do, and does as much in a replay, sooner or later.
+//! - It was there until recording ended, or went while it still wanted the CPU (to another CPU, or its own limit held it
+//!   back): it would have taken more, had the recorded threads taken less. In a replay it wants the CPU for as long.
+//!
+//! A client of a closed loop is no competition. The time between an answer and the next request is kept, and what the client
+//! ran is in it: stretches in which such a client sent are left out.
+use crate::groups::Group;
+use crate::machine::{runs_by_cpu, CpuRun};
+use plimsoll_trace::Timeline;
+use std::collections::BTreeMap;
+
+/// What a group wants of one CPU, in order of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Rival {
+    /// Into [`crate::Program::groups`].
+    pub group: u32,
+    pub cpu: u32,
+    pub demands: Vec<Demand>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// Since the recording began.
+    pub from_ns: u64,
+    pub want: Want,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// So much CPU time.
+    Work(u64),
+    /// All it can get until then.
+    Until(u64),
+}
+
+/// Switches follow one another; what is longer is an idle CPU.
+const IDLE_NS: i64 = 5_000;
+
+/// Who waits for a CPU while others than the recorded threads run there for so long is not there any more, but was moved.
+/// Under equal weights a turn comes each few milliseconds.
+const LEFT_NS: u64 = 100_000_000;
+
+/// A demand that is not over.
+struct Pending {
+    from_ns: i64,
+    work_ns: u64,
+    /// When it last had the CPU, and what others had run there by then.
+    last_ns: i64,
+    ran_ns: u64,
+}
+
+impl Pending {
+    /// Whether it went elsewhere before `now_ns`: the CPU idled, or ran others all the while, `ran_ns` by now.
+    fn has_left(&self, idle: &Idle, now_ns: i64, ran_ns: u64) -> bool {
+        ran_ns - self.ran_ns > LEFT_NS || idle.between(self.last_ns, now_ns)
+    }
+
+    fn until(&self, start_ns: i64, end_ns: i64) -> Demand {
+        Demand {
+            from_ns: since(start_ns, self.from_ns),
+            want: Want::Until(since(start_ns, end_ns)),
+        }
+    }
+}
+
+fn since(start_ns: i64, ns: i64) -> u64 {
+    (ns - start_ns).max(0) as u64
+}
+
+/// `group_of`: by the trace's group. `sent`: when clients of closed loops sent, ascending.
+pub(crate) fn find(timeline: &Timeline, group_of: &[u32], sent: &[i64]) -> Vec<Rival> {
+    let mut found: BTreeMap<(u32, u32), Vec<Demand>> = BTreeMap::new();
+    let cpus = runs_by_cpu(timeline);
+    let idle: Vec<Idle> = cpus.iter().map(|busy| Idle::of(busy)).collect();
+    let mut pending: BTreeMap<(u32, u32), Pending> = BTreeMap::new();
+    // Of each CPU: what others ran there so far.
+    let mut ran_ns = vec![0; cpus.len()];
+    let mut add = |at, demand| found.entry(at).or_default().push(demand);
+    for run in &timeline.others {
+        let cpu = run.cpu as usize;
+        let group = run
+            .group
+            .and_then(|g| group_of.get(g as usize))
+            .copied()
+            .unwrap_or(0);
+        let at = (run.cpu, group);
+        let from_ns = (run.end_ns - run.run_ns as i64).max(timeline.start_ns);
+        if let Some(gone) = pending.remove(&at) {
+            match gone.has_left(&idle[cpu], from_ns, ran_ns[cpu]) {
+                true => add(at, gone.until(timeline.start_ns, gone.last_ns)),
+                false => drop(pending.insert(at, gone)),
+            }
+        }
+        let first = sent.partition_point(|&ns| ns < from_ns);
+        let sends = sent.get(first).is_some_and(|&ns| ns <= run.end_ns);
+        if sends && !run.wants_more && !pending.contains_key(&at) {
+            continue;
+        }
+        // As recording ended it was not known who ran: somebody who is waited for is, already.
+        if run.group.is_none() && run.wants_more && pending.keys().any(|&(other, _)| other == run.cpu) {
+            continue;
+        }
+        let own = pending.entry(at).or_insert(Pending {
+            from_ns,
+            work_ns: 0,
+            last_ns: from_ns,
+            ran_ns: 0,
+        });
+        let own_ns = (run.end_ns - from_ns).max(0) as u64;
+        ran_ns[cpu] += own_ns;
+        own.work_ns += own_ns;
+        own.last_ns = run.end_ns;
+        own.ran_ns = ran_ns[cpu];
+        if !run.wants_more {
+            let from_ns = since(timeline.start_ns, own.from_ns);
+            let want = Want::Work(own.work_ns.max(1));
+            pending.remove(&at);
+            add(at, Demand { from_ns, want });
+        }
+    }
+    for (at, left) in pending {
+        let cpu = at.0 as usize;
+        let end_ns = match left.has_left(&idle[cpu], timeline.end_ns, ran_ns[cpu]) {
+            true => left.last_ns,
+            false => timeline.end_ns,
+        };
+        add(at, left.until(timeline.start_ns, end_ns));
+    }
+    let rivals = found.into_iter().map(|((cpu, group), mut demands)| {
+        demands.sort_by_key(|d| d.from_ns);
+        Rival { group, cpu, demands }
+    });
+    rivals.collect()
+}
+
+/// When a CPU ran nothing.
+struct Idle(Vec<(i64, i64)>);
+
+impl Idle {
+    fn of(busy: &[CpuRun]) -> Idle {
+        let mut last_ns = i64::MIN;
+        let mut idle = Vec::new();
+        for run in busy {
+            if last_ns != i64::MIN && run.start_ns - last_ns > IDLE_NS {
+                idle.push((last_ns, run.start_ns));
+            }
+            last_ns = last_ns.max(run.end_ns);
+        }
+        if last_ns != i64::MIN {
+            idle.push((last_ns, i64::MAX));
+        }
+        Idle(idle)
+    }
+
+    fn between(&self, from_ns: i64, to_ns: i64) -> bool {
+        let next = self.0.partition_point(|&(_, end)| end <= from_ns);
+        self.0
+            .get(next)
+            .is_some_and(|&(start, _)| start + IDLE_NS < to_ns)
+    }
+}
+
+/// Groups that only rivals are in: what limits of their own let them have is what was recorded.
+pub(crate) fn only_rivals(
+    groups: &[Group],
+    rivals: &[Rival],
+    threads: impl Iterator<Item = u32>,
+) -> Vec<bool> {
+    let mark = |at: &mut Vec<bool>, group: u32| {
+        let mut above = Some(group);
+        while let Some(group) = above {
+            at[group as usize] = true;
+            above = groups[group as usize].parent;
+        }
+    };
+    let (mut theirs, mut recorded) = (vec![false; groups.len()], vec![false; groups.len()]);
+    rivals.iter().for_each(|rival| mark(&mut theirs, rival.group));
+    threads.for_each(|group| mark(&mut recorded, group));
+    theirs
+        .iter()
+        .zip(recorded)
+        .map(|(&theirs, recorded)| theirs && !recorded)
+        .collect()
+}

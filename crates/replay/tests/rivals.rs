@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A service beside others on simulated machines, of which the truth is known: recorded as `plimsoll record --cgroup` does it,
+//! and replayed, as it was and under a limit.
+mod common;
+#[path = "common/recorder.rs"]
+mod recorder;
+
+use common::{compile, p, run};
+use plimsoll_replay::percentile_ns;
+use plimsoll_sim::{
+    Config, Context, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology,
+};
+use plimsoll_trace::example::{header, MS};
+use plimsoll_trace::{Event, Group, Header};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+use recorder::Recorder;
+use std::sync::{Arc, Mutex};
+
+const MSU: u64 = MS as u64;
+const DURATION_NS: u64 = 40_000 * MSU;
+const THREADS: u64 = 3;
+
+/// What runs beside the service.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Beside {
+    Nothing,
+    /// Two containers of this weight, with a thread each that never sleeps.
+    Spinners(u32),
+    /// A container that works for some milliseconds at random times.
+    Bursts,
+}
+
+fn spin(_: &mut Context) -> Step {
+    Step::Compute { ns: u64::MAX }
+}
+
+/// The service's latencies, ascending, and what a recording of it holds.
+fn truth(beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Header, Vec<Event>) {
+    let mut machine = Machine::new(Topology::flat(2));
+    machine.costs = plimsoll_sim::Costs::free();
+    let mut config = Config::new(machine, DURATION_NS);
+    config.policy.core.bandwidth.mainline = 1;
+    config.policy.enforce = Enforce::Tick;
+    config.policy.steal.enabled = 0;
+    config.policy.core.fair.wakeup_gran_ns = 0;
+    config.policy.core.fair.pull_ns = 0;
+    let mut web = GroupSpec::new("/web", GroupId::ROOT);
+    web.limits = Limits {
+        quota_ns: quota_ms.map(|ms| ms * MSU),
+        period_ns: 100 * MSU,
+        burst_ns: 0,
+        onset_percent: 0,
+    };
+    let web = config.add_group(web);
+    let others = ["/a", "/b"].map(|path| {
+        let mut spec = GroupSpec::new(path, GroupId::ROOT);
+        if let Beside::Spinners(weight) = beside {
+            spec.cpu_weight = weight;
+        }
+        config.add_group(spec)
+    });
+    let workload = config.add_workload("all");
+    let latencies = Arc::new(Mutex::new(Vec::new()));
+    for number in 0..THREADS {
+        let latencies = latencies.clone();
+        let task = service(number, [30 * MSU, 90 * MSU], [MSU, 9 * MSU], move |ns| {
+            latencies.lock().unwrap().push(ns)
+        });
+        config.add_task(TaskSpec::new(web, workload, format!("web{number}"), task));
+    }
+    for (number, group) in (0..).zip(others) {
+        let name = format!("other{number}");
+        match beside {
+            Beside::Nothing => {}
+            Beside::Spinners(_) => drop(config.add_task(TaskSpec::new(group, workload, name, spin))),
+            Beside::Bursts => {
+                let task = service(77 + number, [10 * MSU, 40 * MSU], [2 * MSU, 20 * MSU], |_| {});
+                config.add_task(TaskSpec::new(group, workload, name, task));
+            }
+        }
+    }
+    let mut about = header(0, &[]);
+    about.only_below = Some("/web".into());
+    for path in ["/a", "/b"] {
+        about.groups.push(Group {
+            path: path.into(),
+            weight: match beside {
+                Beside::Spinners(weight) => Some(weight),
+                _ => Some(100),
+            },
+            ..Default::default()
+        });
+    }
+    let mut recorder = Recorder::new(about, 1);
+    Simulation::new(config).unwrap().run(Some(&mut recorder)).unwrap();
+    let (header, events) = recorder.finish(DURATION_NS);
+    let mut latencies = latencies.lock().unwrap().clone();
+    latencies.sort_unstable();
+    (latencies, header, events)
+}
+
+/// Works at random times of its own; `done` is told how long each piece took from when it was due.
+fn service(
+    seed: u64,
+    gap_ns: [u64; 2],
+    work_ns: [u64; 2],
+    done: impl Fn(u64) + Send + 'static,
+) -> impl FnMut(&mut Context) -> Step + Send {
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let (mut due_ns, mut works) = (0, true);
+    move |context| {
+        works = !works;
+        match works {
+            true => Step::Compute {
+                ns: rng.random_range(work_ns[0]..work_ns[1]),
+            },
+            false => {
+                if due_ns > 0 {
+                    done(context.now_ns() - due_ns);
+                }
+                due_ns = context.now_ns().max(due_ns) + rng.random_range(gap_ns[0]..gap_ns[1]);
+                Step::SleepUntil { at_ns: due_ns }
+            }
+        }
+    }
+}
+
+fn ms(latencies: &[u64], percent: f64) -> f64 {
+    percentile_ns(latencies, percent) as f64 / MS as f64
+}
+
+/// p50 and p99 in ms.
+fn both(latencies: &[u64]) -> [f64; 2] {
+    [50.0, 99.0].map(|percent| ms(latencies, percent))
+}
+
+fn assert_near(replayed: [f64; 2], truth: [f64; 2], what: &str) {
+    for (found, due, allowed) in [(replayed[0], truth[0], 0.1), (replayed[1], truth[1], 0.15)] {
+        assert!(
+            (found - due).abs() < allowed * due,
+            "{what}: replayed {replayed:?}, true {truth:?} ms"
+        );
+    }
+}
+
+#[test]
+fn a_service_waits_for_others_as_it_did_and_under_a_limit_as_it_would() {
+    for beside in [
+        Beside::Nothing,
+        Beside::Spinners(100),
+        Beside::Spinners(400),
+        Beside::Spinners(25),
+        Beside::Bursts,
+    ] {
+        let (latencies, header, events) = truth(beside, None);
+        let (program, machine) = compile(&header, &events);
+        let replayed = |sets: &[&str]| both(&run(&program, &machine, sets).latencies(None));
+        assert_near(replayed(&[]), both(&latencies), &format!("{beside:?}"));
+        let (limited, ..) = truth(beside, Some(40));
+        assert_near(
+            replayed(&["group.web.quota_us=40000"]),
+            both(&limited),
+            &format!("{beside:?}, limited"),
+        );
+    }
+}
+
+#[test]
+fn without_the_others_nothing_waits_for_them() {
+    let (alone, ..) = truth(Beside::Nothing, None);
+    for beside in [Beside::Spinners(100), Beside::Bursts] {
+        let (latencies, header, events) = truth(beside, None);
+        let (program, machine) = compile(&header, &events);
+        let without = run(&program, &machine, &["machine.others=none"]);
+        assert_near(
+            both(&without.latencies(None)),
+            both(&alone),
+            &format!("{beside:?}"),
+        );
+        assert!(ms(&latencies, 99.0) > 1.5 * p(&without, 99.0), "{beside:?}");
+    }
+}
+
+#[test]
+fn a_limit_on_a_neighbour_gives_the_service_what_it_takes_from_that() {
+    let (_, header, events) = truth(Beside::Spinners(100), None);
+    let (program, machine) = compile(&header, &events);
+    let limits = ["group.a.quota_us=10000", "group.b.quota_us=10000"];
+    let [as_it_was, limited] = [&[][..], &limits].map(|sets| run(&program, &machine, sets));
+    assert!(
+        p(&limited, 99.0) < 0.8 * p(&as_it_was, 99.0),
+        "{} and {} ms",
+        p(&limited, 99.0),
+        p(&as_it_was, 99.0)
+    );
+    for path in ["/a", "/b"] {
+        let group = limited.groups.iter().find(|g| g.path == path).unwrap();
+        let used = group.usage_ns as f64 / limited.end_ns as f64;
+        assert!((0.08..0.12).contains(&used), "{path} used {used} CPUs of 0.1");
+    }
+}
