@@ -48,8 +48,8 @@ test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh
 
 test-live: guest static prometheus ## run the tests that boot a real kernel in QEMU (three quarters of an hour, the build included); ROBUST=WORD: only matching ones
-	$(if $(ROBUST),,cargo test --release -p plimsoll-vm --test boot -- --ignored --test-threads=1)
-	cargo test --release -p plimsoll-vm --test robustness -- --ignored --test-threads=2 $(ROBUST)
+	$(if $(ROBUST),,cargo test -p plimsoll-vm --test boot -- --ignored --test-threads=1)
+	cargo test -p plimsoll-vm --test robustness -- --ignored --test-threads=2 $(ROBUST)
 
 fuzz: ## 10,000 random machines against the invariants; three broken policies must be caught (SEEDS=N FIRST=N)
 	scripts/fuzz.sh $(SEEDS) $(FIRST)
@@ -71,7 +71,7 @@ target/guest/%: vm/guest/%.c $(wildcard vm/guest/*.h)
 prometheus: ## unpack Debian's Prometheus below target, for the test of metrics; nothing is installed
 	@scripts/prometheus.sh
 
-test-kubernetes: ## the DaemonSet against the API's schemas, from PyPI
+test-kubernetes: ## the DaemonSet and the Helm chart: lint, template, the API's schemas (PyPI; Helm is built by go if it is not there)
 	@scripts/test-kubernetes.sh
 
 PREFIX ?= /usr/local

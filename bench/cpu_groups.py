@@ -46,10 +46,11 @@ class Groups:
             die(3, f"groups cannot be made: {e}")
 
     def remove(self):
-        for name in (*self.names, ""):
+        paths = [self.path(name) for name in (*self.names, "")]
+        for path in paths + ([] if self.v2 else [path.replace("/cpu/", "/cpuacct/") for path in paths]):
             for _ in range(50):
                 try:
-                    os.rmdir(self.path(name))
+                    os.rmdir(path)
                     break
                 except FileNotFoundError:
                     break
@@ -75,29 +76,31 @@ class Groups:
 
     def stat(self):
         found = dict(line.split() for line in open(self.path("service", "cpu.stat")))
-        if self.v2:
-            usage_ns = int(found["usage_usec"]) * 1000
-        else:
-            acct = self.path("service").replace("/cpu/", "/cpuacct/")
-            shared = self.path("service", "cpuacct.usage")
-            usage_ns = int(open(shared if os.path.exists(shared) else f"{acct}/cpuacct.usage").read())
-        return {"usage_ns": usage_ns, "nr_periods": int(found["nr_periods"]), "nr_throttled": int(found["nr_throttled"])}
+        return {"usage_ns": self.usage_ns("service"), "nr_periods": int(found["nr_periods"]), "nr_throttled": int(found["nr_throttled"])}
 
-    def accounting(self):
-        """On v1 the use is counted by another controller, which may need a group of its own."""
-        if not self.v2 and not os.path.exists(self.path("service", "cpuacct.usage")):
-            os.makedirs(self.path("service").replace("/cpu/", "/cpuacct/"), exist_ok=True)
-            return [self.path("service").replace("/cpu/", "/cpuacct/")]
-        return []
+    def usage_ns(self, name=""):
+        """CPU time of a group and those below; without a name, of all that runs here."""
+        if self.v2:
+            return int(dict(line.split() for line in open(self.path(name, "cpu.stat")))["usage_usec"]) * 1000
+        shared = self.path(name, "cpuacct.usage")
+        return int(open(shared if os.path.exists(shared) else f"{self.accounting(name)}/cpuacct.usage").read())
+
+    def accounting(self, name):
+        """On v1 the use may be counted by another controller, where groups have to be made, too; `None`: it is not."""
+        if self.v2 or os.path.exists(self.path(name, "cpuacct.usage")):
+            return None
+        path = self.path(name).replace("/cpu/", "/cpuacct/")
+        os.makedirs(path, exist_ok=True)
+        return path
 
     def start(self, name, command, inside=lambda: None, **kwargs):
         """Starts a command in a group and a session of its own; `inside` is called in the child first."""
         def enter():
             os.setsid()
             inside()
-            for path in [self.path(name)] + (self.accounting() if name == "service" else []):
-                with open(f"{path}/cgroup.procs", "w") as f:
-                    f.write(str(os.getpid()))
+            for path in (self.path(name), self.accounting(name)):
+                if path:
+                    pathlib.Path(f"{path}/cgroup.procs").write_text(str(os.getpid()))
 
         child = subprocess.Popen(command, preexec_fn=enter, stdin=subprocess.DEVNULL, **kwargs)
         self.children.append(child)

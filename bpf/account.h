@@ -27,44 +27,40 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct group_timer);
-} period_timers SEC(".maps");
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct group_timer);
-} slack_timers SEC(".maps");
+} group_timers SEC(".maps");
+
+/* A group has two: keys of group_timers. */
+#define PERIOD_TIMER(slot) (2 * (slot))
+#define SLACK_TIMER(slot) (2 * (slot) + 1)
 
 #define TIMER_DELAY_MIN_NS (10 * PL_US)
 
 /*
- * A timer that the kernel did not start is owed: the next tick of any CPU starts it, or the loader, which asks 20
- * times a second. Linux 7 allocates memory to start one where interrupts are off, and may not get it.
+ * A timer that was not started is owed: the next tick of any CPU starts it, or the loader, which asks 20 times a second.
+ * Linux 7 allocates memory to start one where interrupts are off, and may not get it. On a CPU that leaves it is not asked
+ * to: see leaves_here.
  */
-static __always_inline void owe_timer(u32 PL_MEM *owes)
+__noinline int start_timer(u32 key, u64 delay_ns)
 {
-	pl_write(owes, 1);
+	struct group_timer *timer = bpf_map_lookup_elem(&group_timers, &key);
+
+	if (!timer || (!leaves_here() && !bpf_timer_start(&timer->timer, delay_ns, 0)))
+		return 0;
+	pl_write(&S->groups[key / 2]->owes_timer[key % 2], 1);
 	pl_xchg32(&S->timers_owed, 1);
 	pl_add32(&S->timers_refused, 1);
-}
-
-__noinline int start_period_timer(u32 slot, u64 at_ns, u64 now_ns)
-{
-	struct group_timer *timer = bpf_map_lookup_elem(&period_timers, &slot);
-	u64 delay_ns = at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS;
-
-	if (timer && bpf_timer_start(&timer->timer, delay_ns, 0))
-		owe_timer(&S->groups[slot]->owes_period);
 	return 0;
 }
 
-__noinline int start_slack_timer(u32 slot, u64 delay_ns)
+static __always_inline void start_period_timer(u32 slot, u64 at_ns, u64 now_ns)
 {
-	struct group_timer *timer = bpf_map_lookup_elem(&slack_timers, &slot);
+	start_timer(PERIOD_TIMER(slot),
+		    at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS);
+}
 
-	if (timer && bpf_timer_start(&timer->timer, delay_ns, 0))
-		owe_timer(&S->groups[slot]->owes_slack);
-	return 0;
+static __always_inline void start_slack_timer(u32 slot, u64 delay_ns)
+{
+	start_timer(SLACK_TIMER(slot), delay_ns);
 }
 
 /* Nobody is in a group that is gone, and its memory may be another's soon: see stop_timers. */
@@ -84,9 +80,9 @@ __noinline int start_owed_timers(u64 now_ns)
 
 		if (!group || is_gone(group))
 			continue;
-		if (pl_read(&group->owes_period) && pl_xchg32(&group->owes_period, 0))
+		if (pl_read(&group->owes_timer[0]) && pl_xchg32(&group->owes_timer[0], 0))
 			start_period_timer(slot, group->g.pool.next_ns, now_ns);
-		if (pl_read(&group->owes_slack) && pl_xchg32(&group->owes_slack, 0))
+		if (pl_read(&group->owes_timer[1]) && pl_xchg32(&group->owes_timer[1], 0))
 			start_slack_timer(slot, TIMER_DELAY_MIN_NS);
 	}
 	return 0;
@@ -265,19 +261,26 @@ __noinline bool reweigh(u64 task_address, u64 now_ns)
 	return turn_over;
 }
 
-/* This CPU's timer: fires at at_ns or before. Only on the CPU itself. */
+/*
+ * A CPU's timer: fires at at_ns or before, on that CPU where this is called on it. Elsewhere it may be: who changes what a
+ * running task may do takes it off its CPU and puts it back. On a CPU that leaves none is started (leaves_here): only
+ * the kernel's own threads still run there, and its tick.
+ */
 __noinline int arm_cpu_timer(struct live_cpu PL_MEM *c PL_ARENA, u32 cpu, u64 at_ns, u64 now_ns)
 {
 	struct cpu_timer *timer;
 	u64 delay_ns = at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS;
+	u64 flags = 0;
 
 	if (c->timer_at_ns && c->timer_at_ns <= at_ns && c->timer_at_ns + PL_MS > now_ns)
 		return 0; /* fires early enough: its callback looks again */
 	timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
-	if (!timer)
+	if (!timer || leaves_here())
 		return 0;
+	if (bpf_get_smp_processor_id() == cpu)
+		flags = BPF_F_TIMER_CPU_PIN;
 	c->timer_at_ns = now_ns + delay_ns;
-	bpf_timer_start(&timer->timer, delay_ns, BPF_F_TIMER_CPU_PIN);
+	bpf_timer_start(&timer->timer, delay_ns, flags);
 	return 0;
 }
 

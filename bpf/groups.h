@@ -52,7 +52,7 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 	struct pl_queue PL_MEM *queues;
 	struct pl_balance PL_MEM *balances;
 	struct group_timer *timer;
-	u32 slot;
+	u32 slot, key;
 
 	if (group) {
 		slot = group->slot;
@@ -70,18 +70,20 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 		group->slot = slot;
 	}
 	/* Of memory that was another group's, too: a timer that was cancelled has no callback any more. */
-	timer = bpf_map_lookup_elem(&period_timers, &slot);
+	key = PERIOD_TIMER(slot);
+	timer = bpf_map_lookup_elem(&group_timers, &key);
 	if (!timer)
 		return 0;
 	timer->group = (u64)group;
-	bpf_timer_init(&timer->timer, &period_timers, CLOCK_MONOTONIC);
+	bpf_timer_init(&timer->timer, &group_timers, CLOCK_MONOTONIC);
 	if (bpf_timer_set_callback(&timer->timer, period_fired))
 		return 0;
-	timer = bpf_map_lookup_elem(&slack_timers, &slot);
+	key = SLACK_TIMER(slot);
+	timer = bpf_map_lookup_elem(&group_timers, &key);
 	if (!timer)
 		return 0;
 	timer->group = (u64)group;
-	bpf_timer_init(&timer->timer, &slack_timers, CLOCK_MONOTONIC);
+	bpf_timer_init(&timer->timer, &group_timers, CLOCK_MONOTONIC);
 	if (bpf_timer_set_callback(&timer->timer, slack_fired))
 		return 0;
 	arena_zero(group, group_bytes());
@@ -100,42 +102,35 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 	return (u64)group;
 }
 
-enum relink {
-	RELINK_GROUP,
-	RELINK_HEADROOM_CLEAR,
-	RELINK_HEADROOM_MARK,
-	RELINK_HEADROOM_LINK,
-};
+/* The living group of a slot, if it is as deep as that. */
+static __always_inline struct live_group PL_MEM *at_depth(u32 slot, u32 depth)
+{
+	struct live_group PL_MEM *group = S->groups[slot];
+
+	return group && group->alive && group->g.depth == depth ? group : NULL;
+}
 
 /* A function of its own: the kernel ends a program's loops after some 100,000 turns of each call. */
-__noinline int relink_level(u32 depth, u32 what)
+__noinline int link_level(u32 depth)
 {
-	struct live_group PL_MEM *group;
 	u32 slot;
 
 	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
-		group = S->groups[slot];
-		if (!group || !group->alive || group->g.depth != depth)
-			continue;
-		if (what == RELINK_GROUP)
+		struct live_group PL_MEM *group = at_depth(slot, depth);
+
+		if (group)
 			pl_group_link(&group->g);
-		else if (what == RELINK_HEADROOM_CLEAR)
-			pl_headroom_clear(&group->g);
-		else if (what == RELINK_HEADROOM_MARK)
-			pl_headroom_mark(&S->marked, &group->g);
-		else
-			pl_headroom_link(&S->headroom, &group->g, &S->side->g);
 	}
 	return 0;
 }
 
-/* Goes through every living group from a depth downwards, parents before children. */
-__noinline int relink(u32 depth, u32 what)
+/* Links every living group from a depth downwards, parents before children. */
+__noinline int link_below(u32 depth)
 {
 	for (; depth <= S->max_depth && can_loop; depth++) {
 		/* For its barrier, as in apply_limits_once: now for the level above. */
 		pl_add32(&S->nr_links, 1);
-		relink_level(depth, what);
+		link_level(depth);
 	}
 	return 0;
 }
@@ -156,7 +151,7 @@ __noinline int link_groups(u64 group_address)
 		/* For its barrier: this finds a child that is being made, or the child finds this link. */
 		pl_add32(&S->nr_links, 1);
 		if (group->nr_children)
-			relink(group->g.depth + 1, RELINK_GROUP);
+			link_below(group->g.depth + 1);
 	} while (pl_add32(&S->nr_linked, 1) - 1 != seen && can_loop);
 	return 0;
 }
@@ -174,7 +169,7 @@ __noinline int apply_limits_once(u64 group_address, u64 now_ns)
 	    .onset_percent = group->onset_percent,
 	};
 	bool was_limited = pl_bw_limited(&group->g.pool);
-	u32 error = pl_bw_check(&limits, !group->g.parent, S->config.bandwidth.mainline);
+	u32 error = pl_bw_check(&limits, !group->g.parent, PL_BASELINE(S->config.bandwidth.mainline));
 
 	if (error) {
 		scx_error("cgroup %llu: limits cannot be enforced: quota %llu us, period %llu us, error %u",
@@ -346,8 +341,6 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 	return apply_limits((u64)group, scx_bpf_now());
 }
 
-int relink_side(void);
-
 /* Its storage may outlive this: the controller is switched off, and the directory stays. */
 static __always_inline void forget_merged(struct cgroup *cgrp, struct live_group PL_MEM *into)
 {
@@ -374,10 +367,10 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 	group->alive = 0;
 	stop_timers(group->slot);
 	release_all((u64)group, now_ns);
-	/* Nobody is left whom its headroom would serve. */
+	/* Nobody is left whom its headroom would serve. The loader has the side walked: see set_knobs. */
 	if (group->g.headroom_percent) {
 		group->g.headroom_percent = 0;
-		relink_side();
+		pl_xchg32(&S->relink_owed, 1);
 	}
 	pl_add32(&S->nr_groups, -1);
 	S->groups_changed++;
@@ -387,24 +380,50 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 	group_put(group);
 }
 
+/* What the group weighs was `before`: see pl_queue_written. */
+__noinline int weight_written(u64 group_address, u64 before)
+{
+	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	unsigned long flags;
+	u32 cpu;
+
+	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++) {
+		struct live_cpu PL_MEM *c = cpu_of(cpu);
+
+		bpf_local_irq_save(&flags);
+		cpu_lock(c);
+		pl_queue_written(&group->g, cpu, before, &c->fair);
+		cpu_unlock(c);
+		bpf_local_irq_restore(&flags);
+	}
+	return 0;
+}
+
 void BPF_OPS(plimsoll_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 {
 	USE_ARENA;
 	struct live_group PL_MEM *group = own_group_of(cgrp);
+	u64 before;
 
-	if (group)
-		pl_group_set_weight(&group->g, weight);
+	if (!group)
+		return;
+	before = pl_group_weight(&group->g);
+	pl_group_set_weight(&group->g, weight);
+	weight_written((u64)group, before);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 {
 	USE_ARENA;
 	struct live_group PL_MEM *group = own_group_of(cgrp);
+	u64 before;
 
 	if (!group)
 		return;
+	before = pl_group_weight(&group->g);
 	pl_group_set_idle(&group->g, idle);
 	link_groups((u64)group);
+	weight_written((u64)group, before);
 }
 
 void BPF_OPS(plimsoll_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
@@ -465,6 +484,44 @@ __noinline int count_side(u32 cpu)
 	return 0;
 }
 
+enum relink {
+	RELINK_CLEAR,
+	RELINK_MARK,
+	RELINK_LINK,
+};
+
+__noinline int relink_level(u32 depth, u32 what)
+{
+	u32 slot;
+
+	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
+		struct live_group PL_MEM *group = at_depth(slot, depth);
+
+		if (!group)
+			continue;
+		if (what == RELINK_CLEAR)
+			pl_headroom_clear(&group->g);
+		else if (what == RELINK_MARK)
+			pl_headroom_mark(&S->marked, &group->g);
+		else
+			pl_headroom_link(&S->headroom, &group->g, &S->side->g);
+	}
+	return 0;
+}
+
+/* Goes through every living group, parents before children. */
+__noinline int relink(u32 what)
+{
+	u32 depth;
+
+	for (depth = zero; depth <= S->max_depth && can_loop; depth++) {
+		/* For its barrier, as in link_below. */
+		pl_add32(&S->nr_links, 1);
+		relink_level(depth, what);
+	}
+	return 0;
+}
+
 /*
  * Who is main and who is side; then how much of the side is runnable where. A group that is made meanwhile is alive
  * before it looks at its parent's marks (join_side). It may see them half done: then it sees this walk counted or
@@ -477,11 +534,11 @@ __noinline int walk_side(void)
 	S->marked.percent = 0;
 	S->marked.tolerance_ns = 0;
 	pl_add32(&S->nr_relinks, 1);
-	relink(zero, RELINK_HEADROOM_CLEAR);
-	relink(zero, RELINK_HEADROOM_MARK);
+	relink(RELINK_CLEAR);
+	relink(RELINK_MARK);
 	pl_headroom_take(&S->headroom, &S->marked);
 	pl_add32(&S->nr_relinks, 1);
-	relink(zero, RELINK_HEADROOM_LINK);
+	relink(RELINK_LINK);
 	pl_add32(&S->nr_relinks, 1);
 	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++)
 		count_side(cpu);
@@ -567,6 +624,7 @@ static int window_fired(void *map, u32 *key, struct cpu_timer *timer)
 	return 0;
 }
 
+/* A cgroup's knobs changed; or, of a number that no cgroup has, what is owed is done: a walk over headroom's side. */
 SEC("syscall")
 int set_knobs(struct live_knobs *knobs)
 {
@@ -576,6 +634,8 @@ int set_knobs(struct live_knobs *knobs)
 	u32 slot, key = 0;
 	bool limits;
 
+	if (pl_read(&S->relink_owed))
+		relink_side();
 	for (slot = zero + 1; slot < S->nr_slots && can_loop; slot++) {
 		group = S->groups[slot];
 		if (group && group->alive && group->g.id == knobs->cgroup_id)

@@ -48,14 +48,13 @@ struct live_queue {
 struct live_group {
 	struct pl_group g; /* first */
 	struct live_queue PL_MEM *queues;
-	u32 slot;	 /* also names its parking queue and its timers */
-	u32 refs;	 /* tasks, children, and the cgroup itself */
-	u32 alive;	 /* the cgroup is there */
-	u32 nr_parked;	 /* tasks in its parking queue, or on the way there */
-	u32 next_free;	 /* low half of an arena address */
-	u32 nr_children; /* groups of living cgroups right below */
-	u32 owes_period; /* its period timer could not be started, and is to be */
-	u32 owes_slack;
+	u32 slot;	   /* also names its parking queue and its timers */
+	u32 refs;	   /* tasks, children, and the cgroup itself */
+	u32 alive;	   /* the cgroup is there */
+	u32 nr_parked;	   /* tasks in its parking queue, or on the way there */
+	u32 next_free;	   /* low half of an arena address */
+	u32 nr_children;   /* groups of living cgroups right below */
+	u32 owes_timer[2]; /* its period, and its slack timer could not be started, and is to be */
 	u32 limits_written;
 	u32 nr_below;	  /* groups of living cgroups below, at any depth */
 	u64 cpu_burst_us; /* cpu.max.burst; the knob burst_us, where set, takes its place */

@@ -149,6 +149,13 @@ struct scx_exit_info {
 struct scx_dump_ctx {
 	enum scx_exit_kind kind;
 };
+/* Since 6.9, with the stack segment: how a task came into the kernel, where the CPU has FRED and the kernel uses it. */
+struct fred_ss {
+	u64 bits;
+};
+struct pt_regs___fred {
+	struct fred_ss fred_ss;
+};
 
 #pragma clang attribute pop
 

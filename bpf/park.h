@@ -26,11 +26,19 @@
 	0x40 /* more than the page fault's entry, and less than up to where the next one is returned to */
 
 /*
+ * FRED: bits 32 to 39 of the saved stack segment are the event's vector, 48 to 51 its type, 3 for an exception. Without
+ * FRED these are zero. Intel, Flexible Return and Event Delivery, 5.2.1.
+ */
+#define FRED_EVENT 0xf00ff00000000ULL
+#define FRED_PAGE_FAULT 0x3000e00000000ULL
+
+/*
  * Whether the task is in the kernel on its own account, where it may hold a lock: in a system call or a page fault, not
  * in an interrupt. Neither of the latter leaves the number of a call; whose entry it was, the return address right
- * below the user's registers tells. What a task that slept goes back to is nearly always one of the two.
+ * below the user's registers tells, or with FRED, where all have one entry, what the CPU saved. What a task that slept
+ * goes back to is nearly always one of the two.
  */
-static __always_inline bool in_kernel(struct task_struct *p)
+static __noinline bool in_kernel(struct task_struct *p)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
 	u64 entry = 0;
@@ -38,7 +46,12 @@ static __always_inline bool in_kernel(struct task_struct *p)
 	if (!regs || (s64)regs->orig_ax >= 0)
 		return regs;
 	bpf_probe_read_kernel(&entry, sizeof(entry), (const u64 *)regs - 1);
-	return page_fault_entry && entry - page_fault_entry < ENTRY_BYTES;
+	if (page_fault_entry && entry - page_fault_entry < ENTRY_BYTES)
+		return true;
+	if (!bpf_core_field_exists(((struct pt_regs___fred *)regs)->fred_ss))
+		return false;
+	bpf_core_read(&entry, sizeof(entry), &((struct pt_regs___fred *)regs)->fred_ss);
+	return (entry & FRED_EVENT) == FRED_PAGE_FAULT;
 }
 
 /*
@@ -46,8 +59,9 @@ static __always_inline bool in_kernel(struct task_struct *p)
  * the kernel's own class such a task is throttled when it is back in user space, at the next look at it, or at the
  * border of user space (border.h), where it holds nothing.
  */
-static __always_inline bool may_park(struct task_struct *p, struct live_task PL_MEM *task)
+__noinline bool may_park(struct task_struct *p __arg_trusted, u64 task_address)
 {
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct task_struct *current = bpf_get_current_task_btf();
 	/* A BPF program itself raises the counts of the task that it interrupted by one. */
 	s32 own = p == current;
@@ -241,7 +255,7 @@ __noinline int hand_out_later(u64 group_address)
 
 	pl_bw_owe(&group->g.pool);
 	if (pl_bw_take_arm_slack(&group->g.pool)) {
-		pl_write(&group->owes_slack, 1);
+		pl_write(&group->owes_timer[1], 1);
 		pl_xchg32(&S->timers_owed, 1);
 	}
 	return 0;
@@ -338,11 +352,14 @@ static int slack_fired(void *map, u32 *key, struct group_timer *timer)
  */
 __noinline int stop_timers(u32 slot)
 {
-	struct group_timer *timer = bpf_map_lookup_elem(&period_timers, &slot);
+	struct group_timer *timer;
+	u32 key = PERIOD_TIMER(slot);
 
+	timer = bpf_map_lookup_elem(&group_timers, &key);
 	if (timer)
 		bpf_timer_cancel(&timer->timer);
-	timer = bpf_map_lookup_elem(&slack_timers, &slot);
+	key = SLACK_TIMER(slot);
+	timer = bpf_map_lookup_elem(&group_timers, &key);
 	if (timer)
 		bpf_timer_cancel(&timer->timer);
 	return 0;
@@ -372,7 +389,7 @@ __noinline int scan(u32 cpu, bool weigh)
 		}
 		if (!task || task->t.cpu != cpu)
 			continue;
-		if (is_limited(task->group) && may_park(p, task)) {
+		if (is_limited(task->group) && may_park(p, (u64)task)) {
 			level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 			if (level && park_begin(task, level, cpu, now_ns)) {
 				if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))

@@ -114,7 +114,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (is_at_border(task, now_ns))
 		pl_write(&task->waits_exec_ns, p->se.sum_exec_runtime);
-	if (is_limited(task->group) && may_park(p, task)) {
+	if (is_limited(task->group) && may_park(p, (u64)task)) {
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 		if (level && park_begin(task, level, cpu, now_ns)) {
 			scx_bpf_dsq_insert(p, PARK_DSQ(level->slot), slice_ns, enq_flags);
@@ -221,12 +221,13 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 					set_other_class(cpu, 1);
 					bpf_local_irq_restore(&flags);
 				}
-				if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___compat))
+				if (cpu == bpf_get_smp_processor_id() &&
+				    bpf_ksym_exists(scx_bpf_reenqueue_local___v2___compat))
 					scx_bpf_reenqueue_local___v2___compat();
 			}
 			if (scx_bpf_dsq_nr_queued(cpu)) {
 				offer_to_idle(cpu);
-			} else if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && any_idle()) {
+			} else if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) && any_idle()) {
 				/* What waits is in the local queue, but whom it waits for can go elsewhere. */
 				c->offer = 1;
 				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

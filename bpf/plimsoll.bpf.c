@@ -25,6 +25,7 @@
  * less: docs/src/reference/live.md, Loading.
  */
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#define PL_LIVE 1
 #include "kernel.h"
 #include "intf.h"
 #include "state.h"
@@ -121,6 +122,9 @@ void BPF_OPS(plimsoll_update_idle, s32 cpu, bool idle)
 
 	c->is_idle = idle;
 	if (!idle)
+		return;
+	/* The kernel idles here to end. What is raised now is never run: see leaves_here. */
+	if (!in_mask(cpu_online_mask, cpu))
 		return;
 	if (c->other_class)
 		set_other_class(cpu, 0);
@@ -223,17 +227,22 @@ bool BPF_OPS(plimsoll_yield, struct task_struct *from, struct task_struct *to)
 	return true;
 }
 
-/* The backup for this CPU's timer, and where a task that runs alone gets its present weight. */
+/*
+ * The backup for this CPU's timer. Dispatch, which comes next, charges the task and weighs it anew, as it does at the end
+ * of each slice, which on most kernels is a tick or two.
+ */
 void BPF_OPS(plimsoll_tick, struct task_struct *p)
 {
 	USE_ARENA;
 	struct live_task PL_MEM *task = task_of(p);
 	u64 now_ns = scx_bpf_now();
+	u64 stop_at_ns;
 
 	if (!task || !task->runnable)
 		return;
-	charge((u64)task, p->se.sum_exec_runtime, now_ns);
-	if (reweigh((u64)task, now_ns) || (must_stop(task, task->t.cpu) && !pl_read(&task->border_asked)))
+	stop_at_ns = cpu_of(task->t.cpu)->stop_at_ns;
+	if (pl_task_turn_over(&task->t) ||
+	    (stop_at_ns && now_ns >= stop_at_ns && !pl_read(&task->border_asked)))
 		set_slice(p, 0);
 	if (pl_read(&S->timers_owed))
 		start_owed_timers(now_ns);
@@ -385,8 +394,14 @@ __noinline int link_online(void)
 void BPF_OPS_SLEEPABLE(plimsoll_cpu_online, s32 cpu)
 {
 	USE_ARENA;
-	cpu_of(cpu)->online = 1;
-	cpu_of(cpu)->idle_since_ns = 0;
+	struct live_cpu PL_MEM *c = cpu_of(cpu);
+
+	c->online = 1;
+	c->idle_since_ns = 0;
+	/* What it was to look at as it left had no timer of its own any more, and would keep the next from being started. */
+	pl_write(&c->timer_at_ns, 0);
+	pl_write(&c->check_at_ns, 0);
+	pl_write(&c->watch_at_ns, 0);
 	link_online();
 }
 
@@ -510,10 +525,12 @@ void BPF_OPS(plimsoll_exit, struct scx_exit_info *info)
 SEC("syscall")
 int find_symbols(void *unused)
 {
-	static const char mask[] = "__cpu_active_mask";
+	static const char active[] = "__cpu_active_mask";
+	static const char online[] = "__cpu_online_mask";
 	static const char entry[] = "asm_exc_page_fault";
-	long error = bpf_kallsyms_lookup_name(mask, sizeof(mask), 0, &cpu_active_mask);
+	long error = bpf_kallsyms_lookup_name(active, sizeof(active), 0, &cpu_active_mask);
 
+	error = error ?: bpf_kallsyms_lookup_name(online, sizeof(online), 0, &cpu_online_mask);
 	return error ?: bpf_kallsyms_lookup_name(entry, sizeof(entry), 0, &page_fault_entry);
 }
 

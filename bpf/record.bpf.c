@@ -181,7 +181,7 @@ struct known {
 };
 
 /*
- * What this CPU has run of threads that are not recorded, since it last ran something else: with
+ * What this CPU has run of threads that are not recorded, since it last ran something else or another group's: with
  * only_below_id such a stretch is one event, however many threads took turns in it.
  */
 struct others {
@@ -189,6 +189,7 @@ struct others {
 	__u64 turn_ns;	/* when the one that runs got the CPU */
 	__u64 longest_ns;
 	struct task_group *longest; /* whose turn that was */
+	__u64 longest_mask;	    /* as what its last turn left its thread */
 	/* The group whose id was asked for last. */
 	struct task_group *known;
 	__u64 known_id;
@@ -478,6 +479,7 @@ static __always_inline void follow_others(struct cpu_state *state, struct task_s
 					  struct task_struct *next, bool next_wanted, __u64 now, __u16 mask)
 {
 	struct others *others = &state->others;
+	bool goes_on = next->pid && !next_wanted;
 	struct record_event event;
 	struct task_group *group;
 	__u64 turn;
@@ -487,36 +489,40 @@ static __always_inline void follow_others(struct cpu_state *state, struct task_s
 		others->since_ns = 0;
 	if (others->since_ns && prev->pid) {
 		turn = now - others->turn_ns;
-		if (turn >= others->longest_ns) {
+		group = prev->sched_task_group;
+		if (turn > others->longest_ns)
 			others->longest_ns = turn;
-			others->longest = prev->sched_task_group;
+		if (turn == others->longest_ns || group == others->longest) {
+			others->longest = group;
+			others->longest_mask = mask;
 		}
 	}
-	if (next->pid && !next_wanted) {
-		if (!others->since_ns) {
-			others->since_ns = now;
-			others->longest_ns = 0;
-			others->longest = NULL;
-		}
+	if (goes_on && !others->since_ns)
+		others->since_ns = now;
+	else if (!others->since_ns)
+		return;
+	turn = now - others->since_ns;
+	/* Another group's turn is a stretch of its own, unless what there is of this one is short. */
+	if (goes_on && (turn < RECORD_TURN_NS || prev->sched_task_group == next->sched_task_group)) {
 		others->turn_ns = now;
 		return;
 	}
-	if (!others->since_ns)
-		return;
 	group = others->longest;
 	if (group != others->known) {
 		others->known = group;
 		others->known_id = BPF_CORE_READ(group, css.cgroup, kn, id);
 	}
-	turn = now - others->since_ns;
 	if (turn > RECORD_RUN_MAX_NS)
 		turn = RECORD_RUN_MAX_NS;
-	others->since_ns = 0;
 	event.a = turn;
 	event.arg = turn >> 32;
 	event.b = group ? others->known_id : 0;
 	event.kind = RECORD_KIND_OTHERS;
-	event.mask = mask;
+	event.mask = others->longest_mask;
+	others->since_ns = goes_on ? now : 0;
+	others->turn_ns = now;
+	others->longest_ns = 0;
+	others->longest = NULL;
 	push(state, now, &event);
 }
 

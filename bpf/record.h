@@ -61,10 +61,12 @@ enum record_context {
 /* switch: a = previous, b = next, arg = preempted, mask = previous state; waking: a = woken, b = waker,
  * arg = context; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper bits, at most
  * RECORD_BYTES_MAX; others: a and arg = how long they ran, ns, lower and upper bits, at most RECORD_RUN_MAX_NS, b = lower
- * half of the id of the group that ran longest, mask = state of the last one (bit 15: it was preempted). */
+ * half of the id of the group that ran longest, mask = state after its last turn (bit 15: it was preempted). */
 #define RECORD_BYTES_MAX 0xffffffU
 #define RECORD_RUN_MAX_NS 0xffffffffffULL
 #define RECORD_OTHERS_PREEMPTED 0x8000U
+/* Others' turns that are shorter are counted with those beside them: at most 2,000 events a second on each CPU. */
+#define RECORD_TURN_NS 500000ULL
 struct record_event {
 	__u32 delta_ns; /* after the batch's base_ns */
 	__u32 a;

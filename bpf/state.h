@@ -100,7 +100,17 @@ static __always_inline struct live_group PL_MEM *group_of(struct cgroup *cgrp)
 
 /* Addresses of the kernel's, which find_symbols sets before the scheduler is attached. */
 u64 cpu_active_mask;
+u64 cpu_online_mask;
 u64 page_fault_entry;
+
+/* Whether a CPU is in one of the kernel's masks. */
+static __always_inline bool in_mask(u64 mask, u32 cpu)
+{
+	u64 word = 0;
+
+	bpf_probe_read_kernel(&word, sizeof(word), (const u64 *)mask + CPU_INDEX(cpu) / 64);
+	return word >> (cpu % 64) & 1;
+}
 
 /*
  * Whether a CPU is about to go off. From then on until cpu_offline is called, which waits for all readers of RCU,
@@ -108,10 +118,17 @@ u64 page_fault_entry;
  */
 static __always_inline bool cpu_leaves(u32 cpu)
 {
-	u64 word = 0;
+	return !in_mask(cpu_active_mask, cpu);
+}
 
-	bpf_probe_read_kernel(&word, sizeof(word), (const u64 *)cpu_active_mask + CPU_INDEX(cpu) / 64);
-	return !(word >> (cpu % 64) & 1);
+/*
+ * Whether this runs on a CPU that goes off. Linux 7 starts a timer, where interrupts are off, in an interrupt of its own to
+ * this CPU (irq_work), and frees what that took in another. One raised after the CPU's last look at them is never run, not
+ * even when it is back, nor is any that comes after it: not a timer's, not a kick's, not the kernel's own.
+ */
+static __always_inline bool leaves_here(void)
+{
+	return !cpu_of(bpf_get_smp_processor_id())->online;
 }
 
 /*

@@ -165,7 +165,7 @@ PL_FN u32 pl_bw_check(const struct pl_bw_limits *limits, bool is_root, bool main
 /* The most that the pool may hold after a refill. */
 PL_FN u64 pl_bw_buffer(const struct pl_pool PL_MEM *pool, const struct pl_bw_config PL_MEM *config)
 {
-	return config->burst_off || config->expire ? pool->quota_ns : pool->buffer_ns;
+	return config->burst_off || PL_BASELINE(config->expire) ? pool->quota_ns : pool->buffer_ns;
 }
 
 /* First boundary phase + k * period after now. */
@@ -192,7 +192,7 @@ PL_SUB u64 pl_bw_refill(struct pl_pool PL_MEM *pool PL_ARENA, u64 elapsed,
 
 	if (quota_ns == PL_UNLIMITED)
 		return 0;
-	if (!config->mainline)
+	if (!PL_BASELINE(config->mainline))
 		n = pl_min(elapsed, pl_div(PL_BW_MAX_NS + quota_ns - 1, quota_ns));
 
 	pool->generation++;
@@ -204,7 +204,8 @@ PL_SUB u64 pl_bw_refill(struct pl_pool PL_MEM *pool PL_ARENA, u64 elapsed,
 		new_ns = old_ns + (s64)(quota_ns * n);
 		(void)cap_ns;
 #else
-		new_ns = config->expire ? (s64)quota_ns : (s64)pl_min((u64)old_ns + quota_ns * n, cap_ns);
+		new_ns = PL_BASELINE(config->expire) ? (s64)quota_ns
+						     : (s64)pl_min((u64)old_ns + quota_ns * n, cap_ns);
 #endif
 	} while (!pl_cas(&pool->runtime_ns, old_ns, new_ns) && PL_LOOP);
 
@@ -252,7 +253,7 @@ PL_FN u32 pl_bw_start_period(struct pl_pool PL_MEM *pool, u64 now_ns,
 		u64 elapsed = pl_div(now_ns - next_ns, period_ns) + 1;
 
 		pl_write(&pool->next_ns, next_ns + elapsed * period_ns);
-		if (!config->mainline || config->expire)
+		if (!PL_BASELINE(config->mainline) || config->expire)
 			pl_bw_refill(pool, elapsed, config);
 	}
 	pl_write(&pool->arm_period, 1);
@@ -350,7 +351,7 @@ PL_FN u32 pl_bw_charge(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *ba
 	else
 		remaining_ns = pl_read(&balance->remaining_ns);
 
-	if (config->expire && balance->generation != pool->generation) {
+	if (PL_BASELINE(config->expire) && balance->generation != pool->generation) {
 		balance->generation = pool->generation;
 		if (remaining_ns > 0) {
 			/* The period that this time was for is over (the rule before system 1). */
@@ -376,7 +377,7 @@ PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
 	if (back_ns <= 0)
 		return 0;
 	pl_add(&balance->remaining_ns, -back_ns);
-	if (!pl_bw_limited(pool) || (config->expire && balance->generation != pool->generation))
+	if (!pl_bw_limited(pool) || (PL_BASELINE(config->expire) && balance->generation != pool->generation))
 		return 0;
 #ifdef PL_MUTATE_LEAVE /* deliberately broken, to see the fuzzer notice it */
 	pool_ns = pl_read(&pool->runtime_ns);
@@ -576,7 +577,7 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
 		start_ns = 0;
 	} else {
 		pool->buffer_ns = pl_min(limits->quota_ns + limits->burst_ns, PL_BW_MAX_NS);
-		if (!config->mainline && !config->burst_off && !config->expire)
+		if (!PL_BASELINE(config->mainline || config->expire) && !config->burst_off)
 			start_ns =
 			    pl_min(limits->quota_ns + pl_div(limits->burst_ns, 100) * limits->onset_percent +
 				       pl_div((limits->burst_ns % 100) * limits->onset_percent, 100),

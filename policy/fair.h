@@ -160,7 +160,7 @@ PL_SUB u64 pl_fair_place(const struct pl_fair_cpu PL_MEM *cpu PL_ARENA, u64 vrun
 PL_FN u64 pl_fair_move(u64 vruntime, const struct pl_fair_cpu PL_MEM *from,
 		       const struct pl_fair_cpu PL_MEM *to, const struct pl_fair_config PL_MEM *config)
 {
-	if (!config->pull_ns)
+	if (PL_BASELINE(!config->pull_ns))
 		return vruntime - from->clock + to->clock;
 	return vruntime + from->offset - to->offset;
 }
@@ -178,7 +178,7 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 	if (pl_fair_before(cpu->clock, vruntime))
 		cpu->clock = vruntime;
 	cpu->served = cpu->clock;
-	if (!config->pull_ns)
+	if (PL_BASELINE(!config->pull_ns))
 		return;
 	vruntime += pl_fair_credit(config);
 	if (pl_fair_before(vruntime, cpu->clock))
@@ -204,7 +204,7 @@ PL_FN bool pl_fair_should_pull(const struct pl_fair_cpu PL_MEM *cpu, bool has_ow
 			       const struct pl_fair_cpu PL_MEM *other, u64 other_vruntime,
 			       const struct pl_fair_config PL_MEM *config)
 {
-	if (!config->pull_ns)
+	if (PL_BASELINE(!config->pull_ns))
 		return false;
 	if (!has_own)
 		return true;

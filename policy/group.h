@@ -152,36 +152,25 @@ PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *
 	pl_group_link(group);
 }
 
-/* What its queues weigh is found out as a task of theirs is next picked: pl_task_weigh. */
-PL_INLINE void pl_group_weight_changed(struct pl_group PL_MEM *group)
-{
-	u32 cpu;
-
-	for (cpu = PL_START(group->pool.nr_cpus); cpu < group->pool.nr_cpus && PL_LOOP; cpu++)
-		pl_write(&PL_ELEMENT(group->queues, cpu)->refreshed_ns, 0);
-}
-
-/* cpu.weight was written: 1 .. 10000. */
+/* cpu.weight was written: 1 .. 10000. Afterwards pl_queue_written for each CPU. */
 PL_FN void pl_group_set_weight(struct pl_group PL_MEM *group, u32 cpu_weight)
 {
 	group->weight = pl_weight_of_cpu_weight(cpu_weight);
-	pl_group_weight_changed(group);
 }
 
 /*
- * cpu.idle was written; afterwards pl_group_link, for the group and all below it. A group that is idle no longer weighs 100,
- * whatever its cpu.weight was before. Source: the kernel.
+ * cpu.idle was written; afterwards pl_group_link, for the group and all below it, and pl_queue_written for each CPU. A group
+ * that is idle no longer weighs 100, whatever its cpu.weight was before. Source: the kernel.
  */
 PL_FN void pl_group_set_idle(struct pl_group PL_MEM *group, bool idle)
 {
 	if (group->idle && !idle)
 		group->weight = PL_WEIGHT_UNIT;
 	group->idle = idle;
-	pl_group_weight_changed(group);
 }
 
 /* What a group weighs in its parent: cpu.weight, or next to nothing for cpu.idle. */
-PL_INLINE u64 pl_group_weight(const struct pl_group PL_MEM *group)
+PL_FN u64 pl_group_weight(const struct pl_group PL_MEM *group)
 {
 	return group->idle ? PL_WEIGHT_IDLE : group->weight;
 }
@@ -248,6 +237,25 @@ PL_SUB u64 pl_lead_kept(u64 vruntime, u64 queue_vruntime, u64 before, u64 after)
 	return queue_vruntime + (lead >> PL_LEAD_SHIFT) * pl_div(before << PL_LEAD_SHIFT, after);
 }
 
+/*
+ * What the group weighs in its parent was `before`, and has been written anew. What its queue on this CPU is ahead of
+ * those beside it there remains as run time: a group that was cpu.idle does not wait for what it was ahead at a weight of
+ * PL_WEIGHT_IDLE. All that wait here are weighed anew before one of them is picked (pl_waiting_due), and what the
+ * queue weighs is found out then. With locks: the CPU's. Source: the kernel's reweight_entity().
+ */
+PL_FN void pl_queue_written(struct pl_group PL_MEM *group, u32 cpu, u64 before,
+			    struct pl_fair_cpu PL_MEM *fair)
+{
+	struct pl_queue PL_MEM *queue = &group->queues[cpu];
+	u64 beside = fair->served;
+
+	if (group->parent && group->parent->parent)
+		beside = group->parent->queues[cpu].vruntime;
+	queue->vruntime = pl_lead_kept(queue->vruntime, beside, before, pl_group_weight(group));
+	pl_write(&queue->refreshed_ns, 0);
+	pl_write(&fair->lighter, 1);
+}
+
 /* Brings shares of this group and all above it up to date on one CPU, and what its queues there weigh. Returns 0. */
 PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64 now_ns,
 			     struct pl_touch PL_MEM *touch PL_ARENA,
@@ -291,7 +299,8 @@ PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 
-	if (config->refresh_ns && bottom->share && now_ns - bottom->refreshed_ns < config->refresh_ns)
+	if (!PL_BASELINE(!config->refresh_ns) && bottom->share &&
+	    now_ns - bottom->refreshed_ns < config->refresh_ns)
 		return 0;
 	/* Of this queue only: the levels above may have tasks of their own, which are weighed when these ask. */
 	bottom->refreshed_ns = now_ns;
@@ -384,7 +393,7 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 	struct pl_balance PL_MEM *balance = &level->pool.balances[cpu];
 	/* Used up, or expired: the pool will be asked. */
 	bool asked = balance->remaining_ns <= (s64)delta_ns ||
-		     (bandwidth->expire && balance->generation != level->pool.generation);
+		     (PL_BASELINE(bandwidth->expire) && balance->generation != level->pool.generation);
 
 	return pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0, now_ns,
 			    bandwidth) |

@@ -101,6 +101,16 @@ typedef int64_t s64;
 #define NULL ((void *)0)
 #endif
 
+/*
+ * A condition that holds only where a comparison asks for the rule of another time or kernel. The live scheduler never does,
+ * and is built without those rules (PL_LIVE): the kernel takes time for each instruction that it loads.
+ */
+#ifdef PL_LIVE
+#define PL_BASELINE(condition) 0
+#else
+#define PL_BASELINE(condition) (condition)
+#endif
+
 #define PL_INLINE static inline __attribute__((always_inline, unused))
 
 #ifdef PL_SINGLE_THREADED

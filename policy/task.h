@@ -8,7 +8,7 @@
  * Mechanism  A task weighs on its CPU its part of what its group's queue weighs there (group.h), and waits in the CPU's
  *            one queue with that (fair.h). In the order of its life: pl_task_moved if it comes from another CPU,
  *            pl_task_runnable, pl_task_place, pl_task_count, pl_task_weigh as it is picked, pl_task_charge,
- *            pl_task_reweigh at ticks, pl_task_uncount, pl_task_blocked.
+ *            pl_task_turn_over at ticks, pl_task_reweigh as its slice ends, pl_task_uncount, pl_task_blocked.
  *
  *            A task that gets a turn beside something heavy of its group leaps ahead: it owes that one many turns. When
  *            the heavy one sleeps or is throttled there is nobody to owe them to: who is ahead of its group's queue keeps
@@ -180,7 +180,7 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 	u32 flags = 0;
 
 	pl_task_load(task, true, now_ns);
-	if (!config->refresh_ns)
+	if (PL_BASELINE(!config->refresh_ns))
 		pl_group_refresh(level, cpu, now_ns, touch, config);
 	for (; PL_LOOP; level = level->parent) {
 		struct pl_queue PL_MEM *queue = &level->queues[cpu];
@@ -305,8 +305,8 @@ PL_INLINE void pl_queues_join(const struct pl_task PL_MEM *task)
  * See pl_fair_place. By the time a task wakes up its queue may serve tasks that came from CPUs far behind, and on
  * another CPU the common timeline tells how far that CPU is behind, not the task: it owes no more than as it went to
  * sleep, and no more than a slice of its own, because it may have run where it was far ahead. A task that went to sleep
- * behind what was served owes nothing; to put it as far behind again would forgive what it has run since. Returns its
- * new vruntime.
+ * behind what was served owes nothing; to put it as far behind again would forgive what it has run since. Work that
+ * gives way to any other waits for a turn of its own, at what it weighs, whatever it is owed. Returns its new vruntime.
  */
 PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_fair_cpu PL_MEM *cpu PL_ARENA,
 			 bool woken, const struct pl_fair_config PL_MEM *config PL_ARENA)
@@ -333,12 +333,19 @@ PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_f
 		if (!woken && !came)
 			task->vruntime = pl_queue_keep_up(queue, task->vruntime, PL_QUEUE_TURNS, 0, config);
 	}
-	if (woken && config->pull_ns) {
+	if (woken && !PL_BASELINE(!config->pull_ns)) {
 		s64 slice = (s64)pl_fair_scale(config->slice_ns, task->effective);
 		u64 latest = cpu->served + (u64)pl_smin(pl_smax(task->lead, 0), slice);
 
 		if (pl_fair_before(latest, task->vruntime))
 			task->vruntime = latest;
+	}
+	/* Who took the CPU from idle work is not to lose it to the rest of that one's turn, nor to its wake-up. */
+	if (task->idle && !PL_BASELINE(!config->pull_ns)) {
+		u64 turn = cpu->served + pl_fair_scale(config->slice_ns, task->effective);
+
+		if (pl_fair_before(task->vruntime, turn))
+			task->vruntime = turn;
 	}
 	task->vruntime = pl_fair_place(cpu, task->vruntime, task->effective, woken, config);
 	if (grouped && !woken && came)
@@ -391,6 +398,16 @@ PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 }
 
 /*
+ * Whether a running task's part of what its queue was last found to weigh is less than half of what the task weighs: so
+ * much came to be runnable beside it that its turn is over, although its slice is not. At ticks, without the CPU's lock.
+ * Source: the kernel's fair class, where a slice is in proportion to what a task weighs at the tick.
+ */
+PL_FN bool pl_task_turn_over(const struct pl_task PL_MEM *task)
+{
+	return 2 * pl_task_effective(task, task->cpu) < task->effective;
+}
+
+/*
  * A new task, before it first becomes runnable: until then its timeline is that of CPU `cpu`, whose queue is `fair`.
  * Where it is placed it waits for its first turn behind a slice of its own weight (fair.h, "new"); not in the baselines
  * (pull_ns 0), whose figures were compared without that.
@@ -400,7 +417,7 @@ PL_FN void pl_task_born(struct pl_task PL_MEM *task, u32 cpu, const struct pl_fa
 {
 	task->cpu = cpu;
 	task->vruntime = fair->clock;
-	if (!config->pull_ns)
+	if (PL_BASELINE(!config->pull_ns))
 		return;
 	task->lead = PL_FAIR_FAR_NS;
 	task->vruntime += PL_FAIR_FAR_NS;
@@ -434,7 +451,7 @@ PL_FN bool pl_task_preempts(const struct pl_task PL_MEM *woken, const struct pl_
 {
 	u64 weight = woken->effective;
 
-	if (config->pull_ns && woken->group != running->group) {
+	if (!PL_BASELINE(!config->pull_ns) && woken->group != running->group) {
 		if (woken->group->parent)
 			weight = pl_queue_weight(&woken->group->queues[woken->cpu]);
 		weight *= PL_FAIR_GROUP_GRAN_PART;

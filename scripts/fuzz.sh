@@ -19,6 +19,8 @@ target=${CARGO_TARGET_DIR:-target}
 
 # A lost return of a slice, a refill without its cap, a theft of a pinned task; lag lost at sleep, an entity weighed without
 # keeping its lag, a debt forgotten at a move.
+# A mutated build is run for as long as a violation takes: to compile it quickly is worth more than its speed.
+export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 missed=0
 for mutation in PL_MUTATE_LEAVE PL_MUTATE_REFILL PL_MUTATE_STEAL PL_MUTATE_LAG PL_MUTATE_WEIGH PL_MUTATE_DEBT; do
 	env "$mutation=1" CARGO_TARGET_DIR="$target/mutated" cargo build --quiet --release -p plimsoll-sim --example fuzz

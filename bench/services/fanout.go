@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Answers each request with what four goroutines found, each a quarter of the work: fanout ADDRESS:PORT
+// Answers each request with what four goroutines found, each a quarter of the work: fanout ADDRESS:PORT [ROUNDS]
 package main
 
 import (
@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 )
 
-const parts, rounds = 4, 2500
+const parts = 4
+
+var rounds = 2500
 
 func work(seed byte) [32]byte {
 	sum := sha256.Sum256([]byte{seed})
@@ -21,6 +24,9 @@ func work(seed byte) [32]byte {
 }
 
 func main() {
+	if len(os.Args) > 2 {
+		rounds, _ = strconv.Atoi(os.Args[2])
+	}
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		var sums [parts][32]byte
 		var all sync.WaitGroup

@@ -59,11 +59,17 @@ refuses "cgroup v2 not mounted" 3 "cgroup v2 is not mounted" plimsoll run --chec
 mount -t cgroup2 cgroup2 $root
 refuses "a machine that can" 0 "machine: good" plimsoll run --check
 
+umask 0
+start
+is "the control socket is for root alone, whatever the umask" "$(stat -c %a /run/plimsoll.sock)" 600
+stop
+umask 022
+
 mkdir $root/k $root/load
 refuses "a knob out of range, with group, knob, value and range" 2 \
 	"$root/k: headroom_percent=101: allowed are whole numbers from 0 to 100" \
 	plimsoll set $root/k headroom_percent=101
-refuses "an unknown knob" 2 "$root/k: \`headrom\` is no knob" plimsoll set $root/k headrom=3
+refuses "an unknown knob" 2 "$root/k: unknown knob \"headrom\"" plimsoll set $root/k headrom=3
 refuses "a cgroup that is not there" 2 "$root/none" plimsoll set $root/none burst_us=1
 start
 say holds "starts with the capabilities of the systemd unit"

@@ -35,7 +35,7 @@ impl<T: Into<String>> From<T> for Failure {
 
 /// The BTF of the kernel image in `data`, or why there is none.
 pub fn btf(data: &[u8]) -> Result<Vec<u8>, Failure> {
-    let elf = unpack(payload(data).ok_or("it is no x86 kernel image")?)?;
+    let elf = unpack(payload(data).ok_or("not an x86 kernel image")?)?;
     let file = object::File::parse(&*elf).map_err(|error| format!("its ELF file cannot be read: {error}"))?;
     let section = file
         .section_by_name(".BTF")
@@ -100,11 +100,11 @@ mod tests {
         let mut image = vec![0; 4096];
         image[MAGIC..MAGIC + 4].copy_from_slice(b"HdrS");
         image[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(btf(&image), Err("it is no x86 kernel image".into()));
+        assert_eq!(btf(&image), Err("not an x86 kernel image".into()));
         image[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 4].fill(0);
         image[PAYLOAD_LENGTH] = 100;
         let Err(Failure::Image(why)) = btf(&image) else {
-            panic!("zeros are no packed kernel")
+            panic!("zeros are not a packed kernel")
         };
         assert!(why.contains("packed in an unknown way"), "{why}");
     }

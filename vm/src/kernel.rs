@@ -112,7 +112,7 @@ pub fn obtain(cache: &Cache, wanted: &Wanted, refresh: bool, say: &dyn Fn(&str))
         Wanted::Series(series) => format!("of the series {series}"),
     };
     Err(Error::Machine(format!(
-        "no kernel {name} to be had from Debian:\n  {}",
+        "Debian has no usable kernel {name}:\n  {}",
         refused.join("\n  ")
     )))
 }

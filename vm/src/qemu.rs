@@ -89,7 +89,7 @@ pub fn find(cache: &Cache, recent: bool, say: &dyn Fn(&str)) -> Result<Qemu> {
         }
         return Ok(from_backports(cache, say).unwrap_or_else(|error| {
             let (major, minor) = qemu.version;
-            say(&format!("warning: QEMU {major}.{minor} shares virtual time unevenly between CPUs; version 10 cannot be had: {error}"));
+            say(&format!("warning: QEMU {major}.{minor} shares virtual time unevenly between CPUs; version 10 cannot be fetched: {error}"));
             qemu
         }));
     }
@@ -101,7 +101,7 @@ pub fn find(cache: &Cache, recent: bool, say: &dyn Fn(&str)) -> Result<Qemu> {
 }
 
 fn from_backports(cache: &Cache, say: &dyn Fn(&str)) -> Result<Qemu> {
-    let codename = host_codename().ok_or_else(|| Error::Machine("this is no Debian system".into()))?;
+    let codename = host_codename().ok_or_else(|| Error::Machine("this is not a Debian system".into()))?;
     let place = format!("qemu/{codename}");
     let folder = cache.folder("qemu")?.join(&codename);
     if let Ok(qemu) = start_in(&folder) {

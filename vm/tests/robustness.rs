@@ -178,6 +178,11 @@ cases! {
         also: &["target/guest/pressure"],
         ..Case::of(&["pressure.sh"])
     };
+    a_group_that_is_idle_no_longer_has_its_share_at_once: Case {
+        loaded: false,
+        also: &["target/guest/duty"],
+        ..Case::of(&["idle-work.sh"])
+    };
     a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
     grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
     headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };

@@ -31,8 +31,8 @@ pub struct Agent<F, S> {
     dry_run: bool,
     /// When everything is looked at, at the latest.
     look_at_all_ns: u64,
-    /// What is looked at in this step, those with loans, and those in whose cpu.max the agent has written since events were
-    /// read: the next event of it says nothing. A step takes time with these, not with all groups.
+    /// What is looked at in this step, those with loans, and those in whose cpu.max the agent has written, or its owner and the
+    /// agent knows, since events were read: the next event of it says nothing. A step takes time with these, not with all groups.
     due: BTreeSet<PathBuf>,
     lent: BTreeSet<PathBuf>,
     wrote: BTreeSet<PathBuf>,
@@ -205,6 +205,8 @@ impl<F: Files, S: Store> Agent<F, S> {
         self.later.remove(&path);
         self.look(&path, now_ns)?;
         self.due.remove(&path);
+        // What its owner has written was read just now: the event of it, which comes after, is of no write in vain.
+        self.wrote.insert(path);
         Ok(true)
     }
 

@@ -88,7 +88,7 @@ impl<S: Store> Journal<S> {
         };
         let damaged = |line: usize, error: &dyn std::fmt::Display| {
             Error::Machine(format!(
-                "{place}:{line}: no line of the agent's journal ({error}): restore by hand what it names, then remove it"
+                "{place}:{line}: not a line of the agent's journal ({error}): restore the files that it names by hand, then remove it"
             ))
         };
         // A last line without its end was being written as the machine died: its change was not made.

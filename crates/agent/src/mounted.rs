@@ -13,6 +13,9 @@ pub struct Mounted {
     root: PathBuf,
     inotify: Inotify,
     watched: HashMap<WatchDescriptor, Watched>,
+    /// Of a cgroup that was removed the kernel keeps the watch, and with it the memory (kernfs leaves its link count as it was):
+    /// it has to be taken away.
+    watches: HashMap<PathBuf, WatchDescriptor>,
     /// Some directory cannot be watched: there is a limit to watches.
     unwatched: bool,
     busy: Busy,
@@ -45,6 +48,7 @@ impl Mounted {
             root: root.into(),
             inotify,
             watched: HashMap::new(),
+            watches: HashMap::new(),
             unwatched: false,
             busy: Busy::default(),
         })
@@ -63,6 +67,10 @@ impl Mounted {
         let gives_limits = gives_limits(path);
         match watch {
             Ok(watch) => {
+                let before = self.watches.insert(path.into(), watch);
+                if let Some(before) = before.filter(|before| *before != watch) {
+                    unwatch(&self.inotify, before);
+                }
                 let path = path.into();
                 self.watched.insert(watch, Watched { path, gives_limits });
             }
@@ -71,6 +79,11 @@ impl Mounted {
         }
         gives_limits
     }
+}
+
+/// An event says when it is gone, and if it is gone already, this does nothing.
+fn unwatch(inotify: &Inotify, watch: WatchDescriptor) {
+    let _ = inotify.rm_watch(watch);
 }
 
 fn gives_limits(path: &Path) -> bool {
@@ -91,6 +104,17 @@ impl Files for Mounted {
             let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
             found.extend(children.filter(is_folder).map(|entry| (entry.path(), has_limits)));
             at += 1;
+        }
+        if below.is_none() {
+            // Of those that no event told about.
+            let inotify = &self.inotify;
+            self.watches.retain(|path, watch| {
+                let is_there = path.exists();
+                if !is_there {
+                    unwatch(inotify, *watch);
+                }
+                is_there
+            });
         }
         let found = found.into_iter().filter(|(_, has_limits)| *has_limits);
         found.map(|(path, _)| path).collect()
@@ -157,7 +181,14 @@ impl Files for Mounted {
                     let moved = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE;
                     match name {
                         Some(name) if event.mask.intersects(moved) => {
-                            tree.insert(path.join(name));
+                            let path = path.join(name);
+                            // One that was made anew meanwhile has a watch of its own.
+                            if event.mask.contains(AddWatchFlags::IN_DELETE) && !path.exists() {
+                                if let Some(watch) = self.watches.remove(&path) {
+                                    unwatch(&self.inotify, watch);
+                                }
+                            }
+                            tree.insert(path);
                         }
                         None if event.mask.contains(AddWatchFlags::IN_ATTRIB) => {
                             events.touched.push(path.clone());
@@ -252,4 +283,31 @@ pub fn lock(path: &Path) -> Result<Flock<std::fs::File>> {
         }
         error => failed(error.into()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_removed_is_watched_no_more_and_what_is_made_anew_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::write(root.join("cgroup.controllers"), "cpu").unwrap();
+        let mut files = Mounted::at(root).unwrap();
+        files.groups(None);
+        let group = root.join("a/b");
+        for _ in 0..3 {
+            std::fs::create_dir_all(&group).unwrap();
+            for path in files.events().tree {
+                files.groups(Some(&path));
+            }
+            assert_eq!((files.watches.len(), files.watched.len()), (3, 3));
+            std::fs::remove_dir_all(root.join("a")).unwrap();
+            files.events();
+            // That the kernel has let go of them is the next event.
+            files.events();
+            assert_eq!((files.watches.len(), files.watched.len()), (1, 1));
+        }
+    }
 }

@@ -171,7 +171,11 @@ mod tests {
         assert_eq!(burst("/pods/a/web-1"), Some(2000));
         assert_eq!(burst("/pods/a/b/web-1"), Some(1000));
         assert_eq!(burst("/pods/a/db"), None);
-        assert_eq!(burst("/pods/a/web-1/below"), None, "a star is no slash");
+        assert_eq!(
+            burst("/pods/a/web-1/below"),
+            None,
+            "a star does not match a slash"
+        );
         let own = KnobValues {
             burst_us: Some(0),
             ..none

@@ -37,7 +37,7 @@ impl Listen {
             .map_err(|error| Failure::Machine(format!("--listen {at}: {error}")))?;
         crate::out::note(format_args!("plimsoll: metrics at http://{at}/metrics"));
         if !at.ip().is_loopback() {
-            errln!("warning: --listen {at}: all who reach it can read names and CPU use of all cgroups; there is no encryption and no password");
+            errln!("warning: --listen {at}: everybody who can reach it can read the names and the CPU use of all cgroups; there is no encryption and no password");
         }
         Ok(())
     }

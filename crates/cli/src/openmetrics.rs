@@ -102,7 +102,7 @@ fn of_groups() -> Vec<Metric<GroupStatus>> {
         counter(
             "container_cpu_cfs_throttled_periods",
             None,
-            "Periods at whose end somebody was throttled",
+            "Periods at whose end the group was throttled on some CPU",
             |g| limited(g, g.nr_throttled as f64),
         ),
         counter(

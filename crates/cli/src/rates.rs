@@ -29,7 +29,7 @@ pub struct GroupRates {
     /// Of one CPU.
     pub cpu_percent: f64,
     pub limit_percent: Option<f64>,
-    /// Periods at whose end somebody was throttled.
+    /// Periods at whose end the group was throttled on some CPU.
     pub throttled_percent: f64,
     pub throttled_ms_per_s: f64,
     pub burst_us: u64,

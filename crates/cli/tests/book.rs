@@ -240,3 +240,42 @@ fn commands_of_the_book_are_those_of_the_program() {
     assert!(seen > 40, "{seen} commands");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// `text` without the spaces that only break a line of it.
+fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Every message of the page on exit codes is one that the program has: its parts between the `…` stand in the sources.
+#[test]
+fn messages_with_a_cure_are_those_of_the_program() {
+    let mut sources = Vec::new();
+    for crate_ in ["crates/live", "crates/agent", "crates/record", "vm"] {
+        for entry in std::fs::read_dir(root().join(crate_).join("src")).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+            // A message may be broken by `\`, and `{..}` stands where the page has `…`.
+            sources.push(on_one_line(&text.replace("\\\n", " ").replace("\\\"", "\"")));
+        }
+    }
+    let page = text(Path::new("docs/src/reference/exit-codes.md"));
+    let messages = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |"))
+        .map(|(message, _)| message);
+    let mut count = 0;
+    for message in messages {
+        count += 1;
+        // What the recorder cannot do is named by a variable of its own.
+        for part in message
+            .replace(" is not possible here", "…is not possible here")
+            .split('…')
+            .map(|part| part.trim_matches([' ', '(', ')', ':', ';']))
+        {
+            assert!(
+                sources.iter().any(|source| source.contains(part)),
+                "exit-codes.md: `{message}`: no source has `{part}`"
+            );
+        }
+    }
+    assert!(count > 20, "{count} messages");
+}

@@ -113,6 +113,32 @@ fn good_trace_passes_its_own_check_and_gets_a_plan() {
     }
 }
 
+/// Waits that nothing in the recording explains, so that no replay can show them.
+#[test]
+fn plan_that_fails_its_self_check_offers_no_limit_and_says_what_to_do_instead() {
+    let (header, mut events) = example::open_loop(300);
+    for round in (0..300).step_by(25) {
+        // Woken, on its CPU, off it: three events a round after the first.
+        for event in &mut events[2 + 3 * round..][..2] {
+            event.ts_ns += 5 * MS;
+        }
+    }
+    let trace = trace("unexplained.trace", &(header, events));
+    let plan = ["plan", &trace, "--goal", "p99(request) < 20ms"];
+    let (out, _) = run(&[&plan[..], &["--verbose"]].concat(), 1);
+    for word in ["trust     NO", "do        nothing yet", "Record again", "0.6"] {
+        assert!(out.contains(word), "{word:?} is not in: {out}");
+    }
+    for word in ["cpu.max", "cpu.cfs_quota_us", "CPUQuota=", "docker"] {
+        assert!(!out.contains(word), "{word:?} is in: {out}");
+    }
+    let (out, _) = run(&plan, 1);
+    assert!(!out.contains("recommended"), "{out}");
+    let (out, _) = run(&[&plan[..], &["--json"]].concat(), 1);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(json["settings"].as_array().map(Vec::len), Some(0), "{out}");
+}
+
 #[test]
 fn empty_file_is_refused() {
     std::fs::write(file("empty.trace"), "").unwrap();

@@ -120,7 +120,7 @@ impl Config {
             let (line, name) = (line_at(key.span().start), key.get_ref());
             let Some((_, allowed)) = KEYS.iter().find(|(known, _)| known == name) else {
                 let known = KEYS.map(|(known, _)| known).join(", ");
-                wrong.push((line, format!("`{name}` is no key; there are {known}")));
+                wrong.push((line, format!("unknown key \"{name}\"; known: {known}")));
                 continue;
             };
             if !allowed.holds(value.get_ref()) {
@@ -251,7 +251,7 @@ mod tests {
             ]
         );
         let unknown = wrong("burst = true\nbrust = true\n");
-        assert!(unknown[0].starts_with("2: `brust` is no key; there are burst, slice_us, steal,"));
+        assert!(unknown[0].starts_with("2: unknown key \"brust\"; known: burst, slice_us, steal,"));
         assert!(wrong("burst = true\nsteal =\n")[0].starts_with("2: no valid TOML: "));
         assert!(wrong("\nburst = true\nburst = false\n")[0].starts_with("3: no valid TOML: "));
     }

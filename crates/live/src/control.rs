@@ -119,7 +119,13 @@ impl Server {
     pub fn open() -> Result<Self> {
         let open = || {
             let _ = std::fs::remove_file(SOCKET);
-            let listener = UnixListener::bind(SOCKET)?;
+            // SAFETY: changes this process's mask alone. Who may write a socket may connect to it: root only, whatever the
+            // mask was.
+            let mask = unsafe { libc::umask(0o177) };
+            let bound = UnixListener::bind(SOCKET);
+            // SAFETY: as above.
+            unsafe { libc::umask(mask) };
+            let listener = bound?;
             listener.set_nonblocking(true)?;
             Ok(Self {
                 listener,

@@ -60,7 +60,7 @@ impl Knob {
         let knob = Self::ALL
             .into_iter()
             .find(|knob| knob.name() == name)
-            .ok_or_else(|| Error::Input(format!("`{name}` is no knob; there are {names}")))?;
+            .ok_or_else(|| Error::Input(format!("unknown knob \"{name}\"; known: {names}")))?;
         if value.is_empty() {
             return Ok((knob, None));
         }

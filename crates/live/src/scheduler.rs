@@ -70,8 +70,7 @@ impl<'obj> Scheduler<'obj> {
         open.maps
             .cpu_timers
             .set_max_entries(machine.nr_cpus as u32)
-            .and_then(|()| open.maps.period_timers.set_max_entries(max_groups))
-            .and_then(|()| open.maps.slack_timers.set_max_entries(max_groups))
+            .and_then(|()| open.maps.group_timers.set_max_entries(2 * max_groups))
             .and_then(|()| {
                 open.maps
                     .arena
@@ -127,7 +126,7 @@ impl<'obj> Scheduler<'obj> {
             .map_err(|error| refused("cannot ask the kernel for its symbols", error))?;
         if found.return_value != 0 {
             return Err(Error::Machine(
-                "the kernel does not tell where it has __cpu_active_mask and asm_exc_page_fault (in /proc/kallsyms), without \
+                "the kernel does not tell where it has __cpu_active_mask, __cpu_online_mask and asm_exc_page_fault (in /proc/kallsyms), without \
                  which a CPU that goes off line would take its tasks along, and a throttled task might keep a lock; it \
                  does with CAP_SYSLOG and sysctl kernel.kptr_restrict=1 or 0"
                     .to_string(),
@@ -247,25 +246,30 @@ impl<'obj> Scheduler<'obj> {
 
     /// Makes the scheduler fail, as an internal error would.
     pub fn fail_on_purpose(&self) -> Result<()> {
-        self.mend(true)
+        self.call_mend(true)
             .map(drop)
             .map_err(|error| Error::Failed(format!("the scheduler cannot be made to fail: {error}")))
     }
 
     /// The scheduler's clock, which is not the one that programs can read. `None`: the kernel does not tell.
     pub fn now_ns(&self) -> Option<u64> {
-        self.mend(false).ok()
+        self.call_mend(false).ok()
     }
 
-    /// Starts timers that the kernel did not start when it was asked to, or that are overdue: how many ever were overdue.
-    pub fn mend_timers(&self) -> Result<u32> {
-        self.mend(false)
+    /// Starts timers that the kernel did not start when it was asked to, or that are overdue, and looks again who is main
+    /// and who is side where a main group went: how many timers ever were overdue. To be called some 20 times a second.
+    pub fn mend(&self) -> Result<u32> {
+        // SAFETY: a field of a mapped page, which the kernel changes under us.
+        if unsafe { std::ptr::addr_of!((*self.state).relink_owed).read_volatile() } != 0 {
+            self.set_knobs(&Knobs::default())?;
+        }
+        self.call_mend(false)
             .map_err(|error| Error::Failed(format!("the scheduler's timers cannot be looked at: {error}")))?;
         Ok(self.state().timers_overdue)
     }
 
     /// Returns the scheduler's clock.
-    fn mend(&self, fail: bool) -> libbpf_rs::Result<u64> {
+    fn call_mend(&self, fail: bool) -> libbpf_rs::Result<u64> {
         // bpf/intf.h's live_mend: the clock, whether to fail, nothing.
         let mut args = [0; 16];
         args[8..12].copy_from_slice(&u32::from(fail).to_ne_bytes());

@@ -139,6 +139,15 @@ impl Source {
         }
     }
 
+    /// What a request is in it, in words.
+    pub fn definition(&self) -> String {
+        match (&self.request, self.program.sockets) {
+            (Some(request), _) => request.to_string(),
+            (None, Some(_)) => "as the service's sockets see them".into(),
+            (None, None) => "wake-up chains".into(),
+        }
+    }
+
     pub fn target_path(&self) -> &str {
         &self.program.groups[self.program.target as usize].path
     }

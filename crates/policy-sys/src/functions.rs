@@ -146,6 +146,8 @@ extern "C" {
     ) -> u64;
     pub fn pl_group_set_weight(group: *mut Group, cpu_weight: u32);
     pub fn pl_group_set_idle(group: *mut Group, idle: bool);
+    pub fn pl_group_weight(group: *const Group) -> u64;
+    pub fn pl_queue_written(group: *mut Group, cpu: u32, before: u64, fair: *mut FairCpu);
     pub fn pl_queue_part(queue: *const Queue, effective: u64) -> u64;
     pub fn pl_group_refresh(
         group: *mut Group,

@@ -244,7 +244,11 @@ fn a_weight_that_was_written_counts_at_the_next_pick_and_who_is_idle_no_longer_w
     let mut task = tree.task(group);
     tree.runnable(&mut task, 0, 10 * MS);
     let mut weighs = |change: &dyn Fn(*mut Group)| {
+        let mut fair: FairCpu = zeroed();
+        let before = unsafe { pl_group_weight(tree.groups[group]) };
         change(tree.groups[group]);
+        unsafe { pl_queue_written(tree.groups[group], 0, before, &mut fair) };
+        assert_eq!(fair.lighter, 1, "who waits is weighed anew");
         unsafe { pl_group_refresh(tree.groups[group], 0, 10 * MS + 1, &mut tree.touch, &tree.config) };
         tree.queue(group, 0).effective as f64 / EFFECTIVE_ONE as f64
     };
@@ -253,6 +257,29 @@ fn a_weight_that_was_written_counts_at_the_next_pick_and_who_is_idle_no_longer_w
     assert_eq!(weighs(&|group| unsafe { pl_group_set_idle(group, false) }), 50.0);
     assert!(weighs(&|group| unsafe { pl_group_set_idle(group, true) }) < 0.01);
     assert_eq!(weighs(&|group| unsafe { pl_group_set_idle(group, false) }), 1.0);
+}
+
+/// The lead is run time: at 341 times the weight it is that much shorter. Who is behind is left there.
+#[test]
+fn what_a_group_is_ahead_as_it_is_idle_no_longer_is_not_waited_for() {
+    for (ahead, left) in [
+        (1000 * MS as i64, 3 * MS as i64),
+        (-5 * MS as i64, -5 * MS as i64),
+    ] {
+        let mut tree = Tree::new(1);
+        let group = tree.add(Some(0), 100);
+        let mut fair: FairCpu = zeroed();
+        fair.served = 1 << 40;
+        unsafe {
+            pl_group_set_idle(tree.groups[group], true);
+            (*(*tree.groups[group]).queues).vruntime = fair.served.wrapping_add(ahead as u64);
+            let before = pl_group_weight(tree.groups[group]);
+            pl_group_set_idle(tree.groups[group], false);
+            pl_queue_written(tree.groups[group], 0, before, &mut fair);
+        }
+        let now = tree.queue(group, 0).vruntime.wrapping_sub(fair.served) as i64;
+        assert!((now - left).abs() < MS as i64 / 2, "{ahead} became {now}");
+    }
 }
 
 #[test]

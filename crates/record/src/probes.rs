@@ -83,7 +83,7 @@ fn must_be_elf(path: &Path) -> Result<(), RecordError> {
     let wrong = match File::open(path).and_then(|mut file| file.read_exact(&mut magic)) {
         Ok(()) if magic == *b"\x7fELF" => return Ok(()),
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => error.to_string(),
-        _ => "no ELF file".into(),
+        _ => "not an ELF file".into(),
     };
     Err(RecordError::Input {
         field: "request",

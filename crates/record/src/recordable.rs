@@ -27,7 +27,7 @@ pub fn check(
     };
     match (request, only_below) {
         (RequestSpec::Tid { tid }, None) if name_of(*tid).is_none() => refused(
-            "there is no such thread".into(),
+            "no such thread".into(),
             "the id of a thread that runs, or comm:GLOB".into(),
         ),
         (RequestSpec::Comm { .. } | RequestSpec::Client { .. } | RequestSpec::Tid { .. }, Some(group)) => {
@@ -115,7 +115,7 @@ mod tests {
             checked("client:wrk", None).unwrap();
             checked(&own, None).unwrap();
             let error = checked(&format!("tid:{}", plimsoll_trace::TID_MAX), None).unwrap_err();
-            assert!(error.to_string().contains("there is no such thread"), "{error}");
+            assert!(error.to_string().contains("no such thread"), "{error}");
         });
     }
 }

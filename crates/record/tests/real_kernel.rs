@@ -590,7 +590,7 @@ fn a_script_cannot_be_probed_and_is_said_to_be_one() {
             value,
             ..
         }) => {
-            assert_eq!(value, format!("{}: no ELF file", script.display()));
+            assert_eq!(value, format!("{}: not an ELF file", script.display()));
         }
         Err(RecordError::Unsupported { missing, .. }) => skipped!("{missing}"),
         other => panic!("{other:?}"),

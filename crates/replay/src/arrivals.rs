@@ -44,6 +44,11 @@ const CLEARLY: f64 = 0.8;
 /// Pauses are alike when their spread is below this share of their median. Of an exponential distribution it is 0.69.
 const ALIKE: f64 = 0.5;
 
+/// What is so many times as far from the schedule as half of all are was held up. Of normal errors 0.7% are.
+const FAR: f64 = 4.0;
+/// So much of a schedule has to be kept.
+const ON_TIME: f64 = 0.75;
+
 /// Decides for one thread. `unclear` is the answer when the times do not tell.
 pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
     if arrivals.len() < ARRIVALS_MIN {
@@ -79,11 +84,14 @@ pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
     }
 }
 
-/// Whether wake-ups stay near a straight line through them all.
+/// Whether wake-ups stay near a straight line through them all, but for some: a client that was held up sends what was
+/// due meanwhile at once, and is on its schedule again.
 pub(crate) fn keeps_a_schedule(arrivals: &[Arrival]) -> bool {
     let first = arrivals[0].woken_ns;
     let times: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - first) as f64).collect();
-    let numbers: Vec<f64> = (0..times.len()).map(|i| i as f64).collect();
+    let Some((numbers, times)) = near_a_line(&times) else {
+        return false;
+    };
     let Some((period, _)) = slope(&numbers, &times) else {
         return false;
     };
@@ -101,6 +109,27 @@ pub(crate) fn keeps_a_schedule(arrivals: &[Arrival]) -> bool {
     let change = square(&mut off.windows(2).map(|w| w[1] - w[0]));
     // White noise has far = change / 2; a random walk of n steps about n / 15 * change.
     far <= change && far.sqrt() < 0.1 * period
+}
+
+/// The numbers and times of those that are near a line which a minority cannot bend (slopes between points half of them
+/// apart, their median). `None`: too few are.
+fn near_a_line(times: &[f64]) -> Option<(Vec<f64>, Vec<f64>)> {
+    let half = times.len() / 2;
+    if half == 0 {
+        return None;
+    }
+    let rises = times
+        .iter()
+        .zip(&times[half..])
+        .map(|(a, b)| (b - a) / half as f64);
+    let period = median(rises.collect());
+    let off: Vec<f64> = (0..).zip(times).map(|(i, t)| t - period * f64::from(i)).collect();
+    let middle = median(off.clone());
+    let far: Vec<f64> = off.iter().map(|off| (off - middle).abs()).collect();
+    let near = FAR * median(far.clone());
+    let kept = (0..times.len()).filter(|&i| far[i] <= near);
+    let (numbers, kept): (Vec<f64>, Vec<f64>) = kept.map(|i| (i as f64, times[i])).unzip();
+    (kept.len() as f64 >= ON_TIME * times.len() as f64).then_some((numbers, kept))
 }
 
 /// Decides for a thread that is woken by timers.
@@ -196,6 +225,23 @@ mod tests {
             |rng, i, _, _| i * 97 * MS + rng.random_range(0..50_000),
         );
         assert_eq!(pacing(&found, Pacing::Closed), Pacing::Open);
+    }
+
+    #[test]
+    fn schedule_of_a_client_that_is_held_up_now_and_then_is_open_loop() {
+        // It should send each 10 ms, and for 60 ms of each second it cannot.
+        let found = arrivals(
+            |_| 2 * MS,
+            |rng, i, _, _| {
+                let due_ns = i * 10 * MS + rng.random_range(0..200_000);
+                match due_ns / MS % 1000 {
+                    late @ 500..560 => due_ns + (560 - late) * MS + i * 10_000 % MS,
+                    _ => due_ns,
+                }
+            },
+        );
+        assert_eq!(pacing(&found, Pacing::Closed), Pacing::Open);
+        assert!(keeps_a_schedule(&found));
     }
 
     #[test]

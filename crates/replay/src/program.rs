@@ -15,6 +15,7 @@ use crate::groups::{find, find_target, groups, indices, upwards};
 use crate::loops::{hand_on, open_work_ns};
 use crate::machine::Dense;
 use crate::marks::Marks;
+use crate::pieces::in_order_of_arrival;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
 use crate::rivals::{self, Rival};
@@ -97,6 +98,8 @@ pub struct Program {
     pub classes: Vec<RequestClass>,
     /// The group that is planned for: index into `groups`.
     pub target: u32,
+    /// CPU time of threads that were not recorded, if the recorder noted it.
+    pub others_ns: u64,
     /// What was seen on the sockets, if requests are what those say.
     pub sockets: Option<SocketCounts>,
     /// CPU time of that group and those below, of what arrivals set off that keep their own times.
@@ -198,7 +201,16 @@ impl Program {
         for (burst, request) in marks.take_due() {
             bursts[burst as usize].request = request;
         }
-        let actions = marks.into_actions(&mut bursts, &speeds);
+        let mut actions = marks.into_actions(&mut bursts, &speeds);
+        let requests: Vec<RequestInfo> = found.requests.iter().map(|r| r.info).collect();
+        if by_sockets {
+            let ends = bursts.iter().skip(1).map(|b| b.actions as usize);
+            let ends: Vec<usize> = ends.chain([actions.len()]).collect();
+            for (burst, end) in bursts.iter().zip(ends) {
+                let own = &mut actions[burst.actions as usize..end];
+                in_order_of_arrival(own, burst.work_ns, &requests);
+            }
+        }
         if let Some(last_ns) = last_end_ns(found.requests.iter().map(|r| &r.info)) {
             let from_ns = timeline.start_ns + last_ns as i64;
             for (thread, own) in timeline.threads.iter().zip(&threads) {
@@ -226,6 +238,7 @@ impl Program {
             groups,
             classes: found.classes,
             target,
+            others_ns: timeline.others.iter().map(|run| run.run_ns).sum(),
             sockets: by_sockets.then_some(sockets.counts),
             open_work_ns,
             duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
@@ -240,7 +253,7 @@ impl Program {
             bursts,
             seats: places.seats,
             actions,
-            requests: found.requests.iter().map(|r| r.info).collect(),
+            requests,
             rivals,
             only_rivals,
         })
@@ -257,6 +270,11 @@ impl Program {
                 self.rivals.iter().map(|r| r.demands.len()).sum(),
                 size_of::<rivals::Demand>(),
             )
+    }
+
+    /// Whether others compete in a replay.
+    pub fn has_rivals(&self) -> bool {
+        !self.rivals.is_empty()
     }
 
     pub fn nr_requests(&self) -> u64 {

@@ -102,6 +102,10 @@ pub(crate) fn find(timeline: &Timeline, group_of: &[u32], sent: &[i64]) -> Vec<R
         if sends && !run.wants_more && !pending.contains_key(&at) {
             continue;
         }
+        // As recording ended it was not known who ran: somebody who is waited for is, already.
+        if run.group.is_none() && run.wants_more && pending.keys().any(|&(other, _)| other == run.cpu) {
+            continue;
+        }
         let own = pending.entry(at).or_insert(Pending {
             from_ns,
             work_ns: 0,

@@ -7,9 +7,11 @@
 //! reads, after an answer, data that was there before it, they did overlap; the latency is then that of the time in which
 //! the connection was busy.
 //!
-//! From when it comes after the last answer on its connection says whether the client waits: see [`crate::arrivals`].
+//! From when it comes after the last answer on its connection says whether the client waits: see [`crate::arrivals`];
+//! of several connections also what they do together: see [`crate::pool`].
 use crate::arrivals::{self, Arrival, Pacing};
 use crate::marks::Mark;
+use crate::pool::come_whatever_is_owed;
 use crate::program::{is_below, Group, Thread};
 use crate::requests::Loop;
 use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketOp, Timeline};
@@ -172,7 +174,7 @@ impl Sockets {
 
     /// Says of each request whether it keeps its own time. One that follows no answer does.
     fn classify(&mut self) {
-        if self.keep_one_schedule() {
+        if self.keep_one_schedule() || self.come_whatever_is_owed() {
             return;
         }
         let arrival = |own: &Asked| {
@@ -209,6 +211,12 @@ impl Sockets {
         closed
             .into_iter()
             .for_each(|i| self.requests[i].kind = Loop::Closed);
+    }
+
+    fn come_whatever_is_owed(&self) -> bool {
+        let connections = self.requests.iter().filter(|r| r.before.is_none()).count();
+        let own = self.requests.iter().map(|r| (r.begin_ns, r.end_ns));
+        come_whatever_is_owed(&own.collect::<Vec<_>>(), connections)
     }
 
     /// A client that sends at a constant rate takes whichever connection is free: the schedule shows in all together.

@@ -58,7 +58,7 @@ pub enum What {
     UsageOfOne,
     Usage,
     Idle,
-    /// Periods at whose end somebody was throttled, over all groups.
+    /// Periods at whose end the group was throttled on some CPU, over all groups.
     Throttled,
 }
 

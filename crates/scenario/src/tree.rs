@@ -255,7 +255,12 @@ impl Tree {
                         value,
                     }
                 }
-                None => return fail(format!("'{last}' is no place in a list of {}", items.len())),
+                None => {
+                    return fail(format!(
+                        "'{last}' is not an index of this list: it has {} entries",
+                        items.len()
+                    ))
+                }
             }
         } else if matches!(node.value, Value::Table(_)) {
             node.put(last, &origin, value);

@@ -43,7 +43,7 @@ impl Faults {
     /// In words, the kinds that occurred; empty: none.
     pub fn list(&self) -> Vec<String> {
         [
-            (self.not_numbers, "samples are no numbers"),
+            (self.not_numbers, "samples are not numbers"),
             (self.resets, "counter resets"),
             (self.duplicates, "samples come twice"),
             (self.unordered, "samples are out of order"),

@@ -9,7 +9,7 @@ pub enum Metric {
     Usage,
     /// Periods that the limit's timer counted.
     Periods,
-    /// Periods at whose end somebody was throttled.
+    /// Periods at whose end the group was throttled on some CPU.
     ThrottledPeriods,
     /// Time throttled, seconds, summed over CPUs. Many installations drop it.
     ThrottledSeconds,

@@ -46,7 +46,7 @@ impl EventCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuStat {
     pub nr_periods: u64,
-    /// Periods at whose end somebody was throttled.
+    /// Periods at whose end the group was throttled on some CPU.
     pub nr_throttled: u64,
     /// Summed over CPUs; a throttling that lasts at the end of the run is not in it, one that began in the warm-up only
     /// from there on.

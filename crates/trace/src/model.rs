@@ -53,12 +53,13 @@ pub enum What {
         /// Of arrived, read and wrote; 0 of a read: the other side has closed. 0 of the other ops.
         bytes: u32,
     },
-    /// `cpu` ran threads that are not recorded, one after another, up to now: what the rest of the machine takes.
+    /// `cpu` ran threads that are not recorded, one after another, up to now: what the rest of the machine takes. Ends
+    /// with a switch to a recorded or the idle thread, or, after a while, to another group.
     Others {
         /// Where most of that time went; `None`: not known.
         group: Option<GroupIx>,
         run_ns: u64,
-        /// What the last of them goes on as.
+        /// What the last one of that group goes on as.
         state: State,
     },
 }
@@ -235,7 +236,7 @@ pub struct CpuStat {
     /// Periods in which the group wanted to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_periods: Option<u64>,
-    /// Periods at whose end somebody was throttled.
+    /// Periods at whose end the group was throttled on some CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_throttled: Option<u64>,
     /// Time throttled, summed over CPUs, ns.

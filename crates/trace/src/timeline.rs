@@ -78,7 +78,7 @@ pub struct OthersRun {
     pub run_ns: u64,
     pub cpu: u32,
     pub group: Option<GroupIx>,
-    /// The last of them still wanted the CPU.
+    /// The last one of that group still wanted the CPU.
     pub wants_more: bool,
 }
 

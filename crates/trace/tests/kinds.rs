@@ -313,7 +313,7 @@ fn files_packed_with_gzip_are_read_and_others_named() {
 fn traces_in_json_and_pages_are_named() {
     refused("{\"traceEvents\":[{\"ph\":\"X\"}]}", expect!["FILE: not a trace that is read: this is a trace in Chrome's JSON format; record a Perfetto trace with the ftrace events sched/sched_switch and sched/sched_waking"]);
     refused(gzip("[{\"ph\":\"B\",\"ts\":1}]"), expect!["FILE: not a trace that is read: this is a trace in Chrome's JSON format; record a Perfetto trace with the ftrace events sched/sched_switch and sched/sched_waking"]);
-    refused("<!DOCTYPE html>\n<html>", expect!["FILE: not a trace that is read: this is an HTML page (systrace makes such ones); record a Perfetto trace with the ftrace events sched/sched_switch and sched/sched_waking"]);
+    refused("<!DOCTYPE html>\n<html>", expect!["FILE: not a trace that is read: this is an HTML page (as systrace makes); record a Perfetto trace with the ftrace events sched/sched_switch and sched/sched_waking"]);
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     group: Option<String>,
 
-    /// What a request is, as in `plimsoll record` [default: as recorded, else each wake-up chain]
+    /// What a request is, as in `plimsoll record` [default: as recorded, else as the service's sockets
+    /// show it, else each wake-up chain]
     #[arg(long, value_name = "SPEC")]
     request: Option<RequestSpec>,
 

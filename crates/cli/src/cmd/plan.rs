@@ -9,7 +9,7 @@ use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
     goal_cells, goal_titles, paste, plan, range_cell, runtimes, self_check, Candidate, Goal, Options, Other,
-    Paste, Plan, Recordings, SelfCheck, Source, Subject, Target, Verdict,
+    Paste, Plan, Recordings, SelfCheck, Source, Subject, Target, Verdict, WaitingForOthers,
 };
 use plimsoll_replay::{recorded, Semantics};
 use plimsoll_trace::RequestSpec;
@@ -60,7 +60,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     group: Option<String>,
 
-    /// What a request is, as in `plimsoll record` [default: as recorded, else each wake-up chain]
+    /// What a request is, as in `plimsoll record` [default: as recorded, else as the service's sockets
+    /// show it, else each wake-up chain]
     #[arg(long, value_name = "SPEC")]
     request: Option<RequestSpec>,
 
@@ -132,6 +133,7 @@ struct Shown<'a> {
     target: Target,
     settings: &'a [Paste],
     warnings: Vec<String>,
+    waiting: Option<WaitingForOthers>,
     default_goal: bool,
     /// CPUs that the group will use at most: what to reserve where there is no limit.
     request_cpus: f64,
@@ -140,6 +142,11 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
+    /// Whether the replays show what was recorded.
+    fn holds(&self) -> bool {
+        self.checks.iter().all(SelfCheck::holds)
+    }
+
     /// The best for those that cannot be told the recommendation.
     fn others(&self) -> impl Iterator<Item = (&'static str, &Other)> {
         let both = OTHERS.iter().zip(&self.found.others);
@@ -255,7 +262,11 @@ pub fn run(args: &Args) -> Result {
         .cpus_range
         .map_or(found.recommended.cpus, |r| r.high);
     let version = recordings.median().recorded_on.cgroup_version;
-    let settings = settings(&found, args.target, request_cpus, options.semantics, version);
+    let settings = match hold {
+        true => settings(&found, args.target, request_cpus, options.semantics, version),
+        // Nobody is to paste what follows from a replay that is off.
+        false => Vec::new(),
+    };
 
     if let Some(path) = &args.html {
         let failed = recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds());
@@ -272,6 +283,7 @@ pub fn run(args: &Args) -> Result {
         _ if !hold => Outcome::Missed,
         _ => Outcome::Done,
     };
+    let waiting = WaitingForOthers::of(recordings.median(), &options.goals)?;
     let value = || {
         let traces: Vec<String> = args
             .traces
@@ -283,6 +295,7 @@ pub fn run(args: &Args) -> Result {
             "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
             "median_recording": recordings.median, "warning": warning(&recordings, &found),
             "few_requests": few_requests(&recordings, &options.goals), "throttled_goal_is_default": default_goal,
+            "waiting_for_others": waiting,
             "for": target.name(), "request_cpus": request_cpus, "price_per_core": args.price_per_core,
             "others": OTHERS.iter().zip(&found.others).filter_map(|((name, _), other)| {
                 other.as_ref().map(|other| json!({"for": name, "plan": other}))
@@ -306,6 +319,7 @@ pub fn run(args: &Args) -> Result {
             .into_iter()
             .chain(warning(&recordings, &found))
             .collect(),
+        waiting: waiting.clone(),
         default_goal,
         request_cpus,
         price: args.price_per_core,

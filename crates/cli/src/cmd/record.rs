@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = interval, conflicts_with_all = ["request", "buffer"])]
     sample: Option<Duration>,
 
-    /// What a request is [default: each wake-up chain]:
+    /// What a request is [default: as the service's sockets show it; without sockets each wake-up chain]:
     /// client:GLOB (from when such a thread asks another program until it runs with the answer),
     /// comm:GLOB or tid:NUMBER (wake-up to next block of such a thread),
     /// process:GLOB (from the start of such a process to its exit),

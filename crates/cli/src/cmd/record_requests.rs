@@ -44,10 +44,7 @@ impl Seen {
         let classes = &source.program.classes;
         Seen::Requests(Requests {
             group: source.target_path().into(),
-            definition: source
-                .request
-                .as_ref()
-                .map_or("wake-up chains".into(), |request| request.to_string()),
+            definition: source.definition(),
             closed: classes.iter().map(|c| c.closed).sum(),
             open: classes.iter().map(|c| c.open).sum(),
             p50_ns: percentile_ns(&latencies, 50.0),

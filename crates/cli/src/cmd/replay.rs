@@ -30,7 +30,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "scenario")]
     group: Option<String>,
 
-    /// With --replay: what a request is, as in `plimsoll record` [default: as recorded, else each wake-up chain]
+    /// With --replay: what a request is, as in `plimsoll record` [default: as recorded, else as the service's sockets
+    /// show it, else each wake-up chain]
     #[arg(long, value_name = "SPEC", conflicts_with = "scenario")]
     request: Option<RequestSpec>,
 }
@@ -241,14 +242,6 @@ fn distribution(ascending: &[u64]) -> Vec<(u64, u64)> {
     found
 }
 
-/// What a request is where nobody said it.
-fn default_request(program: &plimsoll_replay::Program) -> &'static str {
-    match program.sockets {
-        Some(_) => "as the service's sockets see them",
-        None => "wake-up chains",
-    }
-}
-
 /// What the trace is and how it was understood.
 pub fn heading(source: &Source) -> String {
     let program = &source.program;
@@ -262,10 +255,7 @@ pub fn heading(source: &Source) -> String {
         describe_machine(&source.machine),
         source.target_path(),
     );
-    let request = source
-        .request
-        .as_ref()
-        .map_or_else(|| default_request(program).into(), |r| r.to_string());
+    let request = source.definition();
     for class in &program.classes {
         text += &format!(
             "requests ({request}): {}: {} closed loop (the client waits), {} open loop (arrivals keep their times)\n",

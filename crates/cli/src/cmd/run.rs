@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Result {
     while !stop.load(Ordering::Relaxed) {
         server.serve(&mut (&scheduler, &mut watch), POLL, None);
         look(&mut watch);
-        let before = std::mem::replace(&mut overdue, scheduler.mend_timers()?);
+        let before = std::mem::replace(&mut overdue, scheduler.mend()?);
         if overdue != before {
             errln!("warning: {overdue} period timers so far did not fire, and were started again");
         }

@@ -291,7 +291,7 @@ fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Resu
     if !commands.is_empty() {
         writeln!(
             text,
-            "worth recording: shares of throttled periods are no latencies. On the node of the pod, then `plimsoll plan`:"
+            "worth recording: a share of throttled periods is not a latency. On the node of the pod, then `plimsoll plan`:"
         )?;
         for command in commands {
             writeln!(text, "  {command}")?;

@@ -61,7 +61,7 @@ impl Source {
                 let Some(text) = text else { return Ok(None) };
                 serde_json::from_str(&text).map(Some).map_err(|error| {
                     Failure::Input(format!(
-                        "{place}: no line of `plimsoll status --json - --watch`: {error}"
+                        "{place}: not a line of `plimsoll status --json - --watch`: {error}"
                     ))
                 })
             }
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result {
     if !std::io::stdout().is_terminal() {
         let instead = "`plimsoll status --watch` prints plain lines";
         return Err(Failure::Input(format!(
-            "standard output is no terminal; {instead}"
+            "standard output is not a terminal; {instead}"
         )));
     }
     let mut source = match &args.feed {
@@ -282,7 +282,7 @@ impl Screen {
             first.push_str("  (counting)");
         }
         let second = match &all.headroom {
-            None => "headroom: nobody asks for it".to_string(),
+            None => "headroom: no group asks for it".to_string(),
             Some(headroom) => format!(
                 "headroom {}%: machine idle {:.1}%, side used {:.1}%, may use {:.1}% of it",
                 headroom.wanted_percent,

@@ -11,19 +11,20 @@ impl Engine<'_> {
     pub(super) fn change(&mut self, index: u32) {
         match self.changes[index as usize].what.clone() {
             ChangeKind::Limits { group, limits } => self.set_limits(group.0, &limits),
-            ChangeKind::CpuWeight { group, cpu_weight } => {
+            ChangeKind::CpuWeight { group, cpu_weight } => self.write_weight(group.0, |group| {
                 // SAFETY: the group is alive and not borrowed.
-                unsafe { pl::pl_group_set_weight(self.memory.group(group.0), cpu_weight) };
-            }
+                unsafe { pl::pl_group_set_weight(group, cpu_weight) };
+            }),
             ChangeKind::GroupIdle { group, idle } => {
-                self.with_tasks_out(0..self.tasks.len() as u32, |engine| {
+                self.write_weight(group.0, |group| {
                     // SAFETY: as above.
-                    unsafe { pl::pl_group_set_idle(engine.memory.group(group.0), idle) };
-                    engine.link_groups();
-                    for task in 0..engine.tasks.len() as u32 {
-                        engine.set_class(task);
-                    }
-                })
+                    unsafe { pl::pl_group_set_idle(group, idle) };
+                });
+                self.link_groups();
+                // Nobody's weight changes with cpu.idle, so that it may be queued meanwhile.
+                for task in 0..self.tasks.len() as u32 {
+                    self.set_class(task);
+                }
             }
             ChangeKind::Headroom { group, percent } => {
                 // SAFETY: as above.
@@ -77,6 +78,18 @@ impl Engine<'_> {
                     self.set_online(cpu, true);
                 }
             }
+        }
+    }
+
+    /// What a group weighs is written anew: see pl_queue_written.
+    fn write_weight(&mut self, group: u32, write: impl FnOnce(*mut pl::Group)) {
+        let entry = self.memory.group(group);
+        // SAFETY: the group is alive and not borrowed.
+        let before = unsafe { pl::pl_group_weight(entry) };
+        write(entry);
+        for cpu in 0..self.cpus.len() as u32 {
+            // SAFETY: likewise; the CPU's own struct.
+            unsafe { pl::pl_queue_written(entry, cpu, before, &mut self.cpus[cpu as usize].fair) };
         }
     }
 

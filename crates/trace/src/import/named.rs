@@ -104,7 +104,7 @@ pub fn text(head: &str) -> Option<Named> {
         };
     }
     if first.starts_with("<!") || first.starts_with("<html") {
-        return named("an HTML page (systrace makes such ones)", PERFETTO);
+        return named("an HTML page (as systrace makes)", PERFETTO);
     }
     let mut words = first.split_whitespace();
     if let (Some(key), Some(value), None) = (words.next(), words.next(), words.next()) {

@@ -4,7 +4,7 @@
 use super::{lack, room, Shown};
 use crate::cmd::replay::figure;
 use crate::table::Table;
-use plimsoll_plan::{range_cell, runtimes, Candidate, Limits, Subject, Target, Verdict};
+use plimsoll_plan::{range_cell, runtimes, Candidate, Limits, Subject, Target, Verdict, WaitingForOthers};
 use std::fmt::Write;
 
 const COLUMNS: usize = 100;
@@ -44,13 +44,21 @@ pub(super) fn screen(shown: &Shown) -> String {
     for warning in &shown.warnings {
         screen.say("warning", warning);
     }
+    if let Some(waiting) = &shown.waiting {
+        screen.say("others", &others(waiting));
+    }
     screen.say("goals", &goals(shown));
-    screen.say("do", &what_to_do(shown));
+    match shown.holds() {
+        true => screen.say("do", &what_to_do(shown)),
+        false => screen.say("do", &instead(shown)),
+    }
     for line in to_paste(shown) {
         screen.paste(&line);
     }
     screen.text += &format!("\n{}\n", table(shown));
-    screen.say("saves", &saves(shown));
+    if shown.holds() {
+        screen.say("saves", &saves(shown));
+    }
     screen.say("risks", &risks(shown));
     if !shown.verbose {
         screen.say(
@@ -70,10 +78,7 @@ fn recorded(shown: &Shown) -> String {
         1 => "1 recording".to_string(),
         n => format!("{n} recordings"),
     };
-    let request = match &source.request {
-        Some(spec) => spec.to_string(),
-        None => "wake-up chains".into(),
-    };
+    let request = source.definition();
     let kind = match (program.is_job(), program.is_closed_loop()) {
         (true, _) => "a job that has to be finished",
         (_, true) => "closed loop: most work is done for clients that wait",
@@ -136,6 +141,19 @@ fn trust(shown: &Shown) -> String {
         said.push(format!("The traces have {doubts} doubts: see --verbose."));
     }
     said.join(" ")
+}
+
+fn others(waiting: &WaitingForOthers) -> String {
+    let ms = |ns: u64| figure(ns as f64 / 1e6);
+    format!(
+        "the rest of the machine took {} CPUs. Without any limit {} is {} ms beside it, and {} ms without it: {:.0}% is waiting \
+         for others, which no limit of this service cures; its weight may.",
+        figure(waiting.cpus),
+        waiting.what,
+        ms(waiting.beside_ns),
+        ms(waiting.alone_ns),
+        100.0 * waiting.share(),
+    )
 }
 
 fn goals(shown: &Shown) -> String {
@@ -226,6 +244,17 @@ fn what_to_do(shown: &Shown) -> String {
     }
 }
 
+/// What to do where the replay is not to be believed: no limit is offered.
+fn instead(shown: &Shown) -> String {
+    let used = shown.found.today.cpus;
+    format!(
+        "nothing yet: a limit that comes from a replay which is off is a guess, so there is none to paste. Record again, \
+         longer and with less other work on the machine. If that fails as well, try by hand on one node, from a limit \
+         of {} CPUs on (twice what was used), and look at the service's own p99; plimsoll explain says what throttles it.",
+        figure(2.0 * used)
+    )
+}
+
 /// The shortest way to set it on the target.
 fn to_paste(shown: &Shown) -> Vec<String> {
     if shown.found.verdict == Verdict::NotMet {
@@ -282,7 +311,12 @@ fn table(shown: &Shown) -> Table {
             state(c).into(),
         ]);
     };
-    row(shown.found.called(), &shown.found.recommended);
+    let called = if shown.holds() {
+        shown.found.called()
+    } else {
+        "replayed best"
+    };
+    row(called, &shown.found.recommended);
     for (name, other) in shown.others() {
         row(name, &other.recommended);
     }
