@@ -297,7 +297,7 @@ mod tests {
         std::fs::write(&path, format!("{whole}{{\"id\":9,\"cgro")).unwrap();
         assert_eq!(open().unwrap().changed().len(), 1);
         std::fs::write(&path, whole.replacen("cpu.max", "cpu.mix", 1)).unwrap();
-        assert!(open().err().unwrap().contains("journal:2: no line"));
+        assert!(open().err().unwrap().contains("journal:2: not a line"));
         std::fs::write(&path, &whole).unwrap();
         assert!(Journal::open(Disk::at(&path), "another")
             .unwrap()

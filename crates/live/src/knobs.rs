@@ -310,7 +310,7 @@ mod tests {
         assert!(Knob::parse("headrom=3")
             .unwrap_err()
             .to_string()
-            .contains("there are headroom_percent, tolerance_us"));
+            .contains("known: headroom_percent, tolerance_us"));
         assert!(Knob::parse("burst_us").is_err());
     }
 

@@ -170,7 +170,7 @@ fn damaged_series_never_change_a_class_but_to_unknown() {
 fn every_kind_of_damage_is_said() {
     let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(3);
     let said = [
-        "no numbers",
+        "not numbers",
         "resets",
         "come twice",
         "out of order",
