@@ -52,7 +52,7 @@ pod() { # LETTER NAME "QUOTA PERIOD"
 }
 pod a hot "2000 100000"
 hot=$group
-pod b rare "25000 100000"
+pod b rare "20000 100000"
 rare=$group
 pod c burst "20000 100000"
 plimsoll set $root/$group burst_us=50000 >/dev/null
@@ -92,7 +92,7 @@ grep "9469: Address" taken || fail "the address that is taken is not said"
 sh -c "echo \$\$ >$root/$hot/cgroup.procs; while :; do :; done" &
 hot=$!
 # The interval is no multiple of the period: the kernel draws where periods begin, and at some places 30 ms fit into two.
-duty --duration-ms 600000 --group "$rare" --duty 1 --work-us 30000 --interval-us 5037000 --leave >/dev/null &
+duty --duration-ms 600000 --group "$rare" --duty 1 --work-us 45000 --interval-us 5037000 --leave >/dev/null &
 rare=$!
 prometheus --config.file=prometheus.yml --storage.tsdb.path=/tmp/data --web.listen-address=127.0.0.1:9090 >prometheus.log 2>&1 &
 prometheus=$!
