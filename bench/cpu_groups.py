@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Groups of the cpu controller for what verify-plan runs, and processes in them."""
-import os, pathlib, signal, subprocess, sys, time
+import fcntl, os, pathlib, signal, subprocess, sys, time
 
 TOP = "plimsoll-verify"
 
@@ -8,6 +8,16 @@ TOP = "plimsoll-verify"
 def die(code, text):
     print(f"error: {text}", file=sys.stderr)
     sys.exit(code)
+
+
+def only_one():
+    """Ends this run where another is under way: each would measure the other's service. Keep what it returns."""
+    lock = open("/run/plimsoll-verify-plan.lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        die(3, "another verify-plan is running")
+    return lock
 
 
 class Groups:

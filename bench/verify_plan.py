@@ -31,8 +31,8 @@ then costs up to 20% more or less CPU time from one run to the next. --halt leav
 Loopback only. Groups are made below /plimsoll-verify and removed again. Exit: 0 all within tolerance, 1 not, 3 this
 machine cannot do it.
 """
-import argparse, datetime, fcntl, glob, json, os, pathlib, re, shutil, signal, statistics, subprocess, sys, tempfile, time
-from cpu_groups import TOP, Groups, die, finish, percentile, pipe, poll_when_idle, stop
+import argparse, datetime, glob, json, os, pathlib, re, shutil, signal, statistics, subprocess, sys, tempfile, time
+from cpu_groups import TOP, Groups, die, finish, only_one, percentile, pipe, poll_when_idle, stop
 
 TOLERANCE = {"throttled": 5.0, "cpus": 3.0, "p50": 10.0, "p99": 15.0}
 
@@ -549,12 +549,8 @@ def main():
         return 0
     if os.geteuid() != 0:
         die(3, "groups and BPF need root")
-    # Groups and ports are the same for all: of two at once each would measure the other's service.
-    lock = open("/run/plimsoll-verify-plan.lock", "w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        die(3, "another verify-plan is running")
+    # Groups and ports are the same for all.
+    lock = only_one()
     # Services and groups are put away also when this is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")

@@ -24,9 +24,9 @@ Service and client are in network namespaces of their own, over a veth pair; the
 the service's, as if it were on another machine. Idle CPUs poll. Groups are made below /plimsoll-verify and removed again.
 Exit: 0 all holds, 1 not, 3 this machine cannot do it.
 """
-import argparse, csv, datetime, fcntl, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time
+import argparse, csv, datetime, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time
 import cpu_groups, namespaces
-from cpu_groups import TOP, die, finish, percentile, pipe, poll_when_idle, stop
+from cpu_groups import TOP, die, finish, only_one, percentile, pipe, poll_when_idle, stop
 
 HERE = pathlib.Path(__file__).parent
 VEGETA = "github.com/tsenart/vegeta/v12@v12.13.0"
@@ -331,11 +331,7 @@ def main():
         return 0
     if os.geteuid() != 0:
         die(3, "groups, namespaces and BPF need root")
-    lock = open("/run/plimsoll-verify-plan.lock", "w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        die(3, "another verify-plan is running")
+    lock = only_one()
     for program in PROGRAMS:
         if not shutil.which(program):
             die(3, f"{program} is missing")

@@ -119,8 +119,8 @@ impl Server {
     pub fn open() -> Result<Self> {
         let open = || {
             let _ = std::fs::remove_file(SOCKET);
-            // SAFETY: changes this process's mask alone. Who may write a socket may connect to it: root only, whatever the
-            // mask was.
+            // SAFETY: changes this process's mask alone. A socket can be connected to where it can be written: by root
+            // alone, whatever the mask was.
             let mask = unsafe { libc::umask(0o177) };
             let bound = UnixListener::bind(SOCKET);
             // SAFETY: as above.
@@ -135,7 +135,7 @@ impl Server {
         open().map_err(|error: std::io::Error| Error::Machine(format!("{SOCKET}: {error}")))
     }
 
-    /// Answers whoever asks, for up to `wait`, or until there is something to read `beside`: then true.
+    /// Answers requests for up to `wait`, or until there is something to read `beside`: then true.
     pub fn serve(&self, serves: &mut impl Serves, wait: Duration, beside: Option<BorrowedFd<'_>>) -> bool {
         let descriptor = |fd| libc::pollfd {
             fd,

@@ -233,7 +233,7 @@ fn clients_that_wait_are_a_closed_loop_on_each_of_their_connections() {
         let of_recorded = 800.0 * (0.5 * PERIOD_NS as f64 / quota_ns as f64).min(1.0);
         assert!(
             (0.85..1.15).contains(&(done as f64 / of_recorded)),
-            "{done} of {of_recorded}: whoever waits sends no more"
+            "{done} of {of_recorded}: a client that waits sends no more"
         );
     }
 }

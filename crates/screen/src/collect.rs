@@ -68,6 +68,25 @@ pub struct Screening {
     pub missing: Vec<&'static str>,
 }
 
+impl Screening {
+    /// How much was looked at, as the table and the page begin with.
+    pub fn extent(&self) -> String {
+        let hours = self
+            .from_ms
+            .zip(self.to_ms)
+            .map_or(0.0, |(from, to)| (to - from) as f64 / 3.6e6);
+        let length = match hours {
+            h if h >= 48.0 => format!("{:.1} days", h / 24.0),
+            h => format!("{h:.1} hours"),
+        };
+        format!(
+            "{} containers in {} rows, {length} of samples",
+            self.containers,
+            self.rows.len()
+        )
+    }
+}
+
 impl Collector {
     /// `range_ms`: from when to when samples were asked for; `None`: whatever is there.
     pub fn new(range_ms: Option<(i64, i64)>) -> Self {

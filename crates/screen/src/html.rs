@@ -79,19 +79,10 @@ pub fn html(found: &Screening, record: &[String]) -> String {
 }
 
 fn write_page(page: &mut String, found: &Screening, record: &[String]) -> std::fmt::Result {
-    let hours = found
-        .from_ms
-        .zip(found.to_ms)
-        .map_or(0.0, |(from, to)| (to - from) as f64 / 3.6e6);
     writeln!(
         page,
-        "<p>{} containers in {} rows, {} of samples. CPUs are of one pod, <i>back</i> is of all.</p>",
-        found.containers,
-        found.rows.len(),
-        match hours {
-            h if h >= 48.0 => format!("{:.1} days", h / 24.0),
-            h => format!("{h:.1} hours"),
-        }
+        "<p>{}. CPUs are of one pod, <i>back</i> is of all.</p>",
+        found.extent()
     )?;
     for warning in &found.warnings {
         writeln!(page, "<p class=\"warning\">{}</p>", escape(warning))?;
@@ -200,7 +191,7 @@ fn write_row(page: &mut String, row: &Row) -> std::fmt::Result {
     writeln!(page, "</td></tr></tbody>")
 }
 
-/// Names come from whoever runs something in the cluster.
+/// Names come from the users of the cluster.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

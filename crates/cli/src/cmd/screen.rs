@@ -208,20 +208,7 @@ fn or_dash(value: Option<f64>) -> String {
 }
 
 fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Result {
-    let hours = found
-        .from_ms
-        .zip(found.to_ms)
-        .map_or(0.0, |(from, to)| (to - from) as f64 / 3.6e6);
-    writeln!(
-        text,
-        "{} containers in {} rows, {} of samples",
-        found.containers,
-        found.rows.len(),
-        match hours {
-            h if h >= 48.0 => format!("{:.1} days", h / 24.0),
-            h => format!("{h:.1} hours"),
-        },
-    )?;
+    writeln!(text, "{}", found.extent())?;
     let mut head = vec!["class", "rows", "CPUs to have back"];
     if args.price.is_some() {
         head.push("saved a month");
