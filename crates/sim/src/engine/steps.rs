@@ -2,10 +2,12 @@
 //! Tasks' programs: one step after the other, and the channels between them.
 use super::dispatch::stretch;
 use super::events::{Timer, NEVER};
+use super::input::check_task;
 use super::state::{Channel, Pending, State, NONE};
 use super::Engine;
 use crate::behaviour::{Context, Step};
 use crate::config::{GroupId, TaskId, TaskSpec};
+use crate::error::RunError;
 use plimsoll_policy_sys as pl;
 use rand::Rng;
 
@@ -133,25 +135,56 @@ impl Engine<'_> {
             received,
         };
         let step = self.behaviours[task as usize].next(&mut context);
-        if !self.services.new_channels.is_empty() {
-            for spec in std::mem::take(&mut self.services.new_channels) {
-                self.channels.push(Channel::new(spec));
+        let channel = match step {
+            Step::Send { channel, .. } | Step::Receive { channel } | Step::ReceiveUntil { channel, .. } => {
+                Some(channel.0)
+            }
+            _ => None,
+        };
+        let unknown = |engine: &Self| channel.filter(|&number| number as usize >= engine.channels.len());
+        if !self.services.asked && unknown(self).is_none() {
+            return step;
+        }
+        self.take_over(task, cpu);
+        if let Some(number) = unknown(self) {
+            self.services.unknown("channel", number, self.channels.len());
+            self.take_over(task, cpu);
+        }
+        match self.failed {
+            None => step,
+            // The run is over; what is left of it must not do anything.
+            Some(_) => Step::Compute { ns: 1 },
+        }
+    }
+
+    /// Channels and tasks that a program has just made begin to exist.
+    fn take_over(&mut self, task: u32, cpu: u32) {
+        self.services.asked = false;
+        for spec in std::mem::take(&mut self.services.new_channels) {
+            self.channels.push(Channel::new(spec));
+        }
+        for mut spawned in std::mem::take(&mut self.services.spawned) {
+            let child = spawned.task;
+            if spawned.inherits {
+                self.inherit(task, &mut spawned.spec);
+            }
+            let (nr_groups, nr_workloads) = (self.memory.side(), self.workloads.len() as u32);
+            if let Err(problem) = check_task(&spawned.spec, nr_groups, nr_workloads, self.cpus.len() as u32) {
+                self.services.refuse(problem);
+                break;
+            }
+            self.add_task(child, spawned.spec, cpu);
+            if spawned.inherits {
+                self.tasks[child.0 as usize].forked_by = task;
+                self.forks.insert((task, child.0));
             }
         }
-        if !self.services.spawned.is_empty() {
-            for mut spawned in std::mem::take(&mut self.services.spawned) {
-                let child = spawned.task;
-                if spawned.inherits {
-                    self.inherit(task, &mut spawned.spec);
-                }
-                self.add_task(child, spawned.spec, cpu);
-                if spawned.inherits {
-                    self.tasks[child.0 as usize].forked_by = task;
-                    self.forks.insert((task, child.0));
-                }
-            }
+        if let Some(mut problem) = self.services.problem.take() {
+            let name = self.services.name(TaskId(task));
+            problem.what = format!("task {name}: asks for {}", problem.what);
+            let at_ns = self.now_ns;
+            self.fails(RunError::Program { at_ns, problem });
         }
-        step
     }
 
     /// What a fork takes over: who has been moved, or been given other CPUs, moves what it starts from then on as well.
