@@ -66,7 +66,7 @@ impl Engine<'_> {
             let cpu_ns = self.tasks[task as usize].cpu_ns
                 + self.now_ns.saturating_sub(self.cpus[cpu as usize].exec_ns);
             let step = self.ask(task, cpu, cpu_ns);
-            let (mut work_ns, pending) = self.costs_of(step);
+            let (mut work_ns, pending) = self.costs_of(task, step);
             let entry = &mut self.tasks[task as usize];
             work_ns = work_ns.saturating_add(std::mem::take(&mut entry.debt_ns));
             entry.pending = pending;
@@ -135,29 +135,18 @@ impl Engine<'_> {
             received,
         };
         let step = self.behaviours[task as usize].next(&mut context);
-        let channel = match step {
-            Step::Send { channel, .. } | Step::Receive { channel } | Step::ReceiveUntil { channel, .. } => {
-                Some(channel.0)
-            }
-            _ => None,
-        };
-        let unknown = |engine: &Self| channel.filter(|&number| number as usize >= engine.channels.len());
-        if !self.services.asked && unknown(self).is_none() {
-            return step;
-        }
-        self.take_over(task, cpu);
-        if let Some(number) = unknown(self) {
-            self.services.unknown("channel", number, self.channels.len());
+        if self.services.asked {
             self.take_over(task, cpu);
+            if self.failed.is_some() {
+                // The run is over; what is left of it must not do anything.
+                return Step::Compute { ns: 1 };
+            }
         }
-        match self.failed {
-            None => step,
-            // The run is over; what is left of it must not do anything.
-            Some(_) => Step::Compute { ns: 1 },
-        }
+        step
     }
 
     /// Channels and tasks that a program has just made begin to exist.
+    #[cold]
     fn take_over(&mut self, task: u32, cpu: u32) {
         self.services.asked = false;
         for spec in std::mem::take(&mut self.services.new_channels) {
@@ -197,7 +186,7 @@ impl Engine<'_> {
     }
 
     /// CPU time that a step takes, and what happens after it.
-    fn costs_of(&self, step: Step) -> (u64, Pending) {
+    fn costs_of(&mut self, task: u32, step: Step) -> (u64, Pending) {
         let syscall_ns = self.costs.syscall_ns;
         // Never free, or tasks that talk and do nothing else would stop time, as would two that yield to each other.
         let channel_ns = (syscall_ns + self.costs.channel_ns).max(1);
@@ -205,6 +194,13 @@ impl Engine<'_> {
         match step {
             Step::Compute { ns } => (ns, Pending::Next),
             Step::SleepUntil { at_ns } => (syscall_ns, Pending::Sleep { at_ns }),
+            Step::Send { channel, .. } | Step::Receive { channel } | Step::ReceiveUntil { channel, .. }
+                if channel.0 as usize >= self.channels.len() =>
+            {
+                self.services.unknown("channel", channel.0, self.channels.len());
+                self.take_over(task, NONE);
+                (1, Pending::Next)
+            }
             Step::Send { channel, value } => (
                 channel_ns,
                 Pending::Send {
@@ -423,7 +419,10 @@ impl Engine<'_> {
                     return;
                 }
                 step => {
-                    let (_, pending) = self.costs_of(step);
+                    let (_, pending) = self.costs_of(task, step);
+                    if self.failed.is_some() {
+                        return;
+                    }
                     let entry = &mut self.tasks[task as usize];
                     entry.pending = pending;
                     entry.instant_steps += 1;
