@@ -213,7 +213,10 @@ impl Names {
                     .stat_start
                     .filter(|_| ids.iter().all(|&id| Some(id) == id_now));
                 if path.starts_with(SESSION) {
-                    return Group { path, ..Default::default() };
+                    return Group {
+                        path,
+                        ..Default::default()
+                    };
                 }
                 let mut group = self.start.remove(&path).unwrap_or_else(|| {
                     let seen = id_now.map(|_| now).or_else(|| self.made.remove(&path));
