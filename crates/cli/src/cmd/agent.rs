@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// Enforce burst and headroom on any kernel with cgroup v2, through the kernel's own files
 ///
-/// Loads nothing: rewrites cpu.max and cpu.max.burst, and puts back what their owners wrote when it ends. A journal in
+/// The agent loads no scheduler: it rewrites cpu.max and cpu.max.burst, and puts back what their owners wrote when it ends. A journal in
 /// --state names every file before it is changed, so that a killed agent's changes are put back by the next one, or by
-/// `plimsoll agent --restore`. What an owner writes himself stays.
+/// `plimsoll agent --restore`. What an owner writes meanwhile stays.
 #[derive(clap::Args)]
 pub struct Args {
     /// Rules in TOML: knobs for the cgroups that match a glob
@@ -26,15 +26,16 @@ pub struct Args {
     #[arg(long, conflicts_with = "restore")]
     dry_run: bool,
 
-    /// Put back what an agent that was killed has changed, and end
+    /// Put back the changes of an agent that was killed, and exit
     #[arg(long, conflicts_with = "config")]
     restore: bool,
 
-    /// Folder of the journal and the lock; what they say ends with the boot, so it belongs into /run
+    /// Folder of the journal and the lock, which are about the current boot only: keep it below /run
     #[arg(long, value_name = "DIR", default_value = "/run/plimsoll")]
     state: PathBuf,
 
-    /// Hear of containers from their runtime before they run (containerd from 1.7, CRI-O), and hold what their pods are annotated with: plimsoll.dev/burst-us, period-us, ...
+    /// Be a plugin of the container runtime (containerd from 1.7, CRI-O), and apply annotations of pods before a container
+    /// runs: plimsoll.dev/burst-us, period-us, ...
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "/var/run/nri/nri.sock", conflicts_with_all = ["dry_run", "restore"])]
     nri: Option<PathBuf>,
 
@@ -109,7 +110,7 @@ pub fn run(args: &Args) -> Result {
         if std::mem::take(&mut first) {
             note(format_args!("plimsoll: agent of {} groups", agent.nr_groups()));
             if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
-                errln!("warning: the service manager cannot be told: {error}");
+                errln!("warning: cannot notify the service manager: {error}");
             }
         }
         let now = now_ns();
