@@ -125,7 +125,9 @@ impl Picture {
         };
         let near_ns = (NEAR / self.per_ns()) as u64;
         match self.cpus[cpu].last_mut() {
-            Some(last) if last.group == group && span.from_ns - last.to_ns <= near_ns => last.to_ns = span.to_ns,
+            Some(last) if last.group == group && span.from_ns - last.to_ns <= near_ns => {
+                last.to_ns = span.to_ns
+            }
             _ => self.cpus[cpu].push(span),
         }
     }
@@ -206,8 +208,14 @@ impl Picture {
         let mut x = LEFT;
         for at in (0..self.groups.len()).filter(|&at| self.ran(at)) {
             let (name, colour) = (escape(&self.groups[at].name), self.colour(at));
-            put(svg, format_args!("<rect x='{x:.1}' y='10' width='11' height='11' fill='{colour}'/>"));
-            put(svg, format_args!("<text x='{:.1}' y='20'>{name}</text>\n", x + 16.0));
+            put(
+                svg,
+                format_args!("<rect x='{x:.1}' y='10' width='11' height='11' fill='{colour}'/>"),
+            );
+            put(
+                svg,
+                format_args!("<text x='{:.1}' y='20'>{name}</text>\n", x + 16.0),
+            );
             x += 34.0 + 7.0 * self.groups[at].name.chars().count() as f64;
         }
     }
@@ -218,9 +226,18 @@ impl Picture {
             let end = WIDTH - RIGHT;
             if row >= 10.0 || cpu == 0 || cpu + 1 == self.cpus.len() {
                 let base = y + row / 2.0 + 4.0;
-                put(svg, format_args!("<text x='{:.0}' y='{base:.1}' text-anchor='end'>CPU {cpu}</text>", LEFT - 8.0));
+                put(
+                    svg,
+                    format_args!(
+                        "<text x='{:.0}' y='{base:.1}' text-anchor='end'>CPU {cpu}</text>",
+                        LEFT - 8.0
+                    ),
+                );
             }
-            put(svg, format_args!("<path d='M{LEFT} {:.1}H{end}' stroke='#eee'/>\n", y + row));
+            put(
+                svg,
+                format_args!("<path d='M{LEFT} {:.1}H{end}' stroke='#eee'/>\n", y + row),
+            );
             let mut paths: Vec<(usize, String)> = Vec::new();
             for span in spans {
                 let from = self.x(span.from_ns);
@@ -233,7 +250,10 @@ impl Picture {
                 }
             }
             for (group, path) in paths {
-                put(svg, format_args!("<path d='{path}' fill='{}'/>\n", self.colour(group)));
+                put(
+                    svg,
+                    format_args!("<path d='{path}' fill='{}'/>\n", self.colour(group)),
+                );
             }
         }
     }
@@ -242,7 +262,11 @@ impl Picture {
     fn panel(&self, svg: &mut String, at: usize, top: f64) {
         let group = &self.groups[at];
         let bottom = top + PANEL;
-        let what = if group.has_limit { "left to run, and throttled" } else { "throttled" };
+        let what = if group.has_limit {
+            "left to run, and throttled"
+        } else {
+            "throttled"
+        };
         put(
             svg,
             format_args!(
@@ -255,19 +279,37 @@ impl Picture {
         for span in &group.throttled {
             let from = self.x(span.from_ns);
             let width = (self.x(span.to_ns) - from).max(NEAR);
-            put(&mut bands, format_args!("M{from:.1} {top:.1}h{width:.1}v{PANEL}h-{width:.1}z"));
+            put(
+                &mut bands,
+                format_args!("M{from:.1} {top:.1}h{width:.1}v{PANEL}h-{width:.1}z"),
+            );
         }
         if !bands.is_empty() {
-            put(svg, format_args!("<path d='{bands}' fill='{THROTTLED}' fill-opacity='.25'/>\n"));
+            put(
+                svg,
+                format_args!("<path d='{bands}' fill='{THROTTLED}' fill-opacity='.25'/>\n"),
+            );
         }
-        put(svg, format_args!("<path d='M{LEFT} {bottom:.1}H{}' stroke='#888'/>\n", WIDTH - RIGHT));
+        put(
+            svg,
+            format_args!(
+                "<path d='M{LEFT} {bottom:.1}H{}' stroke='#888'/>\n",
+                WIDTH - RIGHT
+            ),
+        );
         let most_ns = group.points.iter().map(|point| point.1).max().unwrap_or(0);
         if !group.has_limit || most_ns <= 0 {
             return;
         }
         let label = most_ns as f64 / 1e6;
         for (text, y) in [(format!("{label:.0} ms"), top + 8.0), ("0".to_string(), bottom)] {
-            put(svg, format_args!("<text x='{:.0}' y='{y:.1}' text-anchor='end'>{text}</text>", LEFT - 8.0));
+            put(
+                svg,
+                format_args!(
+                    "<text x='{:.0}' y='{y:.1}' text-anchor='end'>{text}</text>",
+                    LEFT - 8.0
+                ),
+            );
         }
         let mut line = String::new();
         for (number, (at_ns, left_ns)) in group.points.iter().enumerate() {
@@ -277,7 +319,10 @@ impl Picture {
         }
         put(
             svg,
-            format_args!("<path d='{line}' fill='none' stroke='{}' stroke-width='1.5'/>\n", self.colour(at)),
+            format_args!(
+                "<path d='{line}' fill='none' stroke='{}' stroke-width='1.5'/>\n",
+                self.colour(at)
+            ),
         );
     }
 
@@ -285,22 +330,37 @@ impl Picture {
         let length_ms = (self.window.to_ns - self.window.from_ns) as f64 / 1e6;
         let rough = length_ms / 8.0;
         let unit = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * unit).into_iter().find(|s| *s >= rough);
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .map(|m| m * unit)
+            .into_iter()
+            .find(|s| *s >= rough);
         let step_ns = (step.unwrap_or(unit) * 1e6).max(1.0) as u64;
         let first = self.window.from_ns.div_ceil(step_ns);
         let decimals = if step_ns < 1_000_000 { 3 } else { 0 };
         for tick in first..=self.window.to_ns / step_ns {
             let (x, ms) = (self.x(tick * step_ns), (tick * step_ns) as f64 / 1e6);
-            put(svg, format_args!("<path d='M{x:.1} {TOP}V{:.1}' stroke='#000' stroke-opacity='.12'/>", bottom + 4.0));
             put(
                 svg,
-                format_args!("<text x='{x:.1}' y='{:.1}' text-anchor='middle'>{ms:.decimals$}</text>\n", bottom + 18.0),
+                format_args!(
+                    "<path d='M{x:.1} {TOP}V{:.1}' stroke='#000' stroke-opacity='.12'/>",
+                    bottom + 4.0
+                ),
+            );
+            put(
+                svg,
+                format_args!(
+                    "<text x='{x:.1}' y='{:.1}' text-anchor='middle'>{ms:.decimals$}</text>\n",
+                    bottom + 18.0
+                ),
             );
         }
         let middle = (LEFT + WIDTH - RIGHT) / 2.0;
         put(
             svg,
-            format_args!("<text x='{middle:.0}' y='{:.1}' text-anchor='middle'>ms of simulated time</text>\n", bottom + 34.0),
+            format_args!(
+                "<text x='{middle:.0}' y='{:.1}' text-anchor='middle'>ms of simulated time</text>\n",
+                bottom + 34.0
+            ),
         );
     }
 
@@ -359,5 +419,7 @@ fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }

@@ -207,7 +207,10 @@ const PICTURES: [(&str, &str); 5] = [
         "throttled --window 0..500 --duration-ms 500 --seed 1 --set group.web.burst_us=200000 \
          --set switches.burst_semantics=published --set switches.enforce=timer",
     ),
-    ("weights", "docs/src/concepts/weights.toml --window 0..60 --duration-ms 60"),
+    (
+        "weights",
+        "docs/src/concepts/weights.toml --window 0..60 --duration-ms 60",
+    ),
     ("headroom", "headroom --window 0..60 --duration-ms 60"),
     (
         "headroom-without",
@@ -226,7 +229,11 @@ fn pictures_are_what_the_simulator_draws() {
         plimsoll(&command);
         // With --set the changed run is the second of two.
         let changed = drawn.with_extension("changed.svg");
-        let drawn = if arguments.contains("--set") { changed } else { drawn };
+        let drawn = if arguments.contains("--set") {
+            changed
+        } else {
+            drawn
+        };
         let picture = std::fs::read_to_string(&drawn).expect("a picture");
         assert!(picture.len() < 60_000, "{name}.svg: {} bytes", picture.len());
         expect_test::expect_file![root().join(format!("docs/src/concepts/{name}.svg"))].assert_eq(&picture);

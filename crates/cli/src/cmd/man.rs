@@ -66,13 +66,18 @@ mod book {
         };
         let short = arg.get_short().map(|short| format!("-{short}, "));
         match arg.get_long() {
-            Some(long) => format!("{}--{long} {value}", short.unwrap_or_default()).trim_end().to_string(),
+            Some(long) => format!("{}--{long} {value}", short.unwrap_or_default())
+                .trim_end()
+                .to_string(),
             None => value,
         }
     }
 
     fn meaning(arg: &Arg) -> String {
-        let help = arg.get_long_help().or(arg.get_help()).expect("every flag has a help text");
+        let help = arg
+            .get_long_help()
+            .or(arg.get_help())
+            .expect("every flag has a help text");
         let mut text = cell(&help.to_string());
         if !text.ends_with(['.', ']', ')']) {
             text.push('.');
@@ -108,8 +113,16 @@ mod book {
             .to_string();
         writeln!(text, "\n## plimsoll {}\n", command.get_name()).expect("memory");
         for paragraph in about.split("\n\n") {
-            writeln!(text, "{}\n", paragraph.split_whitespace().collect::<Vec<_>>().join(" ").replace('<', "&lt;"))
-                .expect("memory");
+            writeln!(
+                text,
+                "{}\n",
+                paragraph
+                    .split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+                    .replace('<', "&lt;")
+            )
+            .expect("memory");
         }
         writeln!(text, "```text\n{}\n```", usage.trim_start_matches("Usage: ")).expect("memory");
         let shown = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
@@ -148,7 +161,11 @@ mod book {
         // The page describes every field.
         let page = include_str!("../../../../docs/src/reference/results.md");
         let mut missing = Vec::new();
-        let all = schema["$defs"].as_object().into_iter().flatten().map(|(_, one)| one);
+        let all = schema["$defs"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(_, one)| one);
         for table in all.chain([&schema]) {
             for (field, _) in table["properties"].as_object().into_iter().flatten() {
                 let words = page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
