@@ -144,6 +144,12 @@ impl Picture {
     /// Brings what a group has left up to `now_ns`.
     fn advance(&mut self, group: usize, now_ns: u64) {
         let window = self.window;
+        // What it has left at the window's edges is drawn, and nothing that comes after.
+        for edge_ns in [window.from_ns, window.to_ns] {
+            if self.groups[group].since_ns < edge_ns && edge_ns < now_ns {
+                self.advance(group, edge_ns);
+            }
+        }
         let near_ns = (NEAR / self.per_ns()) as u64;
         let group = &mut self.groups[group];
         let ran_ns = now_ns.saturating_sub(group.since_ns) * u64::from(group.running);

@@ -201,10 +201,10 @@ fn what_the_pages_show_is_what_the_program_prints() {
 
 /// Pictures of the book, and what draws them. UPDATE_EXPECT=1 draws them again.
 const PICTURES: [(&str, &str); 5] = [
-    ("throttled", "throttled --window 0..500 --duration-ms 500"),
+    ("throttled", "throttled --window 3000..3600 --duration-ms 3600"),
     (
         "burst",
-        "throttled --window 0..500 --duration-ms 500 --seed 1 --set group.web.burst_us=200000 \
+        "throttled --window 3000..3600 --duration-ms 3600 --set group.web.burst_us=200000 \
          --set switches.burst_semantics=published --set switches.enforce=timer",
     ),
     (
