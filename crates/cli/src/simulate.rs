@@ -89,7 +89,7 @@ fn run(job: &Job, progress: &ProgressBar) -> Result<(Run, u64), Failure> {
         (None, Some((path, window))) => {
             let mut picture = Picture::new(*window, nr_cpus(scenario), group_names(scenario));
             let results = watched(simulation, scenario, progress, Some(&mut picture)).map_err(stuck)?;
-            let title = [&[scenario.name.clone()], &scenario.settings[..]]
+            let title = [std::slice::from_ref(&scenario.name), &scenario.settings[..]]
                 .concat()
                 .join(", ");
             crate::output::write(path, picture.svg(&title))?;
