@@ -7,7 +7,7 @@ use crate::report::Run;
 use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use plimsoll_scenario::Scenario;
-use plimsoll_sim::{Observer, Results, Simulation, Stuck};
+use plimsoll_sim::{Observer, Results, RunError, Simulation};
 use rayon::prelude::*;
 use std::fmt::Write;
 use std::io::BufWriter;
@@ -77,7 +77,7 @@ fn run(job: &Job, progress: &ProgressBar) -> Result<(Run, u64), Failure> {
     config.check |= job.check;
     let refused = |error: plimsoll_sim::ConfigError| Failure::Input(format!("{}: {error}", scenario.name));
     let simulation = Simulation::new(config).map_err(refused)?;
-    let stuck = |error: Stuck| Failure::Input(format!("{}: {error}", scenario.name));
+    let stuck = |error: RunError| Failure::Input(format!("{}: {error}", scenario.name));
     let results = match &job.trace {
         None => watched(simulation, scenario, progress, None).map_err(stuck)?,
         Some(path) => traced(simulation, scenario, progress, path)
@@ -93,7 +93,7 @@ fn watched<'a>(
     scenario: &Scenario,
     progress: &'a ProgressBar,
     observer: Option<&'a mut dyn Observer>,
-) -> Result<Results, Stuck> {
+) -> Result<Results, RunError> {
     if progress.is_hidden() {
         return simulation.run(observer);
     }
@@ -108,7 +108,7 @@ fn traced(
     scenario: &Scenario,
     progress: &ProgressBar,
     path: &Path,
-) -> std::io::Result<Result<Results, Stuck>> {
+) -> std::io::Result<Result<Results, RunError>> {
     let groups = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));
     let nr_cpus = scenario.machine.topology.nr_cpus() as usize;
     let whole = Whole::create(path)?;
