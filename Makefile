@@ -11,7 +11,7 @@ C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 .PHONY: docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## what each of the five systems does, simulated, then on a real kernel in QEMU; minutes, set-up included
 	@scripts/setup.sh --build
