@@ -3,7 +3,7 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::listen::Listen;
 use crate::out::note;
-use plimsoll_agent::{lock, restore, Agent, At, Disk, Journal, Mounted, Nri, Settings};
+use plimsoll_agent::{lock, restore, Agent, At, Containers, Disk, Journal, Mounted, Nri, Settings};
 use plimsoll_live::{Server, CGROUP_ROOT};
 use plimsoll_scenario::find::text;
 use sd_notify::NotifyState;
@@ -39,6 +39,10 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "/var/run/nri/nri.sock", conflicts_with_all = ["dry_run", "restore"])]
     nri: Option<PathBuf>,
 
+    /// Hold what containers are labelled with (plimsoll.dev/burst-us, ...), read in the files that Docker, Podman, CRI-O and containerd keep on this node
+    #[arg(long, conflicts_with_all = ["nri", "restore"])]
+    labels: bool,
+
     #[command(flatten)]
     listen: Listen,
 }
@@ -59,7 +63,11 @@ pub fn run(args: &Args) -> Result {
     if args.dry_run {
         // Beside an agent that runs, and without a word to it.
         let journal = Journal::open(Nowhere, "")?;
-        for line in Agent::new(files, journal, settings, true).step(now_ns())? {
+        let mut agent = Agent::new(files, journal, settings, true);
+        if args.labels {
+            agent.read_labels(Containers::under(Path::new("/")));
+        }
+        for line in agent.step(now_ns())? {
             outln!("{line}");
         }
         return Ok(Outcome::Done);
@@ -95,6 +103,9 @@ pub fn run(args: &Args) -> Result {
         .map(|socket| Nri::register(socket, settings.most().clone()))
         .transpose()?;
     let mut agent = Agent::new(files, journal, settings, false);
+    if args.labels {
+        agent.read_labels(Containers::under(Path::new("/")));
+    }
     let server = Server::open()?;
     let mut first = true;
     let (mut took_over, mut failed) = (false, None);
