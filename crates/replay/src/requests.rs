@@ -9,7 +9,8 @@
 use crate::marks::Mark;
 use crate::program::{is_below, is_stuck, same_program, Burst, Group, Start, Thread};
 use crate::sockets::Sockets;
-use plimsoll_trace::{Cause, End, RequestSpec, ThreadIx, Timeline};
+use plimsoll_trace::{Cause, End, RequestSpec, ThreadIx, ThreadTimeline, Tid, Timeline};
+use std::collections::BTreeMap;
 
 pub type ClassIx = u32;
 
@@ -76,6 +77,39 @@ struct Finder<'a> {
     firsts: &'a [u32],
     inside: Vec<bool>,
     found: Found,
+}
+
+/// The process of a thread: its leader's id, or its own where that is not known.
+fn program_of(thread: &ThreadTimeline) -> Tid {
+    thread.tgid.unwrap_or(thread.tid)
+}
+
+/// Of each process that answers: its leader's name or, where that did nothing while recorded, what the names of the threads
+/// that answer begin with, as those of a pool are numbered.
+fn names_of<'a>(
+    timeline: &Timeline,
+    servers: impl Iterator<Item = &'a ThreadTimeline>,
+) -> BTreeMap<Tid, String> {
+    let mut names: BTreeMap<Tid, String> = BTreeMap::new();
+    for server in servers {
+        let name = names
+            .entry(program_of(server))
+            .or_insert_with(|| server.comm.clone());
+        if *name != server.comm {
+            let alike = name.chars().zip(server.comm.chars()).take_while(|(a, b)| a == b);
+            let begins: String = alike.map(|(a, _)| a).collect();
+            let begins = begins.trim_end_matches(|c: char| !c.is_alphabetic());
+            if !begins.is_empty() {
+                *name = begins.into();
+            }
+        }
+    }
+    for leader in timeline.threads.iter().filter(|t| program_of(t) == t.tid) {
+        if let Some(name) = names.get_mut(&leader.tid) {
+            name.clone_from(&leader.comm);
+        }
+    }
+    names
 }
 
 /// What says what a request is.
@@ -185,12 +219,15 @@ impl Finder<'_> {
         order.sort_by_key(|&i| sockets.requests[i].begin_ns);
         let mut number = vec![0; order.len()];
         (0..).zip(&order).for_each(|(new, &old)| number[old] = new);
+        let servers = sockets
+            .requests
+            .iter()
+            .map(|r| &timeline.threads[r.end.thread as usize]);
+        let names = names_of(timeline, servers);
         for i in order {
             let asked = &sockets.requests[i];
             let server = &timeline.threads[asked.end.thread as usize];
-            // Threads of a pool may have names of their own.
-            let leader = timeline.threads.iter().find(|t| Some(t.tid) == server.tgid);
-            let name = &leader.unwrap_or(server).comm;
+            let name = &names[&program_of(server)];
             let arrival = match (asked.sender, asked.before, asked.kind) {
                 (Some(_), _, _) => Arrival::Marked,
                 (None, Some(before), Loop::Closed) => Arrival::After {

@@ -311,3 +311,28 @@ fn a_request_is_what_its_connection_says_whichever_threads_do_the_work() {
         .iter()
         .all(|c| c.name == "web" || c.name == "web-worker"));
 }
+
+#[test]
+fn workers_of_a_pool_answer_requests_of_one_kind() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let workers = [(21, "pool-1-thread-1", 1), (22, "pool-1-thread-2", 1)];
+    let mut header = with_connections(100 * MS, &workers, 2);
+    header.threads.iter_mut().for_each(|t| t.tgid = Some(20));
+    let mut events = Vec::new();
+    for (tid, connection) in [(21, 0), (22, 1)] {
+        let t = (10 + 20 * connection as i64) * MS;
+        events.extend([
+            switch(1 + connection as i64, 1, tid, State::Sleeping, 0),
+            socket(t, 0, connection, Arrived, 50),
+            waking(t + 1, 1, tid, 0, Context::Interrupt),
+            switch(t + 2, 1, 0, State::Runnable, tid),
+            socket(t + MS, tid, connection, Read, 50),
+            socket(t + 2 * MS, tid, connection, Wrote, 5),
+            switch(t + 3 * MS, 1, tid, State::Sleeping, 0),
+        ]);
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, _) = compile(&header, &events);
+    let names: Vec<&str> = program.classes.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["pool-1-thread"]);
+}
