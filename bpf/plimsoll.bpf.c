@@ -22,7 +22,7 @@
  */
 /*
  * 7.2 loads a program in a time that goes with its length, walked or not; and of shorter code the verifier walks
- * less: docs/src/reference/live.md, Loading.
+ * less: docs/src/lab/live-cost.md, Loading.
  */
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 #define PL_LIVE 1
@@ -200,7 +200,7 @@ void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
 	charge((u64)task, p->se.sum_exec_runtime, now_ns);
 	if (runnable)
 		task->waiting_since_ns = now_ns;
-	if (p->se.sum_exec_runtime - task->picked_exec_ns >= settings.grant_ns)
+	if (p->se.sum_exec_runtime - task->picked_exec_ns >= PL_BW_TURN_NS)
 		task->starved_since_ns = now_ns;
 	if (task->t.cpu < nr_cpus) {
 		struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);

@@ -196,14 +196,12 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
         spec.idle = group.idle;
         spec.headroom_percent = own.headroom_percent;
         spec.phase_ns = (phase * own.period_us as f64 * 1000.0) as u64;
+        // The simulator charges all of the recorded work.
+        let of_work_ns = |us: u64| (us as f64 * 1000.0 / group.charged()).round() as u64;
         spec.limits = Limits {
-            quota_ns: quota_us.map(|us| us * 1000),
+            quota_ns: quota_us.map(of_work_ns),
             period_ns: own.period_us * 1000,
-            burst_ns: if quota_us.is_some() {
-                own.burst_us * 1000
-            } else {
-                0
-            },
+            burst_ns: quota_us.map_or(0, |_| of_work_ns(own.burst_us)),
             onset_percent: 0,
         };
         config.add_group(spec);

@@ -67,7 +67,7 @@ struct Own {
 /// pthread_create, 16 times on 8 CPUs of 6.1 and of 7.2: 180 to 340 us. Turns and waking are fits, to CPU time above work
 /// for each burst and to latencies: of bench/results/kernel-bandwidth-truth.csv, and of the two files of bench/results that
 /// docs/src/lab/validation.md says were looked at; one value for all kernels, CPUs and cases.
-/// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/src/reference/live.md).
+/// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/src/lab/live.md).
 const OWN: Own = Own {
     birth_us: 60.0,
     create_us: 200.0,
