@@ -160,8 +160,8 @@ impl Entry<'_> {
         GroupId(self.number)
     }
 
-    /// What it weighs on its CPU, of [`CpuSeen::weight`]: its nice value within its group's share of the machine.
-    pub fn weight(&self) -> u64 {
+    /// What it weighs on its CPU, of [`CpuSeen::weight_sum`]: its nice value within its group's share of the machine.
+    pub fn effective_weight(&self) -> u64 {
         self.policy.effective
     }
 
@@ -196,8 +196,8 @@ impl Seen<'_> {
         GroupId(self.number)
     }
 
-    /// As [`Entry::weight`].
-    pub fn weight(&self) -> u64 {
+    /// As [`Entry::effective_weight`].
+    pub fn effective_weight(&self) -> u64 {
         self.policy.effective
     }
 
@@ -223,7 +223,7 @@ impl CpuSeen<'_> {
     }
 
     /// Sum of their weights.
-    pub fn weight(&self) -> u64 {
+    pub fn weight_sum(&self) -> u64 {
         self.fair.weight_sum
     }
 }
