@@ -277,8 +277,7 @@ int main(int argc, char **argv)
 			fail("process %d executed nothing in %ld s", starved[i].pid, seconds);
 	}
 	missed |= over("64 spinners on 1 ms/1 s", unrun_ns, PARKED_MAX_NS);
-	printf("  used by them in a second %38lld us
-", (long long)used_us);
+	printf("  used by them in a second %38lld us\n", (long long)used_us);
 	printf("  longest of them to its next look at the clock   %9.3f ms\n",
 	       (double)longest_ns(starved, STARVED) / NSEC_PER_MSEC);
 	missed |= over("spinners of weight 1 beside 100", longest_ns(light, LIGHT), LIGHT_MAX_NS);
