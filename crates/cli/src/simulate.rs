@@ -3,9 +3,9 @@
 use crate::exit::Failure;
 use crate::output::{lost, Whole};
 use crate::progress::Watched;
-use crate::report::Run;
 use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use plimsoll_report::Run;
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::{Observer, Results, Simulation, Stuck};
 use rayon::prelude::*;

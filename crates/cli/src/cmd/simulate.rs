@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll simulate`: runs a scenario, or two side by side.
 use crate::exit::{Failure, Outcome, Result};
-use crate::report::Report;
 use crate::simulate::{run_all, Job};
 use crate::{number, output, print};
+use plimsoll_report::Report;
 use plimsoll_scenario::find::machine_file;
 use plimsoll_scenario::{Problems, Scenario};
 use plimsoll_trace::is_device;
