@@ -8,10 +8,10 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: docs install package test-package test-kubernetes verify-plan deny help demo setup build test test-live static fuzz bench fmt lint clean guest prometheus bench-live
+.PHONY: docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## what each of the five systems does, simulated, then on a real kernel in QEMU; minutes, set-up included
 	@scripts/setup.sh --build
@@ -47,9 +47,13 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh
 
-test-live: guest static prometheus ## run the tests that boot a real kernel in QEMU (three quarters of an hour, the build included); ROBUST=WORD: only matching ones
+LIVE := cargo test -p plimsoll-vm --test robustness -- --ignored --test-threads=2
+test-live: guest static prometheus ## run the tests that boot a real kernel in QEMU (over half an hour, the build included); ROBUST=WORD: only matching ones
 	$(if $(ROBUST),,cargo test -p plimsoll-vm --test boot -- --ignored --test-threads=1)
-	cargo test -p plimsoll-vm --test robustness -- --ignored --test-threads=2 $(ROBUST)
+	$(LIVE) $(or $(ROBUST),--skip linux_6_19_too)
+
+test-live-all: test-live ## the cases, too, that `make test-live` runs on the newest kernel alone, on the older one (twenty minutes more)
+	$(LIVE) linux_6_19_too
 
 fuzz: ## 10,000 random machines against the invariants; three broken policies must be caught (SEEDS=N FIRST=N)
 	scripts/fuzz.sh $(SEEDS) $(FIRST)
@@ -73,6 +77,14 @@ prometheus: ## unpack Debian's Prometheus below target, for the test of metrics;
 
 test-kubernetes: ## the DaemonSet and the Helm chart: lint, template, the API's schemas (PyPI; Helm is built by go if it is not there)
 	@scripts/test-kubernetes.sh
+
+# PODS: how many come and go.
+RUNTIME_FILES := $(foreach name,containerd containerd-shim-runc-v2 runc,--file target/containerd/bin/$(name))
+RUNTIME_GUEST := dist/plimsoll vm --kernel 6.12 --cpus 2 --memory 3G --timeout 3600
+test-containerd: static ## the agent beside a real containerd (as its plugin) and a real Docker, in guests: annotations, labels, resizes, kill -9 (PODS=20; needs go, for crictl)
+	@scripts/containerd.sh
+	$(RUNTIME_GUEST) $(RUNTIME_FILES) $(foreach name,ctr crictl,--file target/containerd/bin/$(name)) --file tests/live/containerd.sh -- containerd.sh $(or $(PODS),20)
+	$(RUNTIME_GUEST) $(RUNTIME_FILES) $(foreach name,docker dockerd,--file target/containerd/bin/$(name)) --file tests/live/docker.sh -- docker.sh
 
 PREFIX ?= /usr/local
 # A binary that is there already, such as dist/plimsoll; without it one is built for this machine.

@@ -188,7 +188,7 @@ FILES = 48
 
 class Compiler:
     name, request, goal_factor = "compiler", "process:ccwrap", 2
-    # A run is 48 compilations, a recording 30 to 40: p90 needs 29, p99 299 (docs/src/lab/plan.md), which are ten times as long.
+    # A run is 48 compilations, a recording 30 to 40: p90 needs 29, p99 299 (docs/src/reference/plan.md), which are ten times as long.
     goal_percent = 90
     shares, skip_s = (0.6, 1.1, 0.85), 0.0
 

@@ -22,7 +22,7 @@
  */
 /*
  * 7.2 loads a program in a time that goes with its length, walked or not; and of shorter code the verifier walks
- * less: docs/src/reference/live.md, Loading.
+ * less: docs/src/lab/live-cost.md, Loading.
  */
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 #define PL_LIVE 1

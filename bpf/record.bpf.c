@@ -137,6 +137,13 @@ struct msghdr {
 struct task_struct___5_13 {
 	long state;
 };
+/* Where the kernel makes a group of each session: CONFIG_SCHED_AUTOGROUP. */
+struct autogroup___of_session {
+	unsigned long id;
+};
+struct task_group___autogroup {
+	struct autogroup___of_session *autogroup;
+};
 struct thread_info___arm64 {
 	__u64 preempt_count;
 };
@@ -474,6 +481,18 @@ static __always_inline void check_current(struct cpu_state *state, struct task_s
 	state->current_wanted = wanted;
 }
 
+/* Of a group of threads that share a CPU: its cgroup's, or, of a session's (autogroup), which has none, its own. */
+static __always_inline __u64 id_of_group(struct task_group *group)
+{
+	struct task_group___autogroup *session = (void *)group;
+	__u64 id = BPF_CORE_READ(group, css.cgroup, kn, id);
+
+	if (id || !bpf_core_field_exists(session->autogroup))
+		return id;
+	id = BPF_CORE_READ(session, autogroup, id);
+	return id ? RECORD_SESSION | id : 0;
+}
+
 /* A switch of which at least one side is not recorded. */
 static __always_inline void follow_others(struct cpu_state *state, struct task_struct *prev, bool prev_wanted,
 					  struct task_struct *next, bool next_wanted, __u64 now, __u16 mask)
@@ -510,7 +529,7 @@ static __always_inline void follow_others(struct cpu_state *state, struct task_s
 	group = others->longest;
 	if (group != others->known) {
 		others->known = group;
-		others->known_id = BPF_CORE_READ(group, css.cgroup, kn, id);
+		others->known_id = id_of_group(group);
 	}
 	if (turn > RECORD_RUN_MAX_NS)
 		turn = RECORD_RUN_MAX_NS;

@@ -62,6 +62,8 @@ enum record_context {
  * arg = context; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper bits, at most
  * RECORD_BYTES_MAX; others: a and arg = how long they ran, ns, lower and upper bits, at most RECORD_RUN_MAX_NS, b = lower
  * half of the id of the group that ran longest, mask = state after its last turn (bit 15: it was preempted). */
+#define RECORD_SESSION                                                                                       \
+	0x80000000U /* in place of a cgroup's id: this, and the number of a session (autogroup) */
 #define RECORD_BYTES_MAX 0xffffffU
 #define RECORD_RUN_MAX_NS 0xffffffffffULL
 #define RECORD_OTHERS_PREEMPTED 0x8000U

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 digest() {
 	cargo test --quiet "$@" -p plimsoll-sim --test determinism -- --nocapture digest_of_many_runs |
-		sed -n 's/.*digest \([0-9a-f]\{16\}\).*/\1/p'
+		sed -n 's/.*digest \([0-9a-f]\{16\}\).*/\1/p' | sort
 }
 
 debug=$(digest)

@@ -23,7 +23,7 @@ range() {
 	least=999999999 most=0
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
 		sleep 0.3
-		us=$(plimsoll status --json - | sed 's/.*"side_budget_us":\([0-9]*\).*/\1/')
+		us=$(plimsoll status --json | sed 's/.*"side_budget_us":\([0-9]*\).*/\1/')
 		[ "$us" -lt $least ] && least=$us
 		[ "$us" -gt $most ] && most=$us
 	done

@@ -60,7 +60,7 @@ rows plimsoll
 kill -INT $scheduler
 wait $scheduler
 echo "compared:"
-# Printed, not held: docs/src/reference/live.md, Known faults.
+# Printed, not held: docs/src/lab/live-waits.md, Beside work that is cpu.idle.
 echo "  the service's mean: $mean us beside $their_mean"
 echo "  the share of who was idle: $share of 1000, 450 to 550"
 [ $share -ge 450 ] && [ $share -le 550 ] || failed=1

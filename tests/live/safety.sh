@@ -46,7 +46,7 @@ stop() {
 }
 
 # A figure of a group, from the scheduler's status.
-field() { plimsoll status "$root/$1" --json - | sed "s/.*\"$2\":\([0-9]*\).*/\1/"; }
+field() { plimsoll status "$root/$1" --json | sed "s/.*\"$2\":\([0-9]*\).*/\1/"; }
 is() { if [ "$2" = "$3" ]; then say holds "$1"; else say MISSED "$1: $2 instead of $3"; fi; }
 
 printf 'steal = 3\nslice_us = 0\n' >bad.toml
@@ -110,7 +110,7 @@ is "knobs are kept across a restart" "$(field k burst_us)" 9000
 # Of four CPUs that sleep, most of them all the while.
 idle_us() {
 	sum=0
-	for idle in $(plimsoll status --json - | grep -o '"idle_usec":[0-9]*' | cut -d: -f2); do sum=$((sum + idle)); done
+	for idle in $(plimsoll status --json | grep -o '"idle_usec":[0-9]*' | cut -d: -f2); do sum=$((sum + idle)); done
 	echo $sum
 }
 idle=$(idle_us)

@@ -32,7 +32,7 @@ said() {
 }
 tenant() { /usr/local/bin/setpriv --reuid=1000 --clear-groups "$@"; }
 state() { cat /sys/kernel/sched_ext/state; }
-merged() { plimsoll status --json - | sed 's/.*"merged_cgroups":\([0-9]*\).*/\1/'; }
+merged() { plimsoll status --json | sed 's/.*"merged_cgroups":\([0-9]*\).*/\1/'; }
 usage() { sed -n 's/^usage_usec //p' "$root/$1/cpu.stat"; }
 # what limit: of a CPU in percent, within 3 points, what a spinner in the cgroup $3 uses of the limit of $4.
 uses() {

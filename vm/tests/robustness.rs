@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The live scheduler under churn, storms, hotplug and starving limits, on every kernel it is for: `make test-live`.
+//! The live scheduler under churn, storms, hotplug and starving limits, on every kernel it is for: `make test-live`, and
+//! `make test-live-all` for the rest on the older one.
 //!
 //! Virtual time (`--timing`) but where a case says otherwise: a run repeats, and does not depend on how busy the host
 //! is. A case is a program of vm/guest/ or a script of tests/live/, which accounts for what it started and ends with
 //! a message and 1 where something is lost. Here it is asked, too, that the scheduler is still loaded and that the
 //! kernel has not warned.
 use plimsoll_vm::{find_qemu, obtain, run, Cache, Error, Guest, Program};
+use std::io::{stderr, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 struct Case {
     command: &'static [&'static str],
@@ -94,6 +96,7 @@ fn holds(series: &str, case: &Case) {
         scheduler: case.loaded,
         timeout: Some(LIMIT),
     };
+    let began = Instant::now();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut ended = run(&guest, &qemu, &mut out, &mut err);
     if !guest.timing && matches!(&ended, Err(error) if ran_rewritten_code(error)) {
@@ -102,7 +105,11 @@ fn holds(series: &str, case: &Case) {
         ended = run(&guest, &qemu, &mut out, &mut err);
     }
     let (out, err) = (String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
-    println!("Linux {}: {}\n{out}", kernel.release, case.command.join(" "));
+    let words = case.command.join(" ");
+    println!("Linux {}: {words}\n{out}", kernel.release);
+    // Past the harness, which keeps what a passing test prints: a suite this long shows where its time goes.
+    let seconds = began.elapsed().as_secs();
+    let _ = writeln!(stderr(), "Linux {}: {words}: {seconds} s", kernel.release);
     let ended = ended.unwrap_or_else(|error| panic!("{error}\n{err}"));
     let log = String::from_utf8_lossy(&ended.kernel_log);
     let warnings: Vec<&str> = log
@@ -119,13 +126,20 @@ fn holds(series: &str, case: &Case) {
     assert!(warnings.is_empty(), "the kernel warned:\n{log}");
 }
 
+/// A case of `both` runs on both kernels in `make test-live`: it asks for what differs between kernels. One of `newest` runs on the
+/// older kernel, too, in `make test-live-all`.
 macro_rules! cases {
-    ($($name:ident: $case:expr;)*) => {
+    (both { $($both:ident: $both_case:expr;)* } newest { $($name:ident: $case:expr;)* }) => {
         mod newest {
             use super::Case;
+            $(#[test] #[ignore = "boots a kernel"] fn $both() { super::holds("newest", &$both_case); })*
             $(#[test] #[ignore = "boots a kernel"] fn $name() { super::holds("newest", &$case); })*
         }
         mod linux_6_19 {
+            use super::Case;
+            $(#[test] #[ignore = "boots a kernel"] fn $both() { super::holds("6.19", &$both_case); })*
+        }
+        mod linux_6_19_too {
             use super::Case;
             $(#[test] #[ignore = "boots a kernel"] fn $name() { super::holds("6.19", &$case); })*
         }
@@ -133,86 +147,90 @@ macro_rules! cases {
 }
 
 cases! {
-    groups_come_and_go_while_throttled_1000_times: Case::of(&["churn", "1000"]);
-    fork_storms_and_stops_lose_no_process: Case::of(&["storm", "10000", "500"]);
-    cpus_go_off_and_come_back_under_load: Case::of(&["hotplug", "30"]);
-    deferred_work_runs_and_limits_hold_after_30_rounds_of_cpus_off_and_on: Case {
-        loaded: false,
-        also: &["target/guest/duty"],
-        ..Case::of(&["hotplug-limits.sh", "30", "1"])
-    };
-    limits_set_before_loading_hold_from_the_first_period: Case {
-        loaded: false,
-        also: &["target/guest/duty"],
-        ..Case::of(&["limits-before.sh"])
-    };
-    limits_rewritten_1000_times_hold: Case::of(&["limits", "1000"]);
-    a_tree_32_deep_and_10000_groups_hold: Case::of(&["hierarchy", "32", "10000"]);
-    loaded_and_unloaded_50_times: Case { loaded: false, ..Case::of(&["reload.sh", "50"]) };
-    nobody_waits_past_its_bound_whatever_the_limits: Case::of(&["waits", "40"]);
-    a_group_does_not_weigh_less_for_what_has_ended_elsewhere: Case::of(&["left-load.sh"]);
-    what_sleepers_take_their_own_group_has_less_of: Case {
-        also: &["target/guest/duty", "/usr/bin/nice"],
-        ..Case::of(&["sleepers.sh"])
-    };
-    what_may_not_run_weighs_nothing_in_its_group: Case {
-        also: &["target/guest/duty"],
-        ..Case::of(&["held-weight.sh"])
-    };
-    who_is_preempted_by_real_time_threads_goes_on_elsewhere: Case {
-        also: &["/usr/bin/chrt", "/usr/bin/taskset"],
-        ..Case::of(&["realtime.sh"])
-    };
-    who_has_a_cpu_alone_is_no_measure_for_the_others: Case {
-        also: &["/usr/bin/taskset"],
-        ..Case::of(&["beside-alone.sh"])
-    };
-    a_service_of_many_threads_does_not_wait_for_a_batch_job: Case {
-        cpus: "1",
-        also: &["target/guest/duty"],
-        ..Case::of(&["beside-batch.sh"])
-    };
-    weights_hold_against_crowds_births_and_yields: Case {
-        cpus: "1",
-        loaded: false,
-        also: &["target/guest/pressure"],
-        ..Case::of(&["pressure.sh"])
-    };
-    a_group_that_is_idle_no_longer_has_its_share_at_once: Case {
-        loaded: false,
-        also: &["target/guest/duty"],
-        ..Case::of(&["idle-work.sh"])
-    };
-    a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
-    grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
-    headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };
-    headroom_is_left_beside_real_time_threads: Case {
-        loaded: false,
-        also: &["target/guest/duty", "/usr/bin/chrt"],
-        ..Case::of(&["headroom-realtime.sh"])
-    };
-    nice_affinity_cpusets_and_idle_groups_are_respected: Case::of(&["rules"]);
-    wake_ups_go_to_idle_cores_and_stay_in_their_cache: Case {
-        cpus: "8,sockets=2,cores=2,threads=2",
-        ..Case::of(&["placement", "4", "2"])
-    };
-    of_1024_cpus_the_last_hold_limits_and_weights: Case { possible_cpus: Some(1024), ..Case::of(&["wide.sh"]) };
-    a_tenants_cgroups_end_nothing_and_take_no_room_of_others: Case {
-        loaded: false,
-        also: &["/usr/bin/setpriv"],
-        ..Case::of(&["tenants.sh"])
-    };
-    probes_refusals_knobs_and_the_way_back_hold: Case {
-        loaded: false,
-        also: &["target/guest/duty", "/usr/bin/setpriv"],
-        ..Case::of(&["safety.sh"])
-    };
-    the_unit_runs_under_systemd: Case {
-        loaded: false,
-        also: &["packaging/plimsoll.service", "/lib/systemd/systemd", "/usr/bin/systemctl"],
-        ..Case::of(&["unit.sh"])
-    };
-    loading_takes_less_than_two_seconds: Case { loaded: false, ..Case::of(&["load.sh"]) };
+    both {
+        deferred_work_runs_and_limits_hold_after_30_rounds_of_cpus_off_and_on: Case {
+            loaded: false,
+            also: &["target/guest/duty"],
+            ..Case::of(&["hotplug-limits.sh", "30", "1"])
+        };
+        limits_set_before_loading_hold_from_the_first_period: Case {
+            loaded: false,
+            also: &["target/guest/duty"],
+            ..Case::of(&["limits-before.sh"])
+        };
+        limits_rewritten_1000_times_hold: Case::of(&["limits", "1000"]);
+        nice_affinity_cpusets_and_idle_groups_are_respected: Case::of(&["rules"]);
+        a_tenants_cgroups_end_nothing_and_take_no_room_of_others: Case {
+            loaded: false,
+            also: &["/usr/bin/setpriv"],
+            ..Case::of(&["tenants.sh"])
+        };
+        probes_refusals_knobs_and_the_way_back_hold: Case {
+            loaded: false,
+            also: &["target/guest/duty", "/usr/bin/setpriv"],
+            ..Case::of(&["safety.sh"])
+        };
+        loading_takes_less_than_two_seconds: Case { loaded: false, ..Case::of(&["load.sh"]) };
+    }
+    newest {
+        groups_come_and_go_while_throttled_1000_times: Case::of(&["churn", "1000"]);
+        fork_storms_and_stops_lose_no_process: Case::of(&["storm", "10000", "500"]);
+        cpus_go_off_and_come_back_under_load: Case::of(&["hotplug", "30"]);
+        a_tree_32_deep_and_10000_groups_hold: Case::of(&["hierarchy", "32", "10000"]);
+        loaded_and_unloaded_50_times: Case { loaded: false, ..Case::of(&["reload.sh", "50"]) };
+        nobody_waits_past_its_bound_whatever_the_limits: Case::of(&["waits", "40"]);
+        a_group_does_not_weigh_less_for_what_has_ended_elsewhere: Case::of(&["left-load.sh"]);
+        what_sleepers_take_their_own_group_has_less_of: Case {
+            also: &["target/guest/duty", "/usr/bin/nice"],
+            ..Case::of(&["sleepers.sh"])
+        };
+        what_may_not_run_weighs_nothing_in_its_group: Case {
+            also: &["target/guest/duty"],
+            ..Case::of(&["held-weight.sh"])
+        };
+        who_is_preempted_by_real_time_threads_goes_on_elsewhere: Case {
+            also: &["/usr/bin/chrt", "/usr/bin/taskset"],
+            ..Case::of(&["realtime.sh"])
+        };
+        who_has_a_cpu_alone_is_no_measure_for_the_others: Case {
+            also: &["/usr/bin/taskset"],
+            ..Case::of(&["beside-alone.sh"])
+        };
+        a_service_of_many_threads_does_not_wait_for_a_batch_job: Case {
+            cpus: "1",
+            also: &["target/guest/duty"],
+            ..Case::of(&["beside-batch.sh"])
+        };
+        weights_hold_against_crowds_births_and_yields: Case {
+            cpus: "1",
+            loaded: false,
+            also: &["target/guest/pressure"],
+            ..Case::of(&["pressure.sh"])
+        };
+        a_group_that_is_idle_no_longer_has_its_share_at_once: Case {
+            loaded: false,
+            also: &["target/guest/duty"],
+            ..Case::of(&["idle-work.sh"])
+        };
+        a_process_in_system_calls_gets_its_limit: Case::of(&["syscalls.sh"]);
+        grace_periods_end_while_readers_are_throttled: Case::of(&["grace", "40"]);
+        headroom_keeps_its_budget_as_cpus_come_and_go: Case { loaded: false, ..Case::of(&["headroom-hotplug.sh"]) };
+        headroom_is_left_beside_real_time_threads: Case {
+            loaded: false,
+            also: &["target/guest/duty", "/usr/bin/chrt"],
+            ..Case::of(&["headroom-realtime.sh"])
+        };
+        wake_ups_go_to_idle_cores_and_stay_in_their_cache: Case {
+            cpus: "8,sockets=2,cores=2,threads=2",
+            ..Case::of(&["placement", "4", "2"])
+        };
+        of_1024_cpus_the_last_hold_limits_and_weights: Case { possible_cpus: Some(1024), ..Case::of(&["wide.sh"]) };
+        the_unit_runs_under_systemd: Case {
+            loaded: false,
+            also: &["packaging/plimsoll.service", "/lib/systemd/systemd", "/usr/bin/systemctl"],
+            ..Case::of(&["unit.sh"])
+        };
+    }
 }
 
 /// Nothing is loaded: also on a kernel without sched_ext.

@@ -190,7 +190,7 @@ fn bursts(ours: bool) -> Vec<Row> {
             "duty --duration-ms 20700 --group a --set 'cpu.max=30000 100000' {knob} --duty 1 --work-us 50000 \
              --interval-us 207000\n{}",
             // The kernel's own count stands still under another scheduler.
-            if ours { "plimsoll status /sys/fs/cgroup/a --json -" } else { "" }
+            if ours { "plimsoll status /sys/fs/cgroup/a --json" } else { "" }
         )
     };
     // The kernel refuses a burst above the quota; plimsoll takes it as a knob of its own.
@@ -403,7 +403,7 @@ fn steal(ours: bool) -> Row {
             "for steal in true false; do\n\
              echo \"steal = $steal\" >steal.toml\n: >log\nplimsoll run --config steal.toml >log 2>&1 &\n\
              until grep -q '^plimsoll: scheduling' log; do kill -0 $! || {{ cat log >&2; exit 1; }}; sleep 0.05; done\n\
-             {BUSY}plimsoll status --json -\n{HACKBENCH}plimsoll status --json -\n\
+             {BUSY}plimsoll status --json\n{HACKBENCH}plimsoll status --json\n\
              kill -INT $!\nwait $!\ndone"
         )
     } else {

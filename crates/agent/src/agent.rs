@@ -4,7 +4,7 @@ use crate::headroom::Headroom;
 use crate::lending::{Loan, Terms};
 use crate::marks::{marked, marked_burst};
 use crate::restore::{is_gone, restore};
-use crate::{Error, File, Files, Journal, Limits, Result, Settings, Store};
+use crate::{Containers, Error, File, Files, Journal, Limits, Result, Settings, Store};
 use plimsoll_live::{shown, KnobValues};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,6 +26,8 @@ pub struct Agent<F, S> {
     settings: Settings,
     /// What containers ask for, by their cgroups' paths below the mount.
     wishes: BTreeMap<PathBuf, KnobValues>,
+    /// Where it is read what containers ask for; nowhere where a runtime says it.
+    containers: Option<Containers>,
     pub(crate) groups: BTreeMap<PathBuf, Group>,
     pub(crate) headroom: Headroom,
     dry_run: bool,
@@ -66,6 +68,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             journal,
             settings,
             wishes: BTreeMap::new(),
+            containers: None,
             groups: BTreeMap::new(),
             headroom: Headroom::default(),
             dry_run,
@@ -76,6 +79,11 @@ impl<F: Files, S: Store> Agent<F, S> {
             later: BTreeMap::new(),
             said: Vec::new(),
         }
+    }
+
+    /// Holds from now on what the containers that come ask for in the files that their runtimes leave.
+    pub fn read_labels(&mut self, containers: Containers) {
+        self.containers = Some(containers);
     }
 
     /// Looks at what has happened and at what is due, and changes what has to be. Returns what there is to say; an error
@@ -256,6 +264,9 @@ impl<F: Files, S: Store> Agent<F, S> {
         for path in found {
             let Some(id) = self.files.id(&path) else { continue };
             let known = before.remove(&path).filter(|group| group.id == id);
+            if known.is_none() {
+                self.read_label(&path);
+            }
             let group = known.unwrap_or_else(|| {
                 changed = true;
                 self.due.insert(path.clone());
@@ -284,6 +295,9 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.due.remove(path);
             self.lent.remove(path);
             self.later.remove(path);
+            if self.containers.is_some() {
+                self.wishes.remove(self.files.shown(path));
+            }
         }
         let is_there = |id: u64, path: &Path| self.groups.get(path).is_some_and(|group| group.id == id);
         let gone: Vec<(u64, PathBuf)> = self
@@ -304,6 +318,30 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.headroom.link(&mut self.groups, &mut self.due);
         }
         Ok(())
+    }
+
+    /// What the container of a cgroup that has just come asks for.
+    fn read_label(&mut self, path: &Path) {
+        let Some(containers) = &self.containers else {
+            return;
+        };
+        let shown = self.files.shown(path);
+        self.wishes.remove(shown);
+        let Some(container) = shown.to_str().and_then(|shown| containers.one(shown)) else {
+            return;
+        };
+        let (wishes, mut wrong) = container.written().wishes(self.settings.most());
+        if wishes.period_us.is_some() {
+            wrong.push(
+                "plimsoll.dev/period-us: only with --nri, as the period is the runtime's to write".into(),
+            );
+        }
+        if wishes.knobs != KnobValues::default() {
+            self.wishes.insert(shown.into(), wishes.knobs);
+        }
+        let who = container.who();
+        let line = |wrong: String| format!("warning: {who}: {wrong}; it is left out");
+        self.said.extend(wrong.into_iter().map(line));
     }
 
     fn forget(&mut self, id: u64, path: &Path) -> Result<()> {

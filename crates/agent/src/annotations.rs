@@ -85,7 +85,7 @@ impl Wishes {
     fn set(&mut self, name: &str, value: &str, most: &Most) -> Result<(), String> {
         let Some((name, least, range)) = Most::names().find(|(known, ..)| *known == name) else {
             let known: Vec<String> = Most::names().map(|(name, ..)| name.replace('_', "-")).collect();
-            return Err(format!("no such setting; there are {}", known.join(", ")));
+            return Err(format!("unknown setting; known: {}", known.join(", ")));
         };
         let most = most.of(name, range);
         if most < least || most == 0 {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(wishes.knobs.onset_percent, Some(30));
         assert_eq!((wishes.period_us, wishes.knobs.headroom_percent), (None, None));
         assert_eq!(wrong.len(), 4, "{wrong:?}");
-        assert!(wrong[0].starts_with("plimsoll.dev/brust-us=7: no such setting; there are headroom-percent,"));
+        assert!(wrong[0].starts_with("plimsoll.dev/brust-us=7: unknown setting; known: headroom-percent,"));
         assert_eq!(
             wrong[1],
             "plimsoll.dev/burst-us=-1: allowed are whole numbers from 0 to 17592186044415"

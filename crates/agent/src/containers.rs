@@ -4,10 +4,12 @@
 //!
 //! | runtime | file | what it says |
 //! |---|---|---|
-//! | containerd under Kubernetes | `/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/config.json` | annotations `io.kubernetes.cri.*` of the OCI specification |
-//! | CRI-O | `/run/containers/storage/overlay-containers/ID/userdata/config.json` | annotations `io.kubernetes.*` |
-//! | Docker | `/var/lib/docker/containers/ID/config.v2.json` | `Name`, `Config.Image` |
+//! | containerd under Kubernetes | `/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/config.json` | annotations `io.kubernetes.cri.*` of the OCI specification; the pod's where `pod_annotations` of its configuration passes them on |
+//! | CRI-O | `/run/containers/storage/overlay-containers/ID/userdata/config.json` | annotations `io.kubernetes.*`; the pod's |
+//! | Docker | `/var/lib/docker/containers/ID/config.v2.json` | `Name`, `Config.Image`, `Config.Labels` |
 //! | Podman | `/var/lib/containers/storage/overlay-containers/containers.json` | `names`, and the image in `metadata` |
+//! | Podman | `/var/lib/containers/storage/overlay-containers/ID/userdata/config.json` | annotations; its labels are in a database |
+use crate::annotations::{Written, PREFIX};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -23,6 +25,37 @@ pub struct Container {
     /// The runtime's name for it.
     pub name: String,
     pod_uid: String,
+    asks: Asks,
+}
+
+/// Settings that a container's user has written on it or its pod.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Asks {
+    pod: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Container {
+    /// What it asks for, as it is written.
+    pub(crate) fn written(&self) -> Written<'_> {
+        Written {
+            pod: &self.asks.pod,
+            labels: &self.asks.labels,
+            annotations: &self.asks.annotations,
+            name: &self.container,
+        }
+    }
+
+    /// What a user would call it.
+    pub(crate) fn who(&self) -> String {
+        let [namespace, pod, container, name] =
+            [&self.namespace, &self.pod, &self.container, &self.name].map(|name| name.escape_debug());
+        match self.pod.is_empty() {
+            true => format!("container {name}"),
+            false => format!("pod {namespace}/{pod}, container {container}"),
+        }
+    }
 }
 
 /// What was read about the containers that were there at the last look.
@@ -71,23 +104,40 @@ impl Containers {
         cgroups.map(of).collect()
     }
 
+    /// The container of one cgroup, read now. `None`: it is none, or no runtime says whose it is.
+    pub(crate) fn one(&self, cgroup: &str) -> Option<Container> {
+        self.read(container_id(cgroup)?, &mut None)
+    }
+
     fn read(&self, id: &str, podmans: &mut Option<HashMap<String, Container>>) -> Option<Container> {
-        let specification = |folder: &str, file: &str| {
+        let annotations = |folder: &str, file: &str| {
             let text = std::fs::read_to_string(self.root.join(folder).join(id).join(file)).ok()?;
-            of_annotations(&serde_json::from_str::<Specification>(&text).ok()?.annotations)
+            Some(serde_json::from_str::<Specification>(&text).ok()?.annotations)
         };
-        specification(
+        let of_pod = |folder, file| of_annotations(&annotations(folder, file)?);
+        of_pod(
             "run/containerd/io.containerd.runtime.v2.task/k8s.io",
             "config.json",
         )
         .or_else(|| {
-            specification(
+            of_pod(
                 "run/containers/storage/overlay-containers",
                 "userdata/config.json",
             )
         })
         .or_else(|| self.dockers(id))
-        .or_else(|| podmans.get_or_insert_with(|| self.podmans()).remove(id))
+        .or_else(|| {
+            let podman = podmans.get_or_insert_with(|| self.podmans()).remove(id)?;
+            let folder = "var/lib/containers/storage/overlay-containers";
+            let annotations = annotations(folder, "userdata/config.json").unwrap_or_default();
+            Some(Container {
+                asks: Asks {
+                    annotations: settings_in(&annotations),
+                    ..Asks::default()
+                },
+                ..podman
+            })
+        })
     }
 
     fn dockers(&self, id: &str) -> Option<Container> {
@@ -100,6 +150,10 @@ impl Containers {
         Some(Container {
             name: found.name.trim_start_matches('/').into(),
             image: found.config.image,
+            asks: Asks {
+                labels: settings_in(&found.config.labels.unwrap_or_default()),
+                ..Asks::default()
+            },
             ..Container::default()
         })
     }
@@ -141,6 +195,9 @@ struct Docker {
 struct DockerConfig {
     #[serde(rename = "Image")]
     image: String,
+    /// `null` where there are none.
+    #[serde(default, rename = "Labels")]
+    labels: Option<HashMap<String, String>>,
 }
 
 #[derive(Deserialize)]
@@ -181,7 +238,16 @@ fn of_annotations(annotations: &HashMap<String, String>) -> Option<Container> {
         image: first(["io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"]),
         name: String::new(),
         pod_uid: first(["io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"]),
+        asks: Asks {
+            pod: settings_in(annotations),
+            ..Asks::default()
+        },
     })
+}
+
+fn settings_in(words: &HashMap<String, String>) -> BTreeMap<String, String> {
+    let ours = words.iter().filter(|(key, _)| key.starts_with(PREFIX));
+    ours.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// The runtimes' numbers have 64 digits, alone or after the runtime's name: `cri-containerd-ID.scope`.
@@ -208,6 +274,7 @@ fn pod_uid(cgroup: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::annotations::Most;
 
     fn node(files: &[(String, &str)]) -> tempfile::TempDir {
         let node = tempfile::tempdir().unwrap();
@@ -237,7 +304,8 @@ mod tests {
                 r#"{"ociVersion": "1.1.0", "annotations": {
                     "io.kubernetes.cri.container-name": "web", "io.kubernetes.cri.container-type": "container",
                     "io.kubernetes.cri.image-name": "docker.io/library/nginx:1", "io.kubernetes.cri.sandbox-name": "web-0",
-                    "io.kubernetes.cri.sandbox-namespace": "shop", "io.kubernetes.cri.sandbox-uid": "12-ab"}}"#,
+                    "io.kubernetes.cri.sandbox-namespace": "shop", "io.kubernetes.cri.sandbox-uid": "12-ab",
+                    "plimsoll.dev/burst-us": "5000"}}"#,
             ),
             (
                 bundle('b'),
@@ -265,6 +333,10 @@ mod tests {
         );
         assert_eq!(names(&found[2]), ["shop", "web-0", "POD", ""]);
         assert_eq!(found[3], found[1]);
+        let web = Containers::under(node.path()).one(&cgroups[1]).unwrap();
+        assert_eq!(web.who(), "pod shop/web-0, container web");
+        assert_eq!(burst(&web), Some(5_000));
+        assert!(Containers::under(node.path()).one(pod).is_none());
         assert_eq!(found[4..], [Container::default(), Container::default()]);
         // Of what is gone nothing is kept.
         containers.of(cgroups[..1].iter().map(String::as_str));
@@ -285,7 +357,8 @@ mod tests {
             ),
             (
                 format!("var/lib/docker/containers/{}/config.v2.json", id('d')),
-                r#"{"Name": "/cache", "Config": {"Image": "redis:7", "Labels": {}}}"#,
+                r#"{"Name": "/cache", "Config": {"Image": "redis:7",
+                    "Labels": {"plimsoll.dev/burst-us": "2000", "maintainer": "me"}}}"#,
             ),
             (
                 "var/lib/containers/storage/overlay-containers/containers.json".into(),
@@ -293,6 +366,13 @@ mod tests {
                     r#"[{{"id": "{}", "names": ["job"], "metadata": "{{\"image-name\":\"alpine:3\"}}"}}]"#,
                     id('e')
                 ),
+            ),
+            (
+                format!(
+                    "var/lib/containers/storage/overlay-containers/{}/userdata/config.json",
+                    id('e')
+                ),
+                r#"{"annotations": {"plimsoll.dev/burst-us": "3000", "io.container.manager": "libpod"}}"#,
             ),
         ]);
         let cgroups = [
@@ -321,5 +401,13 @@ mod tests {
             ("job", "alpine:3")
         );
         assert_eq!(found[4], Container::default());
+        assert_eq!((burst(&found[2]), burst(&found[3])), (Some(2_000), Some(3_000)));
+        assert_eq!(found[2].who(), "container cache");
+    }
+
+    fn burst(of: &Container) -> Option<u64> {
+        let (wishes, wrong) = of.written().wishes(&Most::default());
+        assert!(wrong.is_empty(), "{wrong:?}");
+        wishes.knobs.burst_us
     }
 }

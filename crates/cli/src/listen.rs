@@ -70,7 +70,7 @@ fn answer(asked: &Asked<'_>, containers: &Mutex<Containers>) -> Answer {
             }
         }
         "/" => Answer::plain("200 OK", "plimsoll: /metrics /healthz /readyz\n"),
-        _ => Answer::plain("404 Not Found", "there are /metrics, /healthz and /readyz\n"),
+        _ => Answer::plain("404 Not Found", "not found; known: /metrics, /healthz, /readyz\n"),
     }
 }
 

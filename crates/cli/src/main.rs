@@ -17,6 +17,7 @@ mod number;
 mod openmetrics;
 mod output;
 mod perfetto;
+mod picture;
 mod print;
 mod progress;
 mod rates;

@@ -2,12 +2,13 @@
 //! Runs scenarios, several at once, with a progress line while they do.
 use crate::exit::Failure;
 use crate::output::{lost, Whole};
+use crate::picture::{Picture, Window};
 use crate::progress::Watched;
 use crate::timeline::Timeline;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use plimsoll_report::Run;
 use plimsoll_scenario::Scenario;
-use plimsoll_sim::{Observer, Results, Simulation, Stuck};
+use plimsoll_sim::{Observer, Results, RunError, Simulation};
 use rayon::prelude::*;
 use std::fmt::Write;
 use std::io::BufWriter;
@@ -21,6 +22,8 @@ pub struct Job {
     pub scenario: Scenario,
     /// Where its timeline goes.
     pub trace: Option<PathBuf>,
+    /// Where a picture of part of it goes, in place of a timeline.
+    pub picture: Option<(PathBuf, Window)>,
     /// Check the invariants at every event.
     pub check: bool,
 }
@@ -77,12 +80,21 @@ fn run(job: &Job, progress: &ProgressBar) -> Result<(Run, u64), Failure> {
     config.check |= job.check;
     let refused = |error: plimsoll_sim::ConfigError| Failure::Input(format!("{}: {error}", scenario.name));
     let simulation = Simulation::new(config).map_err(refused)?;
-    let stuck = |error: Stuck| Failure::Input(format!("{}: {error}", scenario.name));
-    let results = match &job.trace {
-        None => watched(simulation, scenario, progress, None).map_err(stuck)?,
-        Some(path) => traced(simulation, scenario, progress, path)
+    let stuck = |error: RunError| Failure::Input(format!("{}: {error}", scenario.name));
+    let results = match (&job.trace, &job.picture) {
+        (None, None) => watched(simulation, scenario, progress, None).map_err(stuck)?,
+        (Some(path), _) => traced(simulation, scenario, progress, path)
             .map_err(|error| lost(path, &error))?
             .map_err(stuck)?,
+        (None, Some((path, window))) => {
+            let mut picture = Picture::new(*window, nr_cpus(scenario), group_names(scenario));
+            let results = watched(simulation, scenario, progress, Some(&mut picture)).map_err(stuck)?;
+            let title = [std::slice::from_ref(&scenario.name), &scenario.settings[..]]
+                .concat()
+                .join(", ");
+            crate::output::write(path, picture.svg(&title))?;
+            results
+        }
     };
     Ok((Run::new(&job.label, scenario, &results), results.end_ns))
 }
@@ -93,7 +105,7 @@ fn watched<'a>(
     scenario: &Scenario,
     progress: &'a ProgressBar,
     observer: Option<&'a mut dyn Observer>,
-) -> Result<Results, Stuck> {
+) -> Result<Results, RunError> {
     if progress.is_hidden() {
         return simulation.run(observer);
     }
@@ -103,17 +115,25 @@ fn watched<'a>(
     results
 }
 
+fn nr_cpus(scenario: &Scenario) -> usize {
+    scenario.machine.topology.nr_cpus() as usize
+}
+
+/// In the order of their numbers, the root first.
+fn group_names(scenario: &Scenario) -> Vec<String> {
+    let groups = scenario.groups.iter().map(|group| group.name.clone());
+    std::iter::once("/".to_string()).chain(groups).collect()
+}
+
 fn traced(
     simulation: Simulation,
     scenario: &Scenario,
     progress: &ProgressBar,
     path: &Path,
-) -> std::io::Result<Result<Results, Stuck>> {
-    let groups = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));
-    let nr_cpus = scenario.machine.topology.nr_cpus() as usize;
+) -> std::io::Result<Result<Results, RunError>> {
     let whole = Whole::create(path)?;
     let out = BufWriter::new(&whole.file);
-    let mut timeline = Timeline::new(out, nr_cpus, groups.map(str::to_string).collect())?;
+    let mut timeline = Timeline::new(out, nr_cpus(scenario), group_names(scenario))?;
     let results = watched(simulation, scenario, progress, Some(&mut timeline));
     // A timeline up to where time stands still is no timeline of the run: what the file held before stays.
     if let Ok(results) = &results {

@@ -199,6 +199,47 @@ fn what_the_pages_show_is_what_the_program_prints() {
     assert!(shown > 20, "{shown} lines");
 }
 
+/// Pictures of the book, and what draws them. UPDATE_EXPECT=1 draws them again.
+const PICTURES: [(&str, &str); 5] = [
+    ("throttled", "throttled --window 3000..3600 --duration-ms 3600"),
+    (
+        "burst",
+        "throttled --window 3000..3600 --duration-ms 3600 --set group.web.burst_us=200000 \
+         --set switches.burst_semantics=published --set switches.enforce=timer",
+    ),
+    (
+        "weights",
+        "docs/src/concepts/weights.toml --window 0..60 --duration-ms 60",
+    ),
+    ("headroom", "headroom --window 0..60 --duration-ms 60"),
+    (
+        "headroom-without",
+        "headroom --window 0..60 --duration-ms 60 --set group.web.headroom_percent=0",
+    ),
+];
+
+#[test]
+fn pictures_are_what_the_simulator_draws() {
+    for (name, arguments) in PICTURES {
+        let drawn = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.svg"));
+        let file = drawn.display().to_string();
+        let mut command = vec!["simulate"];
+        command.extend(arguments.split_whitespace());
+        command.extend(["--picture", &file]);
+        plimsoll(&command);
+        // With --set the changed run is the second of two.
+        let changed = drawn.with_extension("changed.svg");
+        let drawn = if arguments.contains("--set") {
+            changed
+        } else {
+            drawn
+        };
+        let picture = std::fs::read_to_string(&drawn).expect("a picture");
+        assert!(picture.len() < 60_000, "{name}.svg: {} bytes", picture.len());
+        expect_test::expect_file![root().join(format!("docs/src/concepts/{name}.svg"))].assert_eq(&picture);
+    }
+}
+
 #[test]
 fn commands_of_the_book_are_those_of_the_program() {
     let mut helps: BTreeMap<String, String> = BTreeMap::new();

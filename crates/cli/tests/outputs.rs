@@ -297,7 +297,7 @@ fn two_timelines_do_not_go_beside_a_device() {
     let output = plimsoll(&["simulate", "limits.toml", "--trace", &trace, "--set", "seed=2"]);
     let said = String::from_utf8_lossy(&output.stderr).to_string();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("two timelines"), "{said}");
+    assert!(said.contains("two files"), "{said}");
     assert_eq!(std::fs::read_dir(&dir).expect("the directory").count(), 1);
 }
 

@@ -254,7 +254,7 @@ pub fn cgroup_id(cgroup: &Path) -> Result<u64> {
     let input = |message: String| Error::Input(format!("{}: {message}", cgroup.display()));
     let metadata = std::fs::metadata(cgroup).map_err(|error| input(error.to_string()))?;
     if !cgroup.join("cgroup.controllers").exists() {
-        return Err(input("no cgroup v2 directory".into()));
+        return Err(input("not a directory of a cgroup v2 hierarchy".into()));
     }
     Ok(metadata.ino())
 }

@@ -221,7 +221,7 @@ fn blocks_of(outcome: &Outcome, block_ns: u64, class: Option<u32>) -> Vec<Vec<u6
 }
 
 /// What nine of ten measured shares of throttled periods and CPU uses lay inside of, beyond the smallest and the largest
-/// that replays gave. Of 165 measured runs (`bench/ranges_held.py`, docs/src/lab/plan.md, "The search")
+/// that replays gave. Of 165 measured runs (`bench/ranges_held.py`, docs/src/lab/plan.md, "Ranges")
 /// 128 and 87 lay between those two, 152 and 154 inside with this.
 const THROTTLED_POINTS: f64 = 0.005;
 /// Further, as a share of how far the end is from none or all of the periods: what is decided in every period is predicted

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Language runtimes that size themselves by the CPU limit, told by the names of the threads that they make.
 //!
-//! What each does is in docs/src/lab/plan.md, "Runtimes that look at the limit", with its source. It is said, and changes no figure:
+//! What each does is in docs/src/reference/plan.md, "Runtimes that look at the limit", with its source. It is said, and changes no figure:
 //! a replay has the threads that were recorded.
 use plimsoll_replay::Program;
 

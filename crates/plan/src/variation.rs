@@ -49,7 +49,7 @@ const BLOCK_REQUESTS: f64 = 10.0;
 const BLOCKS_MIN: usize = 4;
 
 /// What the CPU time of a request is taken to change by where recordings cannot show it: about as much as it did within
-/// four minutes between recordings of one and the same open loop (docs/src/lab/plan.md, "Several recordings").
+/// four minutes between recordings of one and the same open loop (docs/src/reference/plan.md, "Several recordings").
 pub const DRIFT: f64 = 0.1;
 /// Recordings that lie so far apart show the drift themselves.
 pub const DRIFT_SEEN_AFTER_NS: u64 = 3_600_000_000_000;

@@ -21,6 +21,14 @@ fn group_bytes(path: &str) -> u64 {
     GROUP_BYTES + ESCAPED * path.len() as u64
 }
 
+/// What the path of a session's group begins with. A cgroup that is gone has its number there.
+const SESSION: &str = "/?session-";
+
+/// The path of a group that the kernel made of a session (autogroup), by the id in place of a cgroup's (`RECORD_SESSION`).
+fn session(id: u32) -> Option<String> {
+    (id >> 31 == 1).then(|| format!("{SESSION}{}", id & 0x7fff_ffff))
+}
+
 pub struct Names {
     threads: Vec<Thread>,
     /// The current entry of a thread id.
@@ -179,6 +187,13 @@ impl Names {
             }
             ids_of.entry(path).or_default().insert(id);
         }
+        let known: BTreeSet<u32> = self.paths.keys().map(|&id| id as u32).collect();
+        for &id in self.others.difference(&known) {
+            if let Some(path) = session(id) {
+                ids_of.entry("/".into()).or_default();
+                ids_of.entry(path).or_default().insert(id.into());
+            }
+        }
         for (&id, path) in &self.paths {
             if let Some(ids) = ids_of.get_mut(path) {
                 ids.insert(id);
@@ -197,6 +212,12 @@ impl Names {
                 let stat_end = now
                     .stat_start
                     .filter(|_| ids.iter().all(|&id| Some(id) == id_now));
+                if path.starts_with(SESSION) {
+                    return Group {
+                        path,
+                        ..Default::default()
+                    };
+                }
                 let mut group = self.start.remove(&path).unwrap_or_else(|| {
                     let seen = id_now.map(|_| now).or_else(|| self.made.remove(&path));
                     limits_unknown += seen.is_none() as u64;
@@ -344,6 +365,22 @@ mod tests {
         assert_eq!(limit_of(1), (whole[1].as_str(), Some(10_000)));
         assert_eq!(limit_of(2), (gone.as_str(), None));
         assert_eq!(tables.limits_unknown, 1);
+    }
+
+    #[test]
+    fn session_that_takes_time_is_a_group_beside_the_cgroups_with_nothing_unknown() {
+        let root = tempfile::tempdir().unwrap();
+        let hierarchy = Hierarchy::v2(root.path().into());
+        make(&root.path().join("web"), 50_000, 0);
+        let web = hierarchy.id_of("/web").unwrap();
+        let mut names = Names::new(&hierarchy);
+        names.thread(1, 10, 10, "web".into(), web);
+        names.other(0x8000_0007);
+        let tables = names.finish(&hierarchy);
+        let paths: Vec<_> = tables.groups.iter().map(|g| g.path.as_str()).collect();
+        assert_eq!(paths, ["/", "/?session-7", "/web"]);
+        assert_eq!(tables.others[&0x8000_0007], 1);
+        assert_eq!(tables.limits_unknown, 0);
     }
 
     #[test]

@@ -47,6 +47,16 @@ impl Group {
             )
         })
     }
+
+    /// What of the CPU time in the trace the kernel charges to limits, 0..=1: by its own count, which leaves out what a
+    /// hypervisor took, and interrupts in many kernels. A group that needs nearly all of its quota queues by that.
+    pub(crate) fn charged(&self) -> f64 {
+        let (shown, counted) = (self.work_ns as f64, self.usage_ns.map(|ns| ns as f64));
+        match counted {
+            Some(counted) if counted < shown && self.doubt().is_none() => counted / shown,
+            _ => 1.0,
+        }
+    }
 }
 
 /// A path with one slash before each part.

@@ -8,8 +8,8 @@ use crate::rival_task::RivalTask;
 use crate::settings::{Semantics, Settings, SettingsError};
 use crate::task::ThreadTask;
 use plimsoll_sim::{
-    Config, ConfigError, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Simulation, Stuck,
-    TaskSpec, WorkloadId,
+    Config, ConfigError, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Policy, RunError,
+    Simulation, TaskSpec, WorkloadId,
 };
 use rand::Rng;
 use rand_pcg::Pcg64;
@@ -150,7 +150,7 @@ fn from_config(error: ConfigError) -> SettingsError {
     }
 }
 
-fn from_stuck(stuck: Stuck) -> SettingsError {
+fn from_stuck(stuck: RunError) -> SettingsError {
     SettingsError {
         what: "the recorded work".into(),
         value: stuck.to_string(),
@@ -165,20 +165,15 @@ fn base_slice_ns(nr_cpus: u32) -> u64 {
 }
 
 fn mainline_or_published(config: &mut Config, semantics: Semantics, program: &Program, nr_cpus: u32) {
-    // Stealing and headroom are Plimsoll's own; the kernel's class has neither.
     match semantics {
         Semantics::Mainline => {
-            config.policy.core.bandwidth.mainline = 1;
-            config.policy.enforce = Enforce::Tick;
-            config.policy.steal.enabled = 0;
+            config.policy = Policy::mainline();
             // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if who runs is not past
             // its due, when its slice is over. Which it mostly is shows in the recording.
             config.policy.core.fair.wakeup_gran_ns = match program.spares_own_group {
                 true => base_slice_ns(nr_cpus),
                 false => 0,
             };
-            // Pulling on lag is Plimsoll's own, too.
-            config.policy.core.fair.pull_ns = 0;
             config.policy.wake_affine_far = true;
             config.policy.wake_crowd = program.seeks_idle_from;
         }
@@ -201,14 +196,12 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
         spec.idle = group.idle;
         spec.headroom_percent = own.headroom_percent;
         spec.phase_ns = (phase * own.period_us as f64 * 1000.0) as u64;
+        // The simulator charges all of the recorded work.
+        let of_work_ns = |us: u64| (us as f64 * 1000.0 / group.charged()).round() as u64;
         spec.limits = Limits {
-            quota_ns: quota_us.map(|us| us * 1000),
+            quota_ns: quota_us.map(of_work_ns),
             period_ns: own.period_us * 1000,
-            burst_ns: if quota_us.is_some() {
-                own.burst_us * 1000
-            } else {
-                0
-            },
+            burst_ns: quota_us.map_or(0, |_| of_work_ns(own.burst_us)),
             onset_percent: 0,
         };
         config.add_group(spec);

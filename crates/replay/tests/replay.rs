@@ -489,6 +489,25 @@ fn more_work_than_the_kernel_counted_is_doubted_and_less_is_not() {
 }
 
 #[test]
+fn a_limit_is_charged_with_what_the_kernel_counts_and_no_interrupts() {
+    // The trace shows 0.3 CPUs of work. By the kernel's own count it is 4% less, and fits into the quota.
+    let (mut header, events) = example::open_loop(300);
+    let mut longest_ms = |counted_ms: Option<i64>| {
+        let usage = |ms: i64| CpuStat {
+            usage_ns: Some((ms * MS) as u64),
+            ..Default::default()
+        };
+        header.groups[1].stat_start = Some(usage(0));
+        header.groups[1].stat_end = counted_ms.map(usage);
+        let (program, machine) = compile(&header, &events);
+        p(&run(&program, &machine, &["group.web.quota_us=29500"]), 100.0)
+    };
+    let (counted, not_counted) = (longest_ms(Some(864)), longest_ms(None));
+    assert!(not_counted > 40.0, "{not_counted} ms: the queue grows");
+    assert!(counted < 10.0, "{counted} ms");
+}
+
+#[test]
 fn stretches_hold_all_work_and_all_requests() {
     let (program, _) = closed_loop(400);
     let work: f64 = program.stretches.iter().map(|s| s.work_ns).sum();

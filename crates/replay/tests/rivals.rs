@@ -8,7 +8,7 @@ mod recorder;
 use common::{compile, p, run};
 use plimsoll_replay::percentile_ns;
 use plimsoll_sim::{
-    Config, Context, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology,
+    Config, Context, GroupId, GroupSpec, Limits, Machine, Policy, Simulation, Step, TaskSpec, Topology,
 };
 use plimsoll_trace::example::{header, MS};
 use plimsoll_trace::{Event, Group, Header};
@@ -40,11 +40,8 @@ fn truth(beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Header, Vec<Event>
     let mut machine = Machine::new(Topology::flat(2));
     machine.costs = plimsoll_sim::Costs::free();
     let mut config = Config::new(machine, DURATION_NS);
-    config.policy.core.bandwidth.mainline = 1;
-    config.policy.enforce = Enforce::Tick;
-    config.policy.steal.enabled = 0;
+    config.policy = Policy::mainline();
     config.policy.core.fair.wakeup_gran_ns = 0;
-    config.policy.core.fair.pull_ns = 0;
     let mut web = GroupSpec::new("/web", GroupId::ROOT);
     web.limits = Limits {
         quota_ns: quota_ms.map(|ms| ms * MSU),

@@ -6,15 +6,18 @@
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::results::{CpuResult, LatencyResult, Results};
 use plimsoll_sim::GroupId;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Version of this format. Raised when a field changes its meaning or goes; new fields do not raise it.
 pub const FORMAT: u32 = 1;
 
 /// Everything that one command found out.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Report {
+    /// Version of this format.
     pub format: u32,
+    /// Version of the program.
     pub plimsoll: &'static str,
     /// One run, or two that are compared.
     pub runs: Vec<Run>,
@@ -38,21 +41,29 @@ impl Report {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
+/// One run of one scenario.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Run {
     /// What this run is called in tables.
     pub label: String,
-    /// The scenario's file, and what was set in it.
+    /// The scenario's file, or the name of an example.
     pub scenario: String,
+    /// What `--set` changed.
     pub settings: Vec<String>,
+    /// The scenario's description.
     pub description: String,
+    /// Name of the machine model.
     pub machine: String,
     /// The kernel that the scenario asks for, and the one of the machine's model that was taken; null: the live
     /// scheduler's rules.
     pub kernel: Option<String>,
+    /// The kernel of the machine model that was taken for it.
     pub kernel_taken: Option<String>,
+    /// CPUs of the machine.
     pub nr_cpus: u32,
+    /// Seed of all random streams.
     pub seed: u64,
+    /// Simulated time that was left out, ns.
     pub warmup_ns: u64,
     /// From the end of the warm-up to the end of the run: what everything below is about.
     pub measured_ns: u64,
@@ -64,26 +75,34 @@ pub struct Run {
     pub events: u64,
     /// The root group first.
     pub groups: Vec<Group>,
+    /// In the order of the scenario.
     pub workloads: Vec<Workload>,
+    /// The sum of all CPUs.
     pub cpu: Cpu,
+    /// Each CPU.
     pub cpus: Vec<Cpu>,
+    /// Cache lines that all CPUs write.
     pub shared: Shared,
     /// null: no group asked for headroom at any time of the run.
     pub headroom: Option<Headroom>,
 }
 
 /// One group's use, limit and cpu.stat.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Group {
     /// As in the scenario; "/" is the root.
     pub name: String,
+    /// Run time of the group and all below it, ns.
     pub usage_ns: u64,
     /// Usage over measured time: 1.0 is one CPU.
     pub used_cpus: f64,
     /// quota / period as the run began; null: no limit.
     pub limit_cpus: Option<f64>,
+    /// Run time in each period, ns; null: no limit.
     pub quota_ns: Option<u64>,
+    /// Length of a period, ns; null: no limit.
     pub period_ns: Option<u64>,
+    /// The most that may be saved, ns; null: no limit.
     pub burst_ns: Option<u64>,
     /// A change of the scenario gives it another quota or period, or takes it away.
     pub limit_changes: bool,
@@ -93,32 +112,48 @@ pub struct Group {
     pub run_delay: RunDelay,
 }
 
-#[derive(Debug, Clone, Serialize)]
+/// Waits from runnable to running.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RunDelay {
+    /// How often a task waited.
     pub waits: u64,
+    /// All waits, ns.
     pub total_ns: u64,
+    /// Mean wait, ns.
     pub mean_ns: f64,
+    /// Longest wait, ns.
     pub max_ns: u64,
 }
 
 /// cpu.stat of a limited group.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Stat {
+    /// Periods that ended while the group was not idle.
     pub nr_periods: u64,
+    /// Periods at whose end some CPU of the group was throttled.
     pub nr_throttled: u64,
+    /// Time throttled, ns, summed over CPUs; a throttling that lasts at the end is not in it.
     pub throttled_ns: u64,
+    /// Run time in the pool at the end, ns.
     pub current_bw_ns: u64,
+    /// Periods that used more than the quota.
     pub nr_bursts: u64,
+    /// Run time above the quota, ns.
     pub burst_ns: u64,
 }
 
 /// One workload's work and waiting.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Workload {
+    /// As in the scenario.
     pub name: String,
+    /// Its kind, as in the scenario.
     pub kind: String,
+    /// The group it runs in; "/" is the root.
     pub group: String,
+    /// Run time of its tasks, ns.
     pub usage_ns: u64,
+    /// Usage over measured time: 1.0 is one CPU.
     pub used_cpus: f64,
     /// From runnable to running.
     pub run_delay: Distribution,
@@ -128,81 +163,129 @@ pub struct Workload {
     pub counters: Vec<Counter>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+/// Times of one kind.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Latency {
+    /// What is timed, as `wakeup_latency` or `latency`.
     pub name: String,
     #[serde(flatten)]
     pub distribution: Distribution,
 }
 
-#[derive(Debug, Clone, Serialize)]
+/// A count.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Counter {
+    /// What is counted, as `requests` or `messages`.
     pub name: String,
+    /// How many in the measured time.
     pub value: u64,
+    /// How many a second.
     pub per_s: f64,
 }
 
 /// A distribution of times; all 0 without any.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Distribution {
+    /// Number of values.
     pub count: u64,
+    /// Smallest value, ns.
     pub min_ns: u64,
+    /// Mean, ns.
     pub mean_ns: f64,
+    /// Half of the values are at most this, ns.
     pub p50_ns: u64,
+    /// 75 of 100, ns.
     pub p75_ns: u64,
+    /// 90 of 100, ns.
     pub p90_ns: u64,
+    /// 95 of 100, ns.
     pub p95_ns: u64,
+    /// 99 of 100, ns.
     pub p99_ns: u64,
+    /// 995 of 1,000, ns.
     pub p99_5_ns: u64,
+    /// 999 of 1,000, ns.
     pub p99_9_ns: u64,
+    /// Largest value, ns.
     pub max_ns: u64,
 }
 
 /// One CPU, or the sum of all, in the terms of schedstat.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Cpu {
     /// null: all of them.
     pub cpu: Option<u32>,
+    /// Time not idle, ns: tasks, the kernel on their behalf, interrupts.
     pub busy_ns: u64,
+    /// Time idle, ns.
     pub idle_ns: u64,
+    /// Time off line, ns; in no percentage.
     pub offline_ns: u64,
+    /// Run time of tasks, ns.
     pub task_ns: u64,
+    /// busy_ns, in percent of the time on line.
     pub busy_percent: f64,
+    /// Calls of the scheduler.
     pub schedules: u64,
+    /// Calls of the scheduler that found nothing to run.
     pub idles: u64,
+    /// Tasks woken by this CPU.
     pub wakeups: u64,
+    /// busy_ns over schedules less idles, ns.
     pub mean_slice_ns: f64,
+    /// Tasks stolen from other CPUs.
     pub steals: u64,
+    /// Tasks pulled as the CPU was about to go idle.
     pub newidle_pulls: u64,
+    /// Tasks pulled by periodic balancing.
     pub periodic_pulls: u64,
+    /// Tasks pulled because they were further behind.
     pub lag_pulls: u64,
+    /// Searches for a task to take as the CPU ran dry.
     pub searches: u64,
+    /// Time of these searches, ns.
     pub find_ns: u64,
+    /// find_ns, in percent of the time on line.
     pub find_percent: f64,
 }
 
 /// Use of the cache lines that all CPUs share, and the CPU time spent on fetching them and waiting for them.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Shared {
+    /// Fetches of groups' load averages.
     pub load_reads: u64,
+    /// Writes to groups' load averages.
     pub load_writes: u64,
+    /// CPU time of both, ns.
     pub load_ns: u64,
+    /// load_ns, in percent of all CPU time on line.
     pub load_percent: f64,
+    /// Times that a CPU took the lock of a group's pool.
     pub pool_locks: u64,
+    /// CPU time of that, ns.
     pub pool_ns: u64,
+    /// Writes to masks of overloaded CPUs.
     pub mask_writes: u64,
+    /// CPU time of that, ns.
     pub mask_ns: u64,
 }
 
-#[derive(Debug, Clone, Serialize)]
+/// The side and what it left idle, of the measured time in which a group asked for headroom.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Headroom {
+    /// Windows that ended in the measured time.
     pub windows: u64,
+    /// Run time of the side, ns.
     pub side_used_ns: u64,
+    /// side_used_ns, in percent of capacity_ns.
     pub side_used_percent: f64,
+    /// Idle time of all CPUs, ns.
     pub idle_ns: u64,
+    /// idle_ns, in percent of capacity_ns.
     pub idle_percent: f64,
+    /// CPU time on line, ns.
     pub capacity_ns: u64,
-    /// Of the last window.
+    /// Budget of the last window, ns.
     pub budget_ns: u64,
 }
 

@@ -440,8 +440,8 @@ impl Resolve<'_> {
         let known: Vec<&str> = known.map(String::as_str).collect();
         match nearest(name, known.iter().copied()) {
             Some(near) => format!("\"{name}\": no such {what}; did you mean \"{near}\"?"),
-            None if known.is_empty() => format!("\"{name}\": no such {what}; there is none"),
-            None => format!("\"{name}\": no such {what}; there: {}", known.join(", ")),
+            None if known.is_empty() => format!("\"{name}\": no such {what}; the scenario has none"),
+            None => format!("\"{name}\": no such {what}; known: {}", known.join(", ")),
         }
     }
 

@@ -230,9 +230,9 @@ impl Tree {
             }
             let known = node.keys().map(str::to_string).collect::<Vec<_>>();
             let there = match &node.value {
-                Value::Table(_) if known.is_empty() => "there: nothing".to_string(),
-                Value::Table(_) => format!("there: {}", known.join(", ")),
-                Value::Array(items) => format!("there: 0 .. {}", items.len().saturating_sub(1)),
+                Value::Table(_) if known.is_empty() => "it has no keys there".to_string(),
+                Value::Table(_) => format!("known: {}", known.join(", ")),
+                Value::Array(items) => format!("allowed: 0 .. {}", items.len().saturating_sub(1)),
                 _ => format!("{} is a value", keys[..depth].join(".")),
             };
             node = match node.child_mut(key) {
@@ -242,7 +242,7 @@ impl Tree {
                         Some(near) => format!("; did you mean {near}?"),
                         None => format!("; {there}"),
                     };
-                    return fail(format!("no '{key}' in the scenario{hint}"));
+                    return fail(format!("no \"{key}\" in the scenario{hint}"));
                 }
             };
         }
@@ -257,7 +257,7 @@ impl Tree {
                 }
                 None => {
                     return fail(format!(
-                        "'{last}' is not an index of this list: it has {} entries",
+                        "\"{last}\" is not an index of this list, which has {} entries",
                         items.len()
                     ))
                 }
@@ -266,7 +266,7 @@ impl Tree {
             node.put(last, &origin, value);
         } else {
             return fail(format!(
-                "{} is a value, it has no '{last}'",
+                "{} is a value and has no \"{last}\"",
                 keys[..keys.len() - 1].join(".")
             ));
         }

@@ -189,7 +189,7 @@ fn a_change_of_a_misspelt_name_is_an_error_and_not_a_new_table() {
     check_with(
         "percent = 1\n[work.web]\ngroup = \"g\"\nkind = \"spin\"\nthreads = 2\n",
         &["work.wbe.threads=7"],
-        expect!["--set work.wbe.threads=7: no 'wbe' in the scenario; did you mean web?"],
+        expect![[r#"--set work.wbe.threads=7: no "wbe" in the scenario; did you mean web?"#]],
     );
 }
 
@@ -198,15 +198,15 @@ fn a_change_of_what_is_not_there_says_what_is() {
     for (change, said) in [
         (
             "cpus.5.x=1",
-            expect!["--set cpus.5.x=1: no '5' in the scenario; there: 0 .. 2"],
+            expect![[r#"--set cpus.5.x=1: no "5" in the scenario; allowed: 0 .. 2"#]],
         ),
         (
             "percent.low.x=1",
-            expect!["--set percent.low.x=1: no 'low' in the scenario; percent is a value"],
+            expect![[r#"--set percent.low.x=1: no "low" in the scenario; percent is a value"#]],
         ),
         (
             "work.a.x.y=1",
-            expect!["--set work.a.x.y=1: no 'x' in the scenario; there: nothing"],
+            expect![[r#"--set work.a.x.y=1: no "x" in the scenario; it has no keys there"#]],
         ),
         (
             "name=6.1",

@@ -503,7 +503,7 @@ fn a_setting_changes_a_knob_and_its_errors_name_it() {
         r#"--set group.web.quota_us=10: group.web.quota_us: 10: allowed 1000 .. 17592186044415, or "max""#
     ]]
     .assert_eq(&refuse("group.web.quota_us=10"));
-    expect!["--set group.wbe.quota_us=10000: no 'wbe' in the scenario; did you mean web?"]
+    expect![[r#"--set group.wbe.quota_us=10000: no "wbe" in the scenario; did you mean web?"#]]
         .assert_eq(&refuse("group.wbe.quota_us=10000"));
     expect!["--set group.web.qouta_us=10000: group.web.qouta_us: unknown key; did you mean quota_us?"]
         .assert_eq(&refuse("group.web.qouta_us=10000"));

@@ -89,7 +89,7 @@ fn write_page(page: &mut String, found: &Screening, record: &[String]) -> std::f
     }
     writeln!(
         page,
-        "<table id=\"classes\"><tr><th class=\"t\">class</th><th>rows</th><th>CPUs to have back</th></tr>"
+        "<table id=\"classes\"><tr><th class=\"t\">class</th><th>rows</th><th>CPUs to free</th></tr>"
     )?;
     for class in Class::ALL {
         let back: f64 = found.of(class).map(|row| row.advice.back_cpus).sum::<f64>() + 0.0;

@@ -9,24 +9,31 @@ use rand_pcg::Pcg64;
 pub enum Step {
     /// Runs for this much CPU time at full speed. A busy sibling, cold caches, interrupts stretch it.
     Compute {
+        /// CPU time, in ns.
         ns: u64,
     },
     /// Sleeps until the clock of [`Context::now_ns`] shows `at_ns`; in the past: goes on at once.
     SleepUntil {
+        /// Time of the run.
         at_ns: u64,
     },
     /// Puts a value into a channel; blocks while it is full.
     Send {
+        /// Where to.
         channel: ChannelId,
+        /// What.
         value: u64,
     },
     /// Takes the oldest value out of a channel; blocks while it is empty. See [`Context::received`].
     Receive {
+        /// Where from.
         channel: ChannelId,
     },
     /// Takes the oldest value, or gives up at `at_ns`.
     ReceiveUntil {
+        /// Where from.
         channel: ChannelId,
+        /// Time of the run.
         at_ns: u64,
     },
     /// Reads the task's own CPU clock: the kernel charges its group for that, and may throttle it, without waiting for
@@ -34,15 +41,18 @@ pub enum Step {
     ReadClock,
     /// Lets others run first.
     Yield,
+    /// The task ends.
     Exit,
 }
 
 /// Where a recorded kernel put a task that it woke. It goes there again if the CPU is idle, or if it was as busy then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
+    /// Where the task went.
     pub cpu: u32,
     /// Where its waker ran; `None`: a timer or a device woke it.
     pub waker_cpu: Option<u32>,
+    /// What there was to choose from.
     pub choice: Choice,
 }
 
@@ -60,6 +70,7 @@ pub enum Choice {
 /// A program. Called again each time its last step is complete; it may hold any state of its own, but takes time
 /// and randomness from the context only.
 pub trait Behaviour: Send {
+    /// The next step, once the last one is complete.
     fn next(&mut self, ctx: &mut Context) -> Step;
 
     /// Where a wake-up by `message` (`None`: by a timer) went when the workload was recorded; `None`: not known.
@@ -95,6 +106,7 @@ impl Context<'_> {
         self.cpu_ns
     }
 
+    /// The task itself.
     pub fn task(&self) -> TaskId {
         self.task
     }
@@ -104,6 +116,7 @@ impl Context<'_> {
         self.cpu
     }
 
+    /// CPUs of the machine, whether on line or not.
     pub fn nr_cpus(&self) -> u32 {
         self.services.nr_cpus
     }

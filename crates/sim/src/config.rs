@@ -3,13 +3,16 @@
 use crate::behaviour::Behaviour;
 use crate::cpuset::CpuSet;
 use crate::topology::Topology;
-use plimsoll_policy_sys as pl;
+
+pub use crate::error::ConfigError;
+pub use crate::switches::{Enforce, Fair, Policy, WakeSearch};
 
 /// A group; 0 is the root, which is always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupId(pub u32);
 
 impl GroupId {
+    /// The group that is always there, with every task below it.
     pub const ROOT: Self = Self(0);
 }
 
@@ -35,14 +38,21 @@ pub struct CounterId(pub u32);
 
 /// Everything a run depends on.
 pub struct Config {
+    /// What is simulated.
     pub machine: Machine,
+    /// By which rules.
     pub policy: Policy,
     /// Group `i + 1`; see [`Config::add_group`].
     pub groups: Vec<GroupSpec>,
+    /// Task `i`; see [`Config::add_task`].
     pub tasks: Vec<TaskSpec>,
+    /// Channel `i`; see [`Config::add_channel`].
     pub channels: Vec<ChannelSpec>,
+    /// Names of workloads; see [`Config::add_workload`].
     pub workloads: Vec<String>,
+    /// Whose histograms, and their names; see [`Config::add_latency`].
     pub latencies: Vec<(WorkloadId, String)>,
+    /// Whose counters, and their names; see [`Config::add_counter`].
     pub counters: Vec<(WorkloadId, String)>,
     /// In any order; those of one time happen in the order given.
     pub changes: Vec<Change>,
@@ -60,6 +70,7 @@ pub struct Config {
 }
 
 impl Config {
+    /// An empty machine, with the live scheduler's policy. `duration_ns`: 1 .. 2^51.
     pub fn new(machine: Machine, duration_ns: u64) -> Self {
         Self {
             machine,
@@ -79,16 +90,19 @@ impl Config {
         }
     }
 
+    /// Adds a group below one that was added before, or below the root.
     pub fn add_group(&mut self, group: GroupSpec) -> GroupId {
         self.groups.push(group);
         GroupId(self.groups.len() as u32)
     }
 
+    /// Adds a task that starts with the run, or at its `start_ns`.
     pub fn add_task(&mut self, task: TaskSpec) -> TaskId {
         self.tasks.push(task);
         TaskId(self.tasks.len() as u32 - 1)
     }
 
+    /// A pipe: a sender is woken for each place that becomes free.
     pub fn add_channel(&mut self, capacity: u32) -> ChannelId {
         self.add_channel_with(capacity, capacity.saturating_sub(1))
     }
@@ -115,16 +129,19 @@ impl Config {
         })
     }
 
+    /// Adds a name under which tasks' results are added up.
     pub fn add_workload(&mut self, name: impl Into<String>) -> WorkloadId {
         self.workloads.push(name.into());
         WorkloadId(self.workloads.len() as u32 - 1)
     }
 
+    /// Adds a histogram for [`crate::Context::record`].
     pub fn add_latency(&mut self, workload: WorkloadId, name: impl Into<String>) -> LatencyId {
         self.latencies.push((workload, name.into()));
         LatencyId(self.latencies.len() as u32 - 1)
     }
 
+    /// Adds a sum for [`crate::Context::count`].
     pub fn add_counter(&mut self, workload: WorkloadId, name: impl Into<String>) -> CounterId {
         self.counters.push((workload, name.into()));
         CounterId(self.counters.len() as u32 - 1)
@@ -134,6 +151,7 @@ impl Config {
 /// The hardware, and the kernel's clockwork on it.
 #[derive(Clone, Debug)]
 pub struct Machine {
+    /// Which CPUs there are.
     pub topology: Topology,
     /// Ticks per second on a busy CPU, 24 .. 10,000. An idle CPU has none.
     pub hz: u32,
@@ -143,6 +161,7 @@ pub struct Machine {
     pub tick_phase_ns: u64,
     /// Each CPU's ticks are this much later than the CPU's before; 0: all at once.
     pub tick_stagger_ns: u64,
+    /// What things cost.
     pub costs: Costs,
 }
 
@@ -165,12 +184,16 @@ impl Machine {
 pub struct PerDistance {
     /// Between hardware threads of one core.
     pub core_ns: u64,
+    /// Within one last-level cache.
     pub llc_ns: u64,
+    /// Within one socket.
     pub socket_ns: u64,
+    /// From another socket.
     pub remote_ns: u64,
 }
 
 impl PerDistance {
+    /// The same everywhere.
     pub const fn flat(ns: u64) -> Self {
         Self {
             core_ns: ns,
@@ -184,7 +207,9 @@ impl PerDistance {
 /// A CPU that has been idle for at least `after_ns` takes `exit_ns` to come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleState {
+    /// Idle for at least this long.
     pub after_ns: u64,
+    /// Time until it runs something again.
     pub exit_ns: u64,
 }
 
@@ -216,6 +241,7 @@ pub struct Costs {
     /// Work that a task has to repeat in cold caches on the first run after a move; a move within
     /// `migration_hot_ns` of its last run costs this, a later one nothing.
     pub migration: PerDistance,
+    /// See `migration`.
     pub migration_hot_ns: u64,
     /// By ascending `after_ns`; empty: coming back from idle is free.
     pub idle_states: Vec<IdleState>,
@@ -340,121 +366,6 @@ impl Costs {
     }
 }
 
-/// When the engine looks whether a running task must stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enforce {
-    /// At ticks, at context switches and when tasks come and go: the kernel's fair class.
-    Tick,
-    /// By a timer armed for the moment the run time ends: the live scheduler.
-    Timer,
-}
-
-/// The policy's switches, and which baseline surrounds it.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    pub core: pl::Config,
-    pub steal: pl::StealConfig,
-    pub headroom: pl::HeadroomConfig,
-    pub enforce: Enforce,
-    /// A CPU that runs dry searches other queues, domain by domain.
-    pub newidle: bool,
-    /// It does so only as often, by dice, as such searches have found something (NI_RANDOM of Linux 6.19 and its stable
-    /// series).
-    pub newidle_dice: bool,
-    /// A CPU that has work takes more only from one that has had too much for a while (Linux 5.5 and later).
-    pub busy_pull_overloaded: bool,
-    /// Slices end by a timer where ticks enforce limits (HRTICK).
-    pub slice_timer: bool,
-    /// Queue lengths are evened out from ticks.
-    pub periodic: bool,
-    /// A waking task goes to an idle CPU of the cache, if there is one; else, or without this, where it last ran.
-    pub wake_idle: bool,
-    /// At most this many CPUs are looked at for an idle one; 0: all of the cache.
-    pub wake_search_cpus: u32,
-    /// A waking task may be drawn to its waker's cache.
-    pub wake_affine: bool,
-    /// Drawn, too, from an idle CPU that shares no cache with the waker's, if the waker is about to wait (mainline's
-    /// wake_affine_idle). Off in the published machines, whose figures were compared without it.
-    pub wake_affine_far: bool,
-    /// A waking task leaves a CPU for an idle one only if so many tasks are runnable there; 0, 1: always.
-    pub wake_crowd: u32,
-    /// Whose rule of placement, and how many CPUs it looks at.
-    pub wake_search: WakeSearch,
-    pub fair: Fair,
-}
-
-/// By which rules a CPU's tasks take turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fair {
-    /// fair.h: one queue per CPU in order of vruntime, with flattened weights. What the live scheduler does.
-    Flat,
-    /// entity.h and steps.h: earliest eligible virtual deadline first, with conserved lag, level by level.
-    Eevdf,
-}
-
-/// How a waking task's CPU is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WakeSearch {
-    /// All of the cache, or `wake_search_cpus`: the live scheduler.
-    All,
-    /// The fair class before 6.0: by average idle time and the cost of earlier searches.
-    Proportional,
-    /// The fair class from 6.0 on: by how busy the cache's CPUs are.
-    Utilisation,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            core: pl::Config {
-                bandwidth: pl::BwConfig {
-                    slice_ns: pl::BW_SLICE_NS,
-                    expire: 0,
-                    burst_off: 0,
-                    mainline: 0,
-                    reserved: 0,
-                },
-                side: pl::BwConfig {
-                    slice_ns: pl::HEADROOM_SLICE_NS,
-                    expire: 0,
-                    burst_off: 1,
-                    mainline: 0,
-                    reserved: 0,
-                },
-                load: pl::LoadConfig {
-                    publish_ns: pl::LOAD_PUBLISH_NS,
-                },
-                fair: pl::FairConfig::default(),
-                refresh_ns: pl::REFRESH_NS,
-            },
-            steal: pl::StealConfig {
-                enabled: 1,
-                node_limit: pl::STEAL_NODE_LIMIT,
-                cost_ns: pl::STEAL_COST_NS,
-            },
-            headroom: pl::HeadroomConfig {
-                window_ns: pl::HEADROOM_WINDOW_NS,
-                tolerance_ns: pl::HEADROOM_TOLERANCE_NS,
-                steps: pl::HEADROOM_STEPS,
-                reserved: 0,
-            },
-            enforce: Enforce::Timer,
-            newidle: true,
-            newidle_dice: false,
-            busy_pull_overloaded: false,
-            slice_timer: false,
-            periodic: true,
-            wake_idle: true,
-            wake_search_cpus: 0,
-            wake_affine: true,
-            wake_affine_far: false,
-            wake_crowd: 0,
-            wake_search: WakeSearch::All,
-            fair: Fair::Flat,
-        }
-    }
-}
-
 /// A group's CPU limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -469,6 +380,7 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// No limit.
     pub const UNLIMITED: Self = Self {
         quota_ns: None,
         period_ns: 100_000_000,
@@ -476,6 +388,7 @@ impl Limits {
         onset_percent: 0,
     };
 
+    /// A limit without burst.
     pub const fn quota(quota_ns: u64, period_ns: u64) -> Self {
         Self {
             quota_ns: Some(quota_ns),
@@ -497,6 +410,7 @@ pub struct GroupSpec {
     pub cpu_weight: u32,
     /// cpu.idle
     pub idle: bool,
+    /// Its CPU limit.
     pub limits: Limits,
     /// Period boundaries are at clock = phase_ns + k * period.
     pub phase_ns: u64,
@@ -524,6 +438,7 @@ pub fn cpus_of<'c>(
 }
 
 impl GroupSpec {
+    /// A group of weight 100 without a limit. `path` is the full one.
     pub fn new(path: impl Into<String>, parent: GroupId) -> Self {
         Self {
             path: path.into(),
@@ -540,7 +455,9 @@ impl GroupSpec {
 
 /// A task.
 pub struct TaskSpec {
+    /// The group it starts in.
     pub group: GroupId,
+    /// What its results are added up under.
     pub workload: WorkloadId,
     /// Names the task's random stream: two tasks of one name draw the same numbers.
     pub name: String,
@@ -550,6 +467,7 @@ pub struct TaskSpec {
     pub idle: bool,
     /// `None`: all of its group's CPUs.
     pub affinity: Option<CpuSet>,
+    /// When it comes into being.
     pub start_ns: u64,
     /// Where it comes into being; `None`: on the least busy CPU.
     pub start_cpu: Option<u32>,
@@ -563,10 +481,12 @@ pub struct TaskSpec {
     pub external: bool,
     /// [`Config::stop_when_done`] does not wait for it.
     pub background: bool,
+    /// What it does.
     pub behaviour: Box<dyn Behaviour>,
 }
 
 impl TaskSpec {
+    /// A task of nice 0 that starts with the run and may run on all of its group's CPUs.
     pub fn new(
         group: GroupId,
         workload: WorkloadId,
@@ -625,31 +545,34 @@ impl ChannelSpec {
 /// Something that an administrator does at `at_ns`.
 #[derive(Clone, Debug)]
 pub struct Change {
+    /// Time of the run.
     pub at_ns: u64,
+    /// What is done.
     pub what: ChangeKind,
 }
 
 /// What it is. Changes of a task are changes of what it has forked ([`crate::Context::fork`]), too.
 #[derive(Clone, Debug)]
+#[allow(missing_docs)] // the fields are what their types say
 pub enum ChangeKind {
+    /// A group's quota, period, burst.
     Limits { group: GroupId, limits: Limits },
+    /// cpu.weight, 1 .. 10,000.
     CpuWeight { group: GroupId, cpu_weight: u32 },
+    /// cpu.idle
     GroupIdle { group: GroupId, idle: bool },
+    /// cpu.headroom, 0 .. 100.
     Headroom { group: GroupId, percent: u32 },
+    /// `None`: as the parent.
     Cpuset { group: GroupId, cpuset: Option<CpuSet> },
+    /// `None`: all of its group's CPUs.
     Affinity { task: TaskId, affinity: Option<CpuSet> },
+    /// -20 .. 19
     Nice { task: TaskId, nice: i32 },
+    /// To another group.
     MoveTask { task: TaskId, group: GroupId },
+    /// What is there goes elsewhere; the last CPU stays.
     CpuOffline { cpu: u32 },
+    /// It is used again.
     CpuOnline { cpu: u32 },
-}
-
-/// A value that no machine or kernel would take. Nothing has been simulated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {value} is not allowed; allowed: {allowed}")]
-pub struct ConfigError {
-    /// Which field of what: "group /web: quota_ns".
-    pub what: String,
-    pub value: String,
-    pub allowed: String,
 }

@@ -13,6 +13,7 @@ impl CpuSet {
         (0..nr_cpus).collect()
     }
 
+    /// Adds a CPU.
     pub fn insert(&mut self, cpu: u32) {
         let word = cpu as usize / 64;
         if self.words.len() <= word {
@@ -21,12 +22,14 @@ impl CpuSet {
         self.words[word] |= 1 << (cpu % 64);
     }
 
+    /// Takes a CPU out, if it is in.
     pub fn remove(&mut self, cpu: u32) {
         if let Some(word) = self.words.get_mut(cpu as usize / 64) {
             *word &= !(1 << (cpu % 64));
         }
     }
 
+    /// Whether a CPU is in.
     #[inline]
     pub fn contains(&self, cpu: u32) -> bool {
         self.words
@@ -34,15 +37,18 @@ impl CpuSet {
             .is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     }
 
+    /// CPUs that are in both.
     pub fn intersection(&self, other: &Self) -> Self {
         let words = self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect();
         Self { words }
     }
 
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
+    /// How many there are.
     pub fn len(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
     }

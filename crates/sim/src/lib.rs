@@ -1,29 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A machine in software: CPUs, caches, tasks and time, scheduled by the policy in policy/*.h.
 //!
-//! Entry points: fill a [`Config`], give it to [`Simulation::new`], call [`Simulation::run`], read [`Results`].
+//! Fill a [`Config`], give it to [`Simulation::new`], call [`Simulation::run`], read [`Results`]:
+//!
+//! ```
+//! use plimsoll_sim::{Config, Context, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec, Topology};
+//! const MS: u64 = 1_000_000;
+//!
+//! // Four CPUs, and a group that may use 20 ms of every 100 ms.
+//! let mut config = Config::new(Machine::new(Topology::flat(4)), 1000 * MS);
+//! let mut web = GroupSpec::new("/web", GroupId::ROOT);
+//! web.limits = Limits::quota(20 * MS, 100 * MS);
+//! let web = config.add_group(web);
+//!
+//! // A program is whatever says what it does next: here, compute without end.
+//! let workload = config.add_workload("spinner");
+//! let spin = |_: &mut Context| Step::Compute { ns: MS };
+//! config.add_task(TaskSpec::new(web, workload, "spinner", spin));
+//!
+//! let results = Simulation::new(config)?.run(None)?;
+//! let used = results.groups[web.0 as usize].usage_ns as f64 / results.measured_ns as f64;
+//! assert!((used - 0.2).abs() < 0.01, "{used} CPUs were used");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/` has more: `hello`, a workload of your own, a sweep over limits.
 //!
 //! Invariant: no I/O, no clock, no environment, no globals, no iteration over hashed containers. Two runs of one
 //! configuration and seed give the same bytes, whatever the build profile.
 //! Invariant: no scheduling rule about quotas, weights or stealing lives here; they are policy/'s.
+#![warn(missing_docs)]
 pub mod behaviour;
 pub mod config;
 pub mod cpuset;
 mod engine;
+mod error;
 pub mod observer;
 pub mod results;
+mod run;
+mod switches;
 pub mod topology;
 
 pub use behaviour::{Behaviour, Choice, Context, Seat, Step};
 pub use config::{
-    cpus_of, Change, ChangeKind, ChannelId, ChannelSpec, Config, ConfigError, Costs, CounterId, Enforce,
-    Fair, GroupId, GroupSpec, IdleState, LatencyId, Limits, Machine, PerDistance, Policy, TaskId, TaskSpec,
-    WakeSearch, WorkloadId,
+    cpus_of, Change, ChangeKind, ChannelId, ChannelSpec, Config, Costs, CounterId, GroupId, GroupSpec,
+    IdleState, LatencyId, Limits, Machine, PerDistance, TaskId, TaskSpec, WorkloadId,
 };
 pub use cpuset::CpuSet;
-pub use engine::{Simulation, Stuck};
+pub use error::{ConfigError, RunError, Stuck};
 pub use observer::Observer;
 pub use results::Results;
+pub use run::{Run, Simulation};
+pub use switches::{BurstRules, Enforce, Fair, Policy, WakeSearch};
 pub use topology::{CpuPlace, Distance, Numbering, Topology};
 
 /// The policy's own types, for those who set its switches.

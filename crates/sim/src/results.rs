@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a run measured, from the end of the warm-up to the end of the run.
+//!
+//! Written with serde, a histogram is a list of values and how often each was seen: `[[1023, 4], [2047, 1]]`, in ascending
+//! order, each value the highest of its class of 3 significant digits.
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug)]
+/// What [`crate::Simulation::run`] returns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// Start of the run to its end, warm-up included.
     pub end_ns: u64,
@@ -12,23 +17,30 @@ pub struct Results {
     pub all_exited: bool,
     /// Tasks that were runnable and did not run as the measured time began and as it ended.
     pub waiting_at_begin: u64,
+    /// As the measured time ended.
     pub waiting_at_end: u64,
+    /// How much there was to do for the scheduler.
     pub events: EventCounts,
     /// The root first, then as configured.
     pub groups: Vec<GroupResult>,
+    /// As configured.
     pub workloads: Vec<WorkloadResult>,
+    /// By number.
     pub cpus: Vec<CpuResult>,
+    /// Use of lines that all CPUs share.
     pub touches: Touches,
     /// `None`: no group asked for headroom at any time of the run.
     pub headroom: Option<HeadroomResult>,
 }
 
 /// Scheduling events of the whole run, warm-up included. The rate in benchmarks is their sum over wall time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventCounts {
     /// A CPU went from one task to another, or between a task and idle.
     pub switches: u64,
+    /// Tasks that became runnable.
     pub wakeups: u64,
+    /// Of busy CPUs.
     pub ticks: u64,
     /// Period, slack, enforcement, headroom and sleep timers that fired.
     pub timers: u64,
@@ -37,14 +49,16 @@ pub struct EventCounts {
 }
 
 impl EventCounts {
+    /// All of them, migrations left out.
     pub fn total(&self) -> u64 {
         self.switches + self.wakeups + self.ticks + self.timers
     }
 }
 
 /// cpu.stat of a limited group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuStat {
+    /// Periods that ended.
     pub nr_periods: u64,
     /// Periods at whose end the group was throttled on some CPU.
     pub nr_throttled: u64,
@@ -59,8 +73,10 @@ pub struct CpuStat {
     pub burst_ns: u64,
 }
 
-#[derive(Clone, Debug)]
+/// One group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupResult {
+    /// As configured.
     pub path: String,
     /// Run time of the group and all below it.
     pub usage_ns: u64,
@@ -71,41 +87,57 @@ pub struct GroupResult {
 }
 
 /// Waiting for a CPU while runnable, throttled or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunDelay {
+    /// How often a task waited.
     pub waits: u64,
+    /// All waits together.
     pub total_ns: u64,
+    /// The longest.
     pub max_ns: u64,
 }
 
-#[derive(Clone, Debug)]
+/// All tasks of one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadResult {
+    /// As configured.
     pub name: String,
+    /// Run time.
     pub usage_ns: u64,
     /// Waiting for a CPU while runnable, throttled or not. One value per wait, ns, 3 significant digits.
+    #[serde(with = "counts")]
     pub run_delay: Histogram<u64>,
+    /// As configured.
     pub latencies: Vec<LatencyResult>,
+    /// As configured.
     pub counters: Vec<CounterResult>,
 }
 
-#[derive(Clone, Debug)]
+/// One histogram of a workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyResult {
+    /// As configured.
     pub name: String,
     /// Nanoseconds, 3 significant digits; above two days counts as two days.
+    #[serde(with = "counts")]
     pub histogram: Histogram<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One sum of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterResult {
+    /// As configured.
     pub name: String,
+    /// The sum.
     pub value: u64,
 }
 
 /// One CPU, in the terms of schedstat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuResult {
     /// Not idle: tasks, the kernel on their behalf, interrupts.
     pub busy_ns: u64,
+    /// On line, with nothing to do.
     pub idle_ns: u64,
     /// Neither: busy, idle and off line make up the measured time.
     pub offline_ns: u64,
@@ -119,8 +151,11 @@ pub struct CpuResult {
     pub wakeups: u64,
     /// Tasks taken from others: by stealing, new-idle balance, periodic balance, pull on lag.
     pub steals: u64,
+    /// By new-idle balance.
     pub newidle_pulls: u64,
+    /// By periodic balance.
     pub periodic_pulls: u64,
+    /// By pull on lag.
     pub lag_pulls: u64,
     /// Searches for something to take when running dry.
     pub searches: u64,
@@ -160,22 +195,28 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// Use of the cache lines that all CPUs share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Touches {
     /// Of groups' load averages.
     pub load_reads: u64,
+    /// Of groups' load averages.
     pub load_writes: u64,
+    /// Of pools.
     pub pool_locks: u64,
+    /// Of the mask of overloaded CPUs.
     pub mask_writes: u64,
     /// CPU time spent fetching such lines and waiting for them.
     pub load_ns: u64,
     /// Of it, by CPUs that only read: those that compute a queue's share (update_cfs_group).
     pub load_read_ns: u64,
+    /// Likewise, for pools.
     pub pool_ns: u64,
+    /// Likewise, for the mask.
     pub mask_ns: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What headroom did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadroomResult {
     /// That ended in the measured time.
     pub windows: u64,
@@ -187,4 +228,29 @@ pub struct HeadroomResult {
     pub capacity_ns: u64,
     /// Of the last window.
     pub budget_ns: u64,
+}
+
+/// A histogram as the list of its values and counts.
+mod counts {
+    use super::Histogram;
+    use crate::engine::new_histogram;
+    use serde::{de::Error, Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(histogram: &Histogram<u64>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(
+            histogram
+                .iter_recorded()
+                .map(|step| (step.value_iterated_to(), step.count_at_value())),
+        )
+    }
+
+    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Histogram<u64>, D::Error> {
+        let mut histogram = new_histogram();
+        for (value, count) in Vec::<(u64, u64)>::deserialize(from)? {
+            histogram
+                .record_n(value, count)
+                .map_err(|error| D::Error::custom(format!("{value}: {error}")))?;
+        }
+        Ok(histogram)
+    }
 }

@@ -4,9 +4,13 @@
 /// Where a CPU sits. Every number is unique in the whole machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuPlace {
+    /// Hardware threads of one core share this.
     pub core: u32,
+    /// Last-level cache.
     pub llc: u32,
+    /// NUMA node.
     pub node: u32,
+    /// Socket.
     pub socket: u32,
 }
 
@@ -14,6 +18,7 @@ pub struct CpuPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Distance {
+    /// It is the same CPU.
     Same = 0,
     /// Two hardware threads of one core.
     Core = 1,
@@ -21,6 +26,7 @@ pub enum Distance {
     Llc = 2,
     /// One socket, another last-level cache.
     Socket = 3,
+    /// Another socket.
     Remote = 4,
 }
 
@@ -33,8 +39,10 @@ pub enum Numbering {
     SiblingsLast,
 }
 
+/// Where every CPU sits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
+    /// By number.
     pub cpus: Vec<CpuPlace>,
 }
 
@@ -77,8 +85,8 @@ impl Topology {
     /// Whether a machine can be of this shape.
     ///
     /// # Errors
-    /// What cannot be: a gap in the numbers of caches or a number of a core that no core can have (each is a row of a
-    /// table), a core whose threads are in two caches, a cache that is in two sockets.
+    /// What cannot be: a gap in the numbers of caches, a number of a core or node that none can have (each is a row of a
+    /// table or counted), a core whose threads are in two caches, a cache that is in two sockets.
     pub fn check(&self) -> Result<(), String> {
         let mut caches = vec![None; self.nr_cpus() as usize];
         let mut cores: std::collections::BTreeMap<u32, u32> = std::collections::BTreeMap::new();
@@ -87,6 +95,13 @@ impl Topology {
                 return Err(format!(
                     "CPU {cpu} in core {} of {} CPUs",
                     place.core,
+                    self.nr_cpus()
+                ));
+            }
+            if place.node >= self.nr_cpus() {
+                return Err(format!(
+                    "CPU {cpu} in node {} of {} CPUs",
+                    place.node,
                     self.nr_cpus()
                 ));
             }
@@ -115,18 +130,22 @@ impl Topology {
         }
     }
 
+    /// How many there are.
     pub fn nr_cpus(&self) -> u32 {
         self.cpus.len() as u32
     }
 
+    /// One more than the highest number.
     pub fn nr_nodes(&self) -> u32 {
         self.cpus.iter().map(|cpu| cpu.node + 1).max().unwrap_or(0)
     }
 
+    /// One more than the highest number.
     pub fn nr_llcs(&self) -> u32 {
         self.cpus.iter().map(|cpu| cpu.llc + 1).max().unwrap_or(0)
     }
 
+    /// How far apart two CPUs are; panics if one is not there.
     pub fn distance(&self, a: u32, b: u32) -> Distance {
         let (x, y) = (self.cpus[a as usize], self.cpus[b as usize]);
         if a == b {
@@ -170,6 +189,10 @@ mod tests {
         assert_eq!(
             check(|cpu| cpu.llc = u32::MAX),
             "CPU 0 in cache 4294967295 of 16 CPUs"
+        );
+        assert_eq!(
+            check(|cpu| cpu.node = u32::MAX),
+            "CPU 0 in node 4294967295 of 16 CPUs"
         );
         let mut gap = Topology::flat(4);
         gap.cpus[3].llc = 2;

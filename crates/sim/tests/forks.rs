@@ -74,23 +74,6 @@ fn numbers_of_forks_that_have_exited_come_round() {
 }
 
 #[test]
-#[should_panic(expected = "task child: group 7 is not there; allowed: 0 .. 0")]
-fn a_task_spawned_into_a_group_that_is_not_there_is_named() {
-    let mut config = Config::new(Machine::new(Topology::flat(1)), MS);
-    let workload = config.add_workload("w");
-    let parent = move |ctx: &mut Context| {
-        let child = |_: &mut Context| Step::Exit;
-        ctx.spawn(TaskSpec::new(GroupId(7), workload, "child", child));
-        Step::Exit
-    };
-    config.add_task(TaskSpec::new(GroupId::ROOT, workload, "parent", parent));
-    Simulation::new(config)
-        .expect("a valid machine")
-        .run(None)
-        .unwrap();
-}
-
-#[test]
 fn a_task_that_lets_no_time_pass_ends_the_run_by_name() {
     let mut config = Config::new(Machine::new(Topology::flat(1)), MS);
     config.machine.costs = plimsoll_sim::Costs::free();

@@ -3,9 +3,7 @@
 use crate::measured::Row;
 use hdrhistogram::Histogram;
 use plimsoll_scenario::{find, machine, read, MachineFile, Problems, Tree};
-use plimsoll_sim::{
-    Config, Enforce, GroupId, GroupSpec, Limits, Machine, Numbering, Policy, Simulation, Topology,
-};
+use plimsoll_sim::{Config, GroupId, GroupSpec, Limits, Machine, Numbering, Policy, Simulation, Topology};
 use plimsoll_workload::{Duty, Place};
 use std::path::Path;
 
@@ -69,7 +67,7 @@ struct Own {
 /// pthread_create, 16 times on 8 CPUs of 6.1 and of 7.2: 180 to 340 us. Turns and waking are fits, to CPU time above work
 /// for each burst and to latencies: of bench/results/kernel-bandwidth-truth.csv, and of the two files of bench/results that
 /// docs/src/lab/validation.md says were looked at; one value for all kernels, CPUs and cases.
-/// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/src/reference/live.md).
+/// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/src/lab/live.md).
 const OWN: Own = Own {
     birth_us: 60.0,
     create_us: 200.0,
@@ -177,10 +175,7 @@ impl Model {
         // A boundary far from the clock's zero, on the tick grid like zero itself.
         let boundary_us = 1_000 * row.period_us + phase_us;
         machine.clock_start_ns = (boundary_us + start_us) * 1000 - (self.scheduler.start_ms() * 1e6) as u64;
-        let mut policy = Policy::default();
-        policy.core.bandwidth.mainline = 1;
-        policy.steal.enabled = 0;
-        policy.enforce = Enforce::Tick;
+        let mut policy = Policy::mainline();
         if let Some((_, kernel)) = self.file.kernel(&row.kernel) {
             kernel.apply(row.vcpus, &mut policy, &mut machine.costs);
         }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 /// Figures that were given to us, and not measured by us (kernel-bandwidth-truth.md beside it).
 const TRUTH: &str = include_str!("../../../bench/results/kernel-bandwidth-truth.csv");
 
-/// What tests/live/duty-cycles.sh printed: the live scheduler on 7.2 (docs/src/reference/live.md).
+/// What tests/live/duty-cycles.sh printed: the live scheduler on 7.2 (docs/src/lab/live.md).
 const LIVE: &str = include_str!("../../../bench/results/live-2026-11-21-1904-duty-cycles.csv");
 
 /// Other shapes than those (docs/src/lab/validation.md).

@@ -3,7 +3,7 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::listen::Listen;
 use crate::out::note;
-use plimsoll_agent::{lock, restore, Agent, At, Disk, Journal, Mounted, Nri, Settings};
+use plimsoll_agent::{lock, restore, Agent, At, Containers, Disk, Journal, Mounted, Nri, Settings};
 use plimsoll_live::{Server, CGROUP_ROOT};
 use plimsoll_scenario::find::text;
 use sd_notify::NotifyState;
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// Enforce burst and headroom on any kernel with cgroup v2, through the kernel's own files
 ///
-/// Loads nothing: rewrites cpu.max and cpu.max.burst, and puts back what their owners wrote when it ends. A journal in
+/// The agent loads no scheduler: it rewrites cpu.max and cpu.max.burst, and puts back what their owners wrote when it ends. A journal in
 /// --state names every file before it is changed, so that a killed agent's changes are put back by the next one, or by
-/// `plimsoll agent --restore`. What an owner writes himself stays.
+/// `plimsoll agent --restore`. What an owner writes meanwhile stays.
 #[derive(clap::Args)]
 pub struct Args {
     /// Rules in TOML: knobs for the cgroups that match a glob
@@ -26,17 +26,22 @@ pub struct Args {
     #[arg(long, conflicts_with = "restore")]
     dry_run: bool,
 
-    /// Put back what an agent that was killed has changed, and end
+    /// Put back the changes of an agent that was killed, and exit
     #[arg(long, conflicts_with = "config")]
     restore: bool,
 
-    /// Folder of the journal and the lock; what they say ends with the boot, so it belongs into /run
+    /// Folder of the journal and the lock, which are about the current boot only: keep it below /run
     #[arg(long, value_name = "DIR", default_value = "/run/plimsoll")]
     state: PathBuf,
 
-    /// Hear of containers from their runtime before they run (containerd from 1.7, CRI-O), and hold what their pods are annotated with: plimsoll.dev/burst-us, period-us, ...
+    /// Be a plugin of the container runtime (containerd from 1.7, CRI-O), and apply annotations of pods before a container
+    /// runs: plimsoll.dev/burst-us, period-us, ...
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "/var/run/nri/nri.sock", conflicts_with_all = ["dry_run", "restore"])]
     nri: Option<PathBuf>,
+
+    /// Hold what containers are labelled with (plimsoll.dev/burst-us, ...), read in the files that Docker, Podman, CRI-O and containerd keep on this node
+    #[arg(long, conflicts_with_all = ["nri", "restore"])]
+    labels: bool,
 
     #[command(flatten)]
     listen: Listen,
@@ -58,7 +63,11 @@ pub fn run(args: &Args) -> Result {
     if args.dry_run {
         // Beside an agent that runs, and without a word to it.
         let journal = Journal::open(Nowhere, "")?;
-        for line in Agent::new(files, journal, settings, true).step(now_ns())? {
+        let mut agent = Agent::new(files, journal, settings, true);
+        if args.labels {
+            agent.read_labels(Containers::under(Path::new("/")));
+        }
+        for line in agent.step(now_ns())? {
             outln!("{line}");
         }
         return Ok(Outcome::Done);
@@ -94,6 +103,9 @@ pub fn run(args: &Args) -> Result {
         .map(|socket| Nri::register(socket, settings.most().clone()))
         .transpose()?;
     let mut agent = Agent::new(files, journal, settings, false);
+    if args.labels {
+        agent.read_labels(Containers::under(Path::new("/")));
+    }
     let server = Server::open()?;
     let mut first = true;
     let (mut took_over, mut failed) = (false, None);
@@ -109,7 +121,7 @@ pub fn run(args: &Args) -> Result {
         if std::mem::take(&mut first) {
             note(format_args!("plimsoll: agent of {} groups", agent.nr_groups()));
             if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
-                errln!("warning: the service manager cannot be told: {error}");
+                errln!("warning: cannot notify the service manager: {error}");
             }
         }
         let now = now_ns();

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 /// Fit the costs of machine models to the training set, and write them into the machine files
 ///
 /// Fitted are: the 20-CPU X6-2 to its hackbench schedstat table, the 224-CPU machine to UDP_RR without the change at 25
-/// and 50% of CPUs, the web server to headroom 30% at load 1.0. Nothing else of the published figures is looked at.
+/// and 50% of CPUs, the web server to headroom 30% at load 1.0. No other published figure is read.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only this machine. Default: all
     machine: Option<String>,
-    /// Directory of the machine files: what is fitted is what lies there
+    /// Directory of the machine files, which are read and rewritten
     #[arg(long, value_name = "DIR", default_value = "machines")]
     machines: PathBuf,
     /// Directory with tables.toml and the scenarios

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// Show what each of the five systems does, in seconds
 ///
 /// Simulates the five example scenarios without and with their system. Every figure is computed in this run; the files
-/// in scenarios/ say what is in them, and `plimsoll simulate NAME` prints all of it.
+/// in scenarios/ describe the examples, and `plimsoll simulate NAME` prints all of one.
 #[derive(clap::Args)]
 pub struct Args {
     /// Write all results as JSON; without FILE, or with "-", to the standard output instead of the tables
@@ -63,6 +63,7 @@ pub fn run(args: &Args) -> Result {
                 label: format!("{} {label}", show.scenario),
                 scenario,
                 trace: None,
+                picture: None,
                 check: false,
             })
         };

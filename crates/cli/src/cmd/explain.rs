@@ -16,11 +16,11 @@ const EXAMPLES: &str = "Examples:
   plimsoll explain web.trace --limit 0.5
           what a limit of half a CPU would do";
 
-/// Say why a recorded container is throttled: who ran as its quota ended, how long requests waited, what would have kept it
+/// Explain why a recorded container is throttled, and what would have prevented it
 ///
-/// Replays the trace under the limit that it was recorded under, or another. Shown are the threads that ran at once as a
+/// Replays the trace under the limit that it was recorded under, or another. Shows the threads that ran at once as a
 /// period's quota ended, the requests that were under way while the group was throttled, and which burst, period or quota
-/// would have kept it from that.
+/// would have prevented it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {

@@ -10,9 +10,9 @@ pub struct Args {
     /// Directory of the cgroup, such as /sys/fs/cgroup/web
     cgroup: PathBuf,
 
-    /// Print JSON to standard output; null where a knob is not set
-    #[arg(long, value_name = "-", value_parser = ["-"], num_args = 0..=1, default_missing_value = "-")]
-    json: Option<String>,
+    /// Print JSON; null where a knob is not set
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: &Args) -> Result {
@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> Result {
         .iter()
         .map(|knob| Ok((knob.name(), knob.read(&cgroup)?)))
         .collect::<std::result::Result<Vec<_>, Failure>>()?;
-    if args.json.is_some() {
+    if args.json {
         let map: serde_json::Map<_, _> = values
             .iter()
             .map(|(name, value)| (name.to_string(), serde_json::json!(value)))

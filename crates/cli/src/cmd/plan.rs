@@ -45,7 +45,7 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
     /// Traces of `plimsoll record`: one or more recordings of the same service, with the same limits, on the same machine.
-    /// perf's and Perfetto's know no groups, and the root group takes no limit
+    /// Traces of perf and Perfetto have no groups, and cannot be planned from
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
 
@@ -69,19 +69,20 @@ pub struct Args {
     #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::within(0.01..=4096.0))]
     max_cpus: Option<f64>,
 
-    /// Whose limits: mainline, the kernel's own; published, those of `plimsoll run`. Today's setting is under the
-    /// kernel's own
+    /// Rules of limits: mainline, those of the kernel; published, those of `plimsoll run`. Today's setting is always
+    /// replayed under the kernel's
     #[arg(long, value_enum, default_value = "mainline")]
     semantics: Kind,
 
-    /// Requests a second that clients which wait for their answers must keep, in percent of today's: with less CPU they
-    /// ask less often, and a percentile looks good
+    /// Least requests a second of clients that wait for their answers, in percent of today's: with less CPU they ask less
+    /// often, and a percentile looks good
     #[arg(long, default_value = "99", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.0..=100.0))]
     min_throughput: f64,
 
-    /// Who will be told of the limit: only what that can say is tried. kubernetes: millicores in periods of 100 ms, no burst;
-    /// kubernetes+agent: with burst, where `plimsoll agent` runs on the nodes; docker; systemd; cgroup: the kernel's files;
-    /// plimsoll: `plimsoll run` schedules [default: cgroup, and the best of the others where they cannot say the same]
+    /// Where the limit will be set: only settings that this target can express are tried. kubernetes: millicores in periods
+    /// of 100 ms, no burst; kubernetes+agent: with burst, where `plimsoll agent` runs on the nodes; docker; systemd; cgroup:
+    /// the kernel's files; plimsoll: `plimsoll run` schedules [default: cgroup, and the best of the others where they cannot
+    /// express the same]
     #[arg(long = "for", value_name = "TARGET", conflicts_with = "semantics")]
     target: Option<Target>,
 

@@ -17,9 +17,9 @@ use std::time::Duration;
 ///
 /// Every switch and wake-up, through BPF tracepoints, on any kernel with BTF; the scheduler is not replaced. The trace
 /// is a Parquet file (docs/src/reference/trace-format.md) for `plimsoll simulate --replay` and `plimsoll plan`.
-/// Record without a limit, or with one that does not throttle: work is then seen as it wants to run.
+/// Record without a limit, or with one that does not throttle: else the trace shows the limit and not the work.
 ///
-/// Says when recording begins. Prints how many events were lost, what share of the machine recording took, and how many
+/// The command prints when recording begins, and at the end how many events were lost, what share of the machine recording took, and how many
 /// requests it saw and how long they took. Ctrl-C, or the end of the session, ends it early and keeps what was recorded.
 #[derive(clap::Args)]
 pub struct Args {
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     cgroup: Option<String>,
 
-    /// How long
+    /// How long to record
     #[arg(long, default_value = "30s", value_name = "TIME", allow_hyphen_values = true, value_parser = duration)]
     duration: Duration,
 
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// No BPF: read the groups' cpu.stat this often instead. Keeps use and throttling, no threads: it cannot be replayed
+    /// Read the groups' cpu.stat this often, without BPF. Records use and throttling but no threads: it cannot be replayed
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = interval, conflicts_with_all = ["request", "buffer"])]
     sample: Option<Duration>,
 

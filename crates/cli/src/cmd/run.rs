@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long)]
     check: bool,
 
-    /// Prove the way back: fail on purpose under a limited load, and see the kernel's scheduler hold the limit
+    /// Test the fallback: fail on purpose under a limited load, and check that the kernel's scheduler holds the limit
     #[arg(long)]
     fallback_test: bool,
 
@@ -94,14 +94,14 @@ pub fn run(args: &Args) -> Result {
         loaded.as_secs_f64()
     ));
     if !scheduler.hears_of_idle() {
-        errln!("warning: this kernel does not tell of changes of cpu.idle (from Linux 6.19 on): they take no effect");
+        errln!("warning: changes of cpu.idle have no effect: this kernel does not report them (Linux 6.19 and newer do)");
     }
     if args.fallback_test {
         return fallback_test(&scheduler);
     }
     // A service manager that started this command with Type=notify waits for it; nobody else listens.
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
-        errln!("warning: the service manager cannot be told: {error}");
+        errln!("warning: cannot notify the service manager: {error}");
     }
     let mut overdue = 0;
     while !stop.load(Ordering::Relaxed) {

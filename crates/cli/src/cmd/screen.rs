@@ -22,11 +22,12 @@ const EXAMPLES: &str = "Examples:
 /// Find the containers of a fleet whose CPU limits are wrong, from its metrics
 ///
 /// Reads what cAdvisor and kube-state-metrics count, and installs nothing. For each container of each workload: what it
-/// reserves and uses, how often it is throttled and when, whether burst or more quota would help, and what can be had back.
+/// reserves and uses, how often it is throttled and when, whether burst or more quota would help, and how much of its request is free.
 /// What another limit would do comes from a period model of demand with bounds. It is a share of throttled periods, not a
 /// latency: for that the ten workloads most worth recording are named.
 ///
-/// Exit code 1: something was damaged or missing, which is said; what is affected is in the class "unknown".
+/// Exit code 1: series were damaged or missing. Warnings name them, and the containers that they concern are in the class
+/// "unknown".
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -38,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     server: server::FromServer,
 
-    /// Share of periods from which on a container counts as throttled, in percent
+    /// Count a container as throttled from this share of its periods on, in percent
     #[arg(long, default_value = "1", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.01..=100.0))]
     throttled: f64,
 
@@ -46,7 +47,7 @@ pub struct Args {
     #[arg(long, default_value = "15", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.0..=1000.0))]
     margin: f64,
 
-    /// What a CPU costs in a month, in any currency; adds what could be saved
+    /// What a CPU costs in a month, in any currency; adds a column of what could be saved
     #[arg(long, value_name = "PRICE", allow_hyphen_values = true, value_parser = number::within(0.0..=1e6))]
     price: Option<f64>,
 
@@ -66,8 +67,8 @@ pub struct Args {
     #[arg(long, value_name = "PAGE")]
     html: Option<PathBuf>,
 
-    /// Write what Kubernetes can take of the advice into a new folder: a patch for each workload, and a
-    /// VerticalPodAutoscaler that only recommends
+    /// Write the advice for Kubernetes into a new folder: for each workload a patch, and a VerticalPodAutoscaler that
+    /// only recommends
     #[arg(long, value_name = "FOLDER")]
     patches: Option<PathBuf>,
 }
@@ -209,7 +210,7 @@ fn or_dash(value: Option<f64>) -> String {
 
 fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Result {
     writeln!(text, "{}", found.extent())?;
-    let mut head = vec!["class", "rows", "CPUs to have back"];
+    let mut head = vec!["class", "rows", "CPUs to free"];
     if args.price.is_some() {
         head.push("saved a month");
     }
@@ -285,7 +286,7 @@ fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Resu
         }
     }
     if !found.missing.is_empty() {
-        writeln!(text, "\nseries that are not there: {}", found.missing.join(", "))?;
+        writeln!(text, "\nmissing series: {}", found.missing.join(", "))?;
     }
     for warning in &found.warnings {
         writeln!(text, "warning: {warning}")?;

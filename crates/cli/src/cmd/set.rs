@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 /// Set knobs of a cgroup: headroom_percent, tolerance_us, burst_us, onset_percent
 ///
-/// They are kept as extended attributes user.plimsoll.* of the cgroup's directory for as long as it exists, and take
-/// effect at once where a scheduler runs, or when one starts. An empty value (burst_us=) takes a knob away.
+/// Knobs are extended attributes user.plimsoll.* of the cgroup's directory and last as long as it does. They take effect
+/// at once where the scheduler or the agent runs, else when one starts.
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the cgroup, such as /sys/fs/cgroup/web
     cgroup: PathBuf,
 
+    /// A knob and its value, as in headroom_percent=30; an empty value takes the knob away
     #[arg(required = true, value_name = "KNOB=VALUE")]
     knobs: Vec<String>,
 }

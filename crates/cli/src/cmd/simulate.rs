@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll simulate`: runs a scenario, or two side by side.
 use crate::exit::{Failure, Outcome, Result};
+use crate::picture::Window;
 use crate::simulate::{run_all, Job};
 use crate::{number, output, print};
 use plimsoll_report::Report;
@@ -62,6 +63,15 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
+    /// Draw part of the run as SVG: what ran on each CPU, when groups were throttled, what limited groups had left to run.
+    /// Two runs write two files, as for --trace
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    picture: Option<PathBuf>,
+
+    /// With --picture: the part to draw, in ms from the end of the warm-up
+    #[arg(long, value_name = "FROM..TO", default_value = "0..500", requires = "picture", value_parser = window)]
+    window: std::ops::Range<u64>,
+
     /// Print every CPU, not only their sum
     #[arg(long)]
     per_cpu: bool,
@@ -71,19 +81,40 @@ pub struct Args {
     check: bool,
 }
 
+/// `FROM..TO`, in ms.
+fn window(text: &str) -> std::result::Result<std::ops::Range<u64>, String> {
+    let bounds = text.split_once("..").and_then(|(from, to)| {
+        let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+        (from < to && to <= *DURATIONS_MS.end()).then_some(from..to)
+    });
+    bounds.ok_or_else(|| format!("allowed: FROM..TO in ms, as 0..500, up to {}", DURATIONS_MS.end()))
+}
+
 /// As scenario files take it.
 const DURATIONS_MS: std::ops::RangeInclusive<u64> = 1..=86_400_000;
+
+/// What to give where no scenario is. `--json` takes a file, and may have taken the scenario for it.
+fn no_scenario(json: Option<&Path>) -> String {
+    let examples: Vec<&str> = plimsoll_scenario::find::scenarios()
+        .map(|(name, _)| name)
+        .collect();
+    let taken = json.filter(|path| *path != Path::new("-")).map(|path| {
+        format!(
+            "; --json took \"{}\" as its file: put --json last",
+            path.display()
+        )
+    });
+    format!(
+        "no scenario given; allowed: a file, an example ({}), or --replay TRACE{}",
+        examples.join(", "),
+        taken.unwrap_or_default()
+    )
+}
 
 pub fn run(args: &Args) -> Result {
     let Some(scenario) = &args.scenario else {
         if args.replay.replay.is_empty() {
-            return Err(Failure::Input(format!(
-                "no scenario given; give a file, an example ({}), or --replay TRACE",
-                plimsoll_scenario::find::scenarios()
-                    .map(|(name, _)| name)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )));
+            return Err(Failure::Input(no_scenario(args.json.as_deref())));
         }
         output::check(&args.replay.replay, args.json.as_deref(), [])?;
         return crate::cmd::replay::run(&args.replay, &args.settings, args.seed, args.json.as_deref());
@@ -97,6 +128,7 @@ pub fn run(args: &Args) -> Result {
         label: label.to_string(),
         scenario,
         trace: None,
+        picture: None,
         check: args.check,
     };
     let mut jobs = match &args.compare {
@@ -112,9 +144,10 @@ pub fn run(args: &Args) -> Result {
         }
     };
     let several = jobs.len() > 1;
-    if let Some(path) = args.trace.as_ref().filter(|path| several && is_device(path)) {
+    let drawn = args.trace.as_ref().or(args.picture.as_ref());
+    if let Some(path) = drawn.filter(|path| several && is_device(path)) {
         let message = format!(
-            "{}: two runs write two timelines, and their names are made from this one; allowed: a file",
+            "{}: two runs write two files, and their names are made from this one; allowed: a file",
             path.display()
         );
         return Err(Failure::Input(message));
@@ -124,6 +157,15 @@ pub fn run(args: &Args) -> Result {
             .trace
             .as_ref()
             .map(|path| trace_path(path, several.then_some(&job.label)));
+        let warmup_ns = job.scenario.warmup_ns;
+        let part = Window {
+            from_ns: warmup_ns + args.window.start * 1_000_000,
+            to_ns: warmup_ns + args.window.end * 1_000_000,
+        };
+        job.picture = args
+            .picture
+            .as_ref()
+            .map(|path| (trace_path(path, several.then_some(&job.label)), part));
     }
     crate::signals::leave_no_partials();
     let scenarios = || args.scenario.iter().chain(&args.compare);
@@ -134,7 +176,8 @@ pub fn run(args: &Args) -> Result {
     output::check(
         scenarios().chain(&machines),
         args.json.as_deref(),
-        jobs.iter().filter_map(|job| job.trace.as_ref()),
+        jobs.iter()
+            .filter_map(|job| job.trace.as_ref().or(Some(&job.picture.as_ref()?.0))),
     )?;
     let mut notes: Vec<String> = Vec::new();
     for note in jobs.iter().filter_map(|job| job.scenario.kernel.as_ref()?.note()) {

@@ -8,17 +8,17 @@ use plimsoll_live::{ask, cgroup_id, shown, GroupStatus, Request, Status};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Show what the running scheduler counts, for every cgroup or one and those below it
+/// Show the counters of the running scheduler or agent, for every cgroup, or for one and those below it
 ///
-/// The fields of cpu.stat that stand still under a BPF scheduler, under the same names, and more.
+/// Prints the fields of cpu.stat that stand still under a BPF scheduler, under the same names, and more.
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the cgroup, such as /sys/fs/cgroup/system.slice
     cgroup: Option<PathBuf>,
 
-    /// Print JSON to standard output
-    #[arg(long, value_name = "-", value_parser = ["-"], num_args = 0..=1, default_missing_value = "-")]
-    json: Option<String>,
+    /// Print JSON: one object on one line
+    #[arg(long)]
+    json: bool,
 
     /// Print again every second, until interrupted
     #[arg(long)]
@@ -34,7 +34,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result {
-    let cgroup = match &args.cgroup {
+    // "-" stood for the standard output behind --json, and is no cgroup.
+    let cgroup = match args.cgroup.as_deref().filter(|path| *path != Path::new("-")) {
         Some(path) => Some(
             path.canonicalize()
                 .map_err(|error| Failure::file("find it", path, &error))?,
@@ -61,7 +62,7 @@ pub fn run(args: &Args) -> Result {
         }
         let text = if args.prometheus {
             exposition(&status, &mut Containers::under(Path::new("/")), Format::Text)
-        } else if args.json.is_some() {
+        } else if args.json {
             serde_json::to_string(&status).expect("numbers and strings") + "\n"
         } else {
             tables(&status)

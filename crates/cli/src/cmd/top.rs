@@ -31,7 +31,7 @@ pub struct Args {
     )]
     interval: f64,
 
-    /// Show a feed that was recorded with `plimsoll status --json - --watch`, instead of the running scheduler
+    /// Show a feed that was recorded with `plimsoll status --json --watch`, instead of the running scheduler
     #[arg(long, value_name = "FILE")]
     feed: Option<PathBuf>,
 }
@@ -61,7 +61,7 @@ impl Source {
                 let Some(text) = text else { return Ok(None) };
                 serde_json::from_str(&text).map(Some).map_err(|error| {
                     Failure::Input(format!(
-                        "{place}: not a line of `plimsoll status --json - --watch`: {error}"
+                        "{place}: not a line of `plimsoll status --json --watch`: {error}"
                     ))
                 })
             }

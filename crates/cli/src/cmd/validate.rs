@@ -9,10 +9,10 @@ use plimsoll_scenario::stand_in;
 use plimsoll_validate::{compare, measured, Column, Figure, Model, Scheduler, Tolerance, Verdict};
 use std::path::{Path, PathBuf};
 
-/// Hold the simulator against measured runs of a real kernel
+/// Compare the simulator with measured runs of a real kernel
 ///
-/// Each row of the file is rebuilt from its parameters alone, simulated with the rules of who scheduled it (the kernel:
-/// mainline burst, enforcement at ticks) and compared. Exit code 1 when a figure lies outside its tolerance: counts
+/// Each row of the file is rebuilt from its parameters alone, simulated with the rules of the scheduler that ran it
+/// (the kernel: mainline burst, enforcement at ticks) and compared. Exit code 1 when a figure lies outside its tolerance: counts
 /// within 1, burst time 5%, CPU time 1.5%, latencies 3%, or 15% for runs on the edge of throttling.
 #[derive(clap::Args)]
 pub struct Args {
@@ -21,8 +21,8 @@ pub struct Args {
     /// Machine that the rows were measured on: a model's name, or a path
     #[arg(long, default_value = "vm")]
     machine: String,
-    /// Who scheduled them: `kernel` notices limits at ticks, with mainline's burst; `plimsoll` by timer, with the
-    /// published one (runs of tests/live/duty-cycles.sh)
+    /// The scheduler that ran them: `kernel` enforces limits at ticks, with mainline's burst; `plimsoll` by timer, with
+    /// the published burst (runs of tests/live/duty-cycles.sh)
     #[arg(long, value_enum, default_value = "kernel")]
     scheduler: Measured,
     /// Seed of the runs

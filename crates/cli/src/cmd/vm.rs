@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
        start
   124  --timeout ran out")]
 pub struct Args {
-    /// Kernel: `newest` that a sched_ext scheduler can be loaded into, or a series such as 7.2, 6.19 or 6.1
+    /// Kernel: a series such as 7.2, 6.19 or 6.1, or `newest`, the newest one that takes a sched_ext scheduler
     #[arg(long, default_value = "newest", value_name = "SERIES")]
     kernel: Wanted,
 
@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, default_value = "4", value_name = "N", value_parser = parse_cpus)]
     cpus: String,
 
-    /// CPUs that the kernel is to believe in, the last of which are those of --cpus: for programs that must bear big
+    /// CPUs that the firmware announces, of which the last are those of --cpus: for programs that must work on big
     /// machines
     #[arg(long, value_name = "N", conflicts_with = "timing", value_parser = clap::value_parser!(u32).range(256..=4096))]
     possible_cpus: Option<u32>,
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "S", allow_hyphen_values = true, value_parser = crate::number::within(1..=86_400_u64))]
     timeout: Option<u64>,
 
-    /// Keep the kernel's log in this file; of a guest that dies or is ended, what its console shows
+    /// Write the kernel's log to this file; of a guest that crashes or runs out of time, what its console shows
     #[arg(long, value_name = "FILE")]
     dmesg: Option<PathBuf>,
 

@@ -12,6 +12,7 @@ mod eevdf;
 mod events;
 mod fair_wake;
 mod headroom;
+pub(crate) mod input;
 mod ledger;
 mod lines;
 mod memory;
@@ -24,13 +25,14 @@ mod steps;
 mod topo;
 mod wake;
 
-pub(crate) use services::Services;
+pub(crate) use services::{new_histogram, Services};
 
 use crate::behaviour::Behaviour;
-use crate::config::{Change, Config, ConfigError, Costs, Policy};
+use crate::config::{Change, Costs, Policy};
 use crate::cpuset::CpuSet;
+use crate::error::{RunError, Stuck};
 use crate::observer::Observer;
-use crate::results::{EventCounts, Results, RunDelay, Touches};
+use crate::results::{EventCounts, RunDelay, Touches};
 use events::{Slots, Timer, Timers};
 use hdrhistogram::Histogram;
 use lines::Line;
@@ -38,50 +40,20 @@ use memory::Memory;
 use plimsoll_policy_sys as pl;
 use state::{Channel, Cpu, Task, NONE};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use topo::{LlcState, Topo};
-
-/// A configuration that was found possible.
-pub struct Simulation {
-    config: Config,
-}
-
-impl Simulation {
-    /// Checks everything. Errors name what is wrong, its value and the allowed range.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
-        setup::check(&config)?;
-        Ok(Self { config })
-    }
-
-    /// Runs to the end. Panics with `check` if an invariant is broken: a mistake in code, not in input.
-    ///
-    /// # Errors
-    /// Time stands still: a task's behaviour never lets any pass, or events follow each other without end.
-    pub fn run(self, observer: Option<&mut dyn Observer>) -> Result<Results, Stuck> {
-        let mut engine = Engine::new(self.config, observer);
-        engine.run();
-        match engine.stuck.take() {
-            Some(stuck) => Err(stuck),
-            None => Ok(engine.report()),
-        }
-    }
-}
-
-/// A run that does not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("time stands still at {at_ns} ns: {why}")]
-pub struct Stuck {
-    pub at_ns: u64,
-    pub why: String,
-}
 
 /// So many events at one time are no run, but a circle.
 const EVENTS_AT_ONCE_MAX: u32 = 50_000_000;
 
-struct Engine<'o> {
-    now_ns: u64,
-    ended: bool,
-    /// Why the run ended before its time.
-    stuck: Option<Stuck>,
+/// Events between two looks at the flag that cancels a run: well below a millisecond.
+const CANCEL_EVENTS: u32 = 1024;
+
+pub(crate) struct Engine<'o> {
+    pub(crate) now_ns: u64,
+    pub(crate) ended: bool,
+    /// Why the run ended without results.
+    pub(crate) failed: Option<RunError>,
     topo: Topo,
     costs: Costs,
     policy: Policy,
@@ -155,8 +127,9 @@ struct Engine<'o> {
 }
 
 impl Engine<'_> {
-    fn run(&mut self) {
-        let (mut last_ns, mut events_at_once) = (0, 0);
+    /// Handles all events up to and including those at `until_ns`, or to the end. `cancel` is looked at now and then.
+    pub(crate) fn run_until(&mut self, until_ns: u64, cancel: Option<&AtomicBool>) {
+        let (mut last_ns, mut events_at_once, mut events) = (self.now_ns, 0, 0u32);
         while !self.ended {
             if self.now_ns != last_ns {
                 (last_ns, events_at_once) = (self.now_ns, 0);
@@ -165,8 +138,17 @@ impl Engine<'_> {
             if events_at_once == EVENTS_AT_ONCE_MAX {
                 self.is_stuck(format!("{EVENTS_AT_ONCE_MAX} events follow each other"));
             }
+            events = events.wrapping_add(1);
+            if events % CANCEL_EVENTS == 0 && cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                let at_ns = self.now_ns;
+                return self.fails(RunError::Cancelled { at_ns });
+            }
             let timer_ns = self.timers.next_ns();
             let (cpu_ns, cpu) = self.slots.earliest();
+            if timer_ns.min(cpu_ns) > until_ns {
+                self.now_ns = self.now_ns.max(until_ns);
+                return;
+            }
             if timer_ns <= cpu_ns {
                 let Some(entry) = self.timers.pop() else { break };
                 debug_assert!(entry.at_ns >= self.now_ns);
@@ -191,7 +173,12 @@ impl Engine<'_> {
     /// Ends the run.
     fn is_stuck(&mut self, why: String) {
         let at_ns = self.now_ns;
-        self.stuck.get_or_insert(Stuck { at_ns, why });
+        self.fails(Stuck { at_ns, why }.into());
+    }
+
+    /// Likewise; what came first is the reason.
+    fn fails(&mut self, why: RunError) {
+        self.failed.get_or_insert(why);
         self.ended = true;
     }
 

@@ -139,7 +139,7 @@ impl Engine<'_> {
         }
     }
 
-    pub(super) fn report(mut self) -> Results {
+    pub(crate) fn report(mut self) -> Results {
         for cpu in 0..self.cpus.len() as u32 {
             self.charge(cpu, false);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What tasks may ask of the machine while they decide on their next step.
-use crate::config::{ChannelId, ChannelSpec, CounterId, LatencyId, TaskId, TaskSpec};
+use crate::config::{ChannelId, ChannelSpec, ConfigError, CounterId, LatencyId, TaskId, TaskSpec};
 use hdrhistogram::Histogram;
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
@@ -21,6 +21,10 @@ pub(crate) struct Services {
     pub recording: bool,
     pub latencies: Vec<Histogram<u64>>,
     pub counters: Vec<u64>,
+    /// There is something in the next three for the engine to take over.
+    pub asked: bool,
+    /// What a program asked for that is not there.
+    pub problem: Option<ConfigError>,
     /// Spawned and not yet taken over by the engine.
     pub spawned: Vec<Spawned>,
     /// Capacities of channels made and not yet taken over.
@@ -41,6 +45,8 @@ impl Services {
             recording: false,
             latencies: (0..nr_latencies).map(|_| new_histogram()).collect(),
             counters: vec![0; nr_counters],
+            asked: false,
+            problem: None,
             spawned: Vec::new(),
             new_channels: Vec::new(),
             nr_channels,
@@ -77,15 +83,41 @@ impl Services {
     }
 
     pub fn record(&mut self, latency: LatencyId, ns: u64) {
-        if self.recording {
-            record(&mut self.latencies[latency.0 as usize], ns);
+        let recording = self.recording;
+        match self.latencies.get_mut(latency.0 as usize) {
+            Some(histogram) if recording => record(histogram, ns),
+            Some(_) => {}
+            None => self.unknown("latency", latency.0, self.latencies.len()),
         }
     }
 
     pub fn count(&mut self, counter: CounterId, n: u64) {
-        if self.recording {
-            self.counters[counter.0 as usize] += n;
+        let recording = self.recording;
+        match self.counters.get_mut(counter.0 as usize) {
+            Some(sum) if recording => *sum += n,
+            Some(_) => {}
+            None => self.unknown("counter", counter.0, self.counters.len()),
         }
+    }
+
+    /// A program names what is not there: the run ends, and says so.
+    #[cold]
+    pub fn unknown(&mut self, what: &str, number: u32, count: usize) {
+        self.refuse(ConfigError {
+            what: what.to_owned(),
+            value: number.to_string(),
+            allowed: match count {
+                0 => "none, as none was added".to_owned(),
+                _ => format!("0 .. {}", count - 1),
+            },
+        });
+    }
+
+    /// The first problem of a step counts.
+    #[cold]
+    pub fn refuse(&mut self, problem: ConfigError) {
+        self.asked = true;
+        self.problem.get_or_insert(problem);
     }
 
     pub fn spawn(&mut self, spec: TaskSpec, inherits: bool) -> TaskId {
@@ -97,13 +129,21 @@ impl Services {
             }
             None => self.register(spec.name.clone()),
         };
+        self.asked = true;
         self.spawned.push(Spawned { task, spec, inherits });
         task
     }
 
     pub fn add_channel(&mut self, capacity: u32) -> ChannelId {
-        assert!(capacity >= 1, "a channel holds at least one value");
-        self.new_channels.push(ChannelSpec::new(capacity));
+        if capacity == 0 {
+            self.refuse(ConfigError {
+                what: "channel: capacity".to_owned(),
+                value: "0".to_owned(),
+                allowed: format!("1 .. {}", u32::MAX),
+            });
+        }
+        self.asked = true;
+        self.new_channels.push(ChannelSpec::new(capacity.max(1)));
         self.nr_channels += 1;
         ChannelId(self.nr_channels - 1)
     }

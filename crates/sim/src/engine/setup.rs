@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From a configuration to a machine about to run: checks first, then memory, groups, tasks.
-use super::bandwidth::policy_limits;
+//! From a configuration that was found possible to a machine about to run: memory, groups, tasks.
 use super::events::{Slots, Timer, Timers};
 use super::lines::Line;
 use super::memory::Memory;
@@ -8,200 +7,11 @@ use super::services::new_histogram;
 use super::state::{Channel, Cpu, Pending, State, Task, NONE};
 use super::topo::{LlcState, Topo};
 use super::{headroom, ledger, report, Engine, Services};
-use crate::config::{ChangeKind, Config, ConfigError, GroupId, Limits, TaskId, TaskSpec};
-use crate::cpuset::CpuSet;
+use crate::config::{Config, GroupId, TaskId, TaskSpec};
 use crate::observer::Observer;
 use crate::results::{EventCounts, RunDelay, Touches};
 use plimsoll_policy_sys as pl;
 use std::collections::BTreeSet;
-use std::fmt::Display;
-use std::ops::RangeInclusive;
-
-fn error(what: String, value: impl Display, allowed: impl Display) -> ConfigError {
-    ConfigError {
-        what,
-        value: value.to_string(),
-        allowed: allowed.to_string(),
-    }
-}
-
-fn within<T: PartialOrd + Display>(
-    what: impl FnOnce() -> String,
-    value: T,
-    range: RangeInclusive<T>,
-) -> Result<(), ConfigError> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    Err(error(
-        what(),
-        value,
-        format!("{} .. {}", range.start(), range.end()),
-    ))
-}
-
-fn check_set(what: impl FnOnce() -> String, set: &Option<CpuSet>, nr_cpus: u32) -> Result<(), ConfigError> {
-    let Some(set) = set else { return Ok(()) };
-    match set.iter().find(|&cpu| cpu >= nr_cpus) {
-        Some(cpu) => Err(error(
-            what(),
-            format!("CPU {cpu}"),
-            format!("CPUs 0 .. {}", nr_cpus - 1),
-        )),
-        None if set.is_empty() => Err(error(what(), "no CPU", "at least one")),
-        None => Ok(()),
-    }
-}
-
-fn check_limits(path: &str, limits: &Limits, is_root: bool, config: &Config) -> Result<(), ConfigError> {
-    let mainline = config.policy.core.bandwidth.mainline != 0;
-    // SAFETY: plain values.
-    let code = unsafe { pl::pl_bw_check(&policy_limits(limits), is_root, mainline) };
-    let us = |ns: u64| format!("{} us", ns / 1000);
-    let quota = limits.quota_ns.map_or("max".to_owned(), us);
-    let (field, value, allowed) = match code {
-        pl::BW_OK => return Ok(()),
-        pl::BW_ERR_ROOT => ("quota", quota, "no limit on the root group"),
-        pl::BW_ERR_QUOTA => ("quota", quota, "1000 us .. 2^44 - 1 us, or max"),
-        pl::BW_ERR_PERIOD => ("period", us(limits.period_ns), "1000 us .. 1000000 us"),
-        pl::BW_ERR_BURST if mainline => (
-            "burst",
-            us(limits.burst_ns),
-            "0 .. quota, both together up to 2^44 - 1 us (mainline semantics)",
-        ),
-        pl::BW_ERR_BURST => ("burst", us(limits.burst_ns), "0 .. 2^44 - 1 us"),
-        _ => ("burst onset", format!("{} %", limits.onset_percent), "0 .. 100 %"),
-    };
-    Err(error(format!("group {path}: {field}"), value, allowed))
-}
-
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
-    let machine = &config.machine;
-    let nr_cpus = machine.topology.nr_cpus();
-    let nr_groups = config.groups.len() as u32 + 1;
-    within(|| "machine: CPUs".into(), nr_cpus, 1..=4096)?;
-    if let Err(problem) = machine.topology.check() {
-        return Err(error(
-            "machine: topology".into(),
-            problem,
-            "cores within caches within sockets, numbered from 0 without gaps",
-        ));
-    }
-    within(|| "machine: hz".into(), machine.hz, 24..=10_000)?;
-    within(
-        || "machine: smt_percent".into(),
-        machine.costs.smt_percent,
-        1..=100,
-    )?;
-    within(|| "duration_ns".into(), config.duration_ns, 1..=1 << 51)?;
-    within(|| "warmup_ns".into(), config.warmup_ns, 0..=config.duration_ns)?;
-    let core = &config.policy.core;
-    within(
-        || "policy: bandwidth slice_ns".into(),
-        core.bandwidth.slice_ns,
-        1000..=1_000_000_000,
-    )?;
-    within(
-        || "policy: fair slice_ns".into(),
-        core.fair.slice_ns,
-        1000..=1_000_000_000,
-    )?;
-    let headroom = &config.policy.headroom;
-    within(
-        || "policy: headroom window_ns".into(),
-        headroom.window_ns,
-        10_000_000..=1_000_000_000,
-    )?;
-    within(
-        || "policy: headroom tolerance_ns".into(),
-        headroom.tolerance_ns,
-        1000..=headroom.window_ns,
-    )?;
-    within(|| "policy: headroom steps".into(), headroom.steps, 1..=100)?;
-
-    for (i, group) in config.groups.iter().enumerate() {
-        let at = |field: &str| format!("group {}: {field}", group.path);
-        within(|| at("parent"), group.parent.0, 0..=i as u32)?;
-        within(|| at("cpu.weight"), group.cpu_weight, 1..=10_000)?;
-        within(|| at("cpu.headroom"), group.headroom_percent, 0..=100)?;
-        check_limits(&group.path, &group.limits, false, config)?;
-        check_set(|| at("cpuset"), &group.cpuset, nr_cpus)?;
-        let mut depth = 1;
-        let mut level = group.parent;
-        while level != GroupId::ROOT {
-            depth += 1;
-            level = config.groups[level.0 as usize - 1].parent;
-        }
-        within(|| at("depth"), depth, 1..=pl::GROUP_DEPTH_MAX)?;
-    }
-    for channel in &config.channels {
-        within(|| "channel: capacity".into(), channel.capacity, 1..=u32::MAX)?;
-    }
-    for (workload, name) in config.latencies.iter().chain(&config.counters) {
-        let last = config.workloads.len() as u32;
-        within(|| format!("{name}: workload"), workload.0 + 1, 1..=last)?;
-    }
-    for task in &config.tasks {
-        let at = |field: &str| format!("task {}: {field}", task.name);
-        within(|| at("group"), task.group.0, 0..=nr_groups - 1)?;
-        within(
-            || at("workload"),
-            task.workload.0 + 1,
-            1..=config.workloads.len() as u32,
-        )?;
-        within(|| at("nice"), task.nice, -20..=19)?;
-        check_set(|| at("affinity"), &task.affinity, nr_cpus)?;
-    }
-    check_changes(config, nr_cpus, nr_groups)
-}
-
-fn check_changes(config: &Config, nr_cpus: u32, nr_groups: u32) -> Result<(), ConfigError> {
-    let nr_tasks = config.tasks.len() as u32;
-    let path = |group: GroupId| match group.0 {
-        0 => "/",
-        number => config.groups[number as usize - 1].path.as_str(),
-    };
-    for change in &config.changes {
-        let at = |field: &str| format!("change at {} ns: {field}", change.at_ns);
-        let group_ok = |group: &GroupId| within(|| at("group"), group.0, 0..=nr_groups - 1);
-        let task_ok = |task: &TaskId| within(|| at("task number, from 1"), task.0 + 1, 1..=nr_tasks);
-        match &change.what {
-            ChangeKind::Limits { group, limits } => {
-                group_ok(group)?;
-                check_limits(path(*group), limits, *group == GroupId::ROOT, config)?;
-            }
-            ChangeKind::CpuWeight { group, cpu_weight } => {
-                group_ok(group)?;
-                within(|| at("cpu.weight"), *cpu_weight, 1..=10_000)?;
-            }
-            ChangeKind::GroupIdle { group, .. } => group_ok(group)?,
-            ChangeKind::Headroom { group, percent } => {
-                group_ok(group)?;
-                within(|| at("cpu.headroom"), *percent, 0..=100)?;
-            }
-            ChangeKind::Cpuset { group, cpuset } => {
-                group_ok(group)?;
-                check_set(|| at("cpuset"), cpuset, nr_cpus)?;
-            }
-            ChangeKind::Affinity { task, affinity } => {
-                task_ok(task)?;
-                check_set(|| at("affinity"), affinity, nr_cpus)?;
-            }
-            ChangeKind::Nice { task, nice } => {
-                task_ok(task)?;
-                within(|| at("nice"), *nice, -20..=19)?;
-            }
-            ChangeKind::MoveTask { task, group } => {
-                task_ok(task)?;
-                group_ok(group)?;
-            }
-            ChangeKind::CpuOffline { cpu } | ChangeKind::CpuOnline { cpu } => {
-                within(|| at("CPU"), *cpu, 0..=nr_cpus - 1)?;
-            }
-        }
-    }
-    Ok(())
-}
 
 impl<'o> Engine<'o> {
     pub fn new(config: Config, observer: Option<&'o mut dyn Observer>) -> Self {
@@ -227,7 +37,7 @@ impl<'o> Engine<'o> {
         let mut engine = Self {
             now_ns: 0,
             ended: false,
-            stuck: None,
+            failed: None,
             llcs: topo.llcs.iter().map(|cpus| LlcState::new(cpus.len())).collect(),
             costs: machine.costs,
             policy: config.policy,
@@ -335,22 +145,6 @@ impl<'o> Engine<'o> {
     /// Takes over a task that has been numbered, and starts it when its time comes.
     pub(super) fn add_task(&mut self, task: TaskId, spec: TaskSpec, near_cpu: u32) {
         let number = task.0;
-        // Those of the configuration have been checked; one that a behaviour spawns is a mistake of its author's.
-        let nr_groups = self.memory.side();
-        assert!(
-            spec.group.0 < nr_groups,
-            "task {}: group {} is not there; allowed: 0 .. {}",
-            spec.name,
-            spec.group.0,
-            nr_groups - 1
-        );
-        assert!(
-            (spec.workload.0 as usize) < self.workloads.len(),
-            "task {}: workload {} is not there; allowed: numbers below {}",
-            spec.name,
-            spec.workload.0,
-            self.workloads.len()
-        );
         let mut policy: pl::Task = pl::zeroed();
         policy.group = self.memory.group(spec.group.0);
         policy.cpu = near_cpu;

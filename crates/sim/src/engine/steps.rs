@@ -2,10 +2,12 @@
 //! Tasks' programs: one step after the other, and the channels between them.
 use super::dispatch::stretch;
 use super::events::{Timer, NEVER};
+use super::input::check_task;
 use super::state::{Channel, Pending, State, NONE};
 use super::Engine;
 use crate::behaviour::{Context, Step};
 use crate::config::{GroupId, TaskId, TaskSpec};
+use crate::error::RunError;
 use plimsoll_policy_sys as pl;
 use rand::Rng;
 
@@ -64,7 +66,7 @@ impl Engine<'_> {
             let cpu_ns = self.tasks[task as usize].cpu_ns
                 + self.now_ns.saturating_sub(self.cpus[cpu as usize].exec_ns);
             let step = self.ask(task, cpu, cpu_ns);
-            let (mut work_ns, pending) = self.costs_of(step);
+            let (mut work_ns, pending) = self.costs_of(task, step);
             let entry = &mut self.tasks[task as usize];
             work_ns = work_ns.saturating_add(std::mem::take(&mut entry.debt_ns));
             entry.pending = pending;
@@ -133,25 +135,45 @@ impl Engine<'_> {
             received,
         };
         let step = self.behaviours[task as usize].next(&mut context);
-        if !self.services.new_channels.is_empty() {
-            for spec in std::mem::take(&mut self.services.new_channels) {
-                self.channels.push(Channel::new(spec));
-            }
-        }
-        if !self.services.spawned.is_empty() {
-            for mut spawned in std::mem::take(&mut self.services.spawned) {
-                let child = spawned.task;
-                if spawned.inherits {
-                    self.inherit(task, &mut spawned.spec);
-                }
-                self.add_task(child, spawned.spec, cpu);
-                if spawned.inherits {
-                    self.tasks[child.0 as usize].forked_by = task;
-                    self.forks.insert((task, child.0));
-                }
+        if self.services.asked {
+            self.take_over(task, cpu);
+            if self.failed.is_some() {
+                // The run is over; what is left of it must not do anything.
+                return Step::Compute { ns: 1 };
             }
         }
         step
+    }
+
+    /// Channels and tasks that a program has just made begin to exist.
+    #[cold]
+    fn take_over(&mut self, task: u32, cpu: u32) {
+        self.services.asked = false;
+        for spec in std::mem::take(&mut self.services.new_channels) {
+            self.channels.push(Channel::new(spec));
+        }
+        for mut spawned in std::mem::take(&mut self.services.spawned) {
+            let child = spawned.task;
+            if spawned.inherits {
+                self.inherit(task, &mut spawned.spec);
+            }
+            let (nr_groups, nr_workloads) = (self.memory.side(), self.workloads.len() as u32);
+            if let Err(problem) = check_task(&spawned.spec, nr_groups, nr_workloads, self.cpus.len() as u32) {
+                self.services.refuse(problem);
+                break;
+            }
+            self.add_task(child, spawned.spec, cpu);
+            if spawned.inherits {
+                self.tasks[child.0 as usize].forked_by = task;
+                self.forks.insert((task, child.0));
+            }
+        }
+        if let Some(mut problem) = self.services.problem.take() {
+            let name = self.services.name(TaskId(task));
+            problem.what = format!("task {name}: asks for {}", problem.what);
+            let at_ns = self.now_ns;
+            self.fails(RunError::Program { at_ns, problem });
+        }
     }
 
     /// What a fork takes over: who has been moved, or been given other CPUs, moves what it starts from then on as well.
@@ -164,7 +186,7 @@ impl Engine<'_> {
     }
 
     /// CPU time that a step takes, and what happens after it.
-    fn costs_of(&self, step: Step) -> (u64, Pending) {
+    fn costs_of(&mut self, task: u32, step: Step) -> (u64, Pending) {
         let syscall_ns = self.costs.syscall_ns;
         // Never free, or tasks that talk and do nothing else would stop time, as would two that yield to each other.
         let channel_ns = (syscall_ns + self.costs.channel_ns).max(1);
@@ -172,6 +194,13 @@ impl Engine<'_> {
         match step {
             Step::Compute { ns } => (ns, Pending::Next),
             Step::SleepUntil { at_ns } => (syscall_ns, Pending::Sleep { at_ns }),
+            Step::Send { channel, .. } | Step::Receive { channel } | Step::ReceiveUntil { channel, .. }
+                if channel.0 as usize >= self.channels.len() =>
+            {
+                self.services.unknown("channel", channel.0, self.channels.len());
+                self.take_over(task, NONE);
+                (1, Pending::Next)
+            }
             Step::Send { channel, value } => (
                 channel_ns,
                 Pending::Send {
@@ -390,7 +419,10 @@ impl Engine<'_> {
                     return;
                 }
                 step => {
-                    let (_, pending) = self.costs_of(step);
+                    let (_, pending) = self.costs_of(task, step);
+                    if self.failed.is_some() {
+                        return;
+                    }
                     let entry = &mut self.tasks[task as usize];
                     entry.pending = pending;
                     entry.instant_steps += 1;

@@ -1,0 +1,165 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# `plimsoll agent --nri` beside a real containerd: annotated pods through its CRI, a resize, an agent that is killed, pods that come
+# and go. `make test-containerd` fetches what it needs and runs it. $1: pods that come and go.
+# Exit: 0 all holds, 1 something does not.
+pods=${1:-8}
+root=/sys/fs/cgroup
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+holds() { echo "holds: $*"; }
+cri() { crictl -r unix:///run/containerd/containerd.sock -t 120s "$@"; }
+# until WHAT COMMAND...: waits for it, half a minute at most.
+until_so() {
+	what=$1; shift
+	tries=0
+	until "$@" >/dev/null 2>&1; do
+		tries=$((tries + 1))
+		[ $tries -lt 300 ] || { fail "$what"; return 1; }
+		sleep 0.1
+	done
+}
+
+# A root that can be left: the guest's own is the initramfs, which pivot_root refuses; runc then moves it instead.
+mkdir -p /var/lib/containerd /etc/containerd /logs
+mount -t tmpfs tmpfs /var/lib/containerd
+mount --make-rshared /
+# What the runtime copies into pods, and crictl looks for.
+touch /etc/resolv.conf /etc/hosts /etc/hostname /etc/crictl.yaml
+cat >/etc/containerd/config.toml <<-'EOF'
+	version = 3
+	[plugins.'io.containerd.cri.v1.images']
+	  snapshotter = "native"
+	[plugins.'io.containerd.cri.v1.images'.pinned_images]
+	  sandbox = "plimsoll.test/work:1"
+	[plugins.'io.containerd.cri.v1.runtime']
+	  disable_apparmor = true
+	[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+	  runtime_type = "io.containerd.runc.v2"
+	[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+	  NoPivotRoot = true
+	  SystemdCgroup = false
+EOF
+containerd --log-level info >/logs/containerd 2>&1 &
+until_so "containerd does not answer: $(tail -5 /logs/containerd)" cri version || exit 1
+cri version | tr '\n' ' '; echo
+[ -S /var/run/nri/nri.sock ] || fail "containerd has no NRI socket"
+
+# An image of busybox alone, made here.
+mkdir -p /image/bin && cp /bin/busybox /image/bin/ && for name in sh cat sleep echo; do ln -s busybox /image/bin/$name; done
+tar -cf /layer.tar -C /image .
+sum=$(sha256sum /layer.tar | cut -d' ' -f1)
+cat >/config.json <<-EOF
+	{"architecture": "amd64", "os": "linux", "config": {"Entrypoint": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]},
+	 "rootfs": {"type": "layers", "diff_ids": ["sha256:$sum"]}}
+EOF
+echo '[{"Config": "config.json", "RepoTags": ["plimsoll.test/work:1"], "Layers": ["layer.tar"]}]' >/manifest.json
+tar -cf /image.tar -C / manifest.json config.json layer.tar
+ctr -n k8s.io images import --snapshotter native --local /image.tar || fail "the image cannot be imported"
+
+agent() { # more arguments
+	plimsoll agent --nri "$@" >>/logs/agent 2>&1 &
+	agent=$!
+	until_so "the agent does not start: $(tail -3 /logs/agent)" plimsoll status
+}
+# pod NAME ANNOTATIONS: prints the container's number. It says what its limits are as the first thing that it does.
+pod() {
+	cat >/pod.json <<-EOF
+		{"metadata": {"name": "$1", "namespace": "shop", "uid": "uid-$1", "attempt": 1}, "log_directory": "/logs/$1",
+		 "annotations": {$2}, "linux": {"cgroup_parent": "/kubepods/pod-$1",
+		 "security_context": {"namespace_options": {"network": 2}}}}
+	EOF
+	cat >/container.json <<-EOF
+		{"metadata": {"name": "web", "attempt": 1}, "image": {"image": "plimsoll.test/work:1"}, "log_path": "web",
+		 "command": ["/bin/sh", "-c", "cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/cpu.max.burst; exec sleep 1000000"],
+		 "linux": {"resources": {"cpu_quota": 30000, "cpu_period": 100000},
+		 "security_context": {"namespace_options": {"network": 2}}}}
+	EOF
+	mkdir -p "/logs/$1"
+	# The kubelet makes a pod's cgroup.
+	mkdir -p $root/kubepods/pod-$1
+	echo +cpu >$root/kubepods/cgroup.subtree_control
+	echo +cpu >$root/kubepods/pod-$1/cgroup.subtree_control
+	cri run --no-pull /container.json /pod.json
+}
+remove() { # NAME
+	cri rmp -f "$(cri pods -q --name "$1")" >/dev/null || fail "pod $1 cannot be removed"
+	until_so "the cgroup of pod $1 stays" rmdir $root/kubepods/pod-$1
+}
+first() { sed 's/^[^ ]* [^ ]* [^ ]* //' "/logs/$1/web" | tr '\n' ' '; }
+ran() { [ "$(first "$1" | wc -w)" = 3 ]; }
+# first_is NAME EXPECTED
+first_is() {
+	until_so "pod $1 says nothing: $(tail -3 /logs/containerd)" ran "$1"
+	if [ "$(first "$1")" = "$2 " ]; then holds "$1 begins with cpu.max and burst $2"; else fail "$1 begins with $(first "$1"), not $2"; fi
+}
+group() { echo $root/kubepods/pod-$1/*[0-9a-f]* | tr ' ' '\n' | while read -r path; do
+	[ "$(cat "$path/cpu.max" 2>/dev/null)" = "max 100000" ] || echo "$path"; done | head -1; }
+
+mkdir -p $root/kubepods
+agent
+container=$(pod burst '"plimsoll.dev/burst-us": "20000"') || { tail -5 /logs/containerd; fail "pod burst does not start"; exit 1; }
+first_is burst "30000 100000 19999"
+pod period '"plimsoll.dev/period-us": "10000", "plimsoll.dev/burst-us.web": "2000"' >/dev/null || fail "pod period does not start"
+first_is period "3000 10000 1999"
+pod plain '' >/dev/null || fail "pod plain does not start"
+first_is plain "30000 100000 0"
+pod wrong '"plimsoll.dev/burst-us": "many"' >/dev/null || fail "a wrong annotation keeps a pod from starting"
+first_is wrong "30000 100000 0"
+grep -q "pod shop/wrong, container web: plimsoll.dev/burst-us=many: allowed are whole numbers from 0 to" /logs/agent ||
+	fail "the wrong annotation is not named: $(cat /logs/agent)"
+
+burst=$(find $root/kubepods/pod-burst -name "$container*" -type d)
+cri update --cpu-quota 10000 --cpu-period 100000 "$container" >/dev/null || fail "a resize below the burst is refused"
+quota() { [ "$(cut -d' ' -f1 "$burst/cpu.max")" -ge "$1" ] && [ "$(cut -d' ' -f1 "$burst/cpu.max")" -le "$2" ]; }
+until_so "after the resize cpu.max is $(cat "$burst/cpu.max")" quota 10000 30000
+plimsoll status "$burst" | grep -q . || fail "no status of $burst"
+cri update --cpu-quota 40000 --cpu-period 100000 "$container" >/dev/null || fail "a resize upwards is refused"
+[ "$(cat "$burst/cpu.max") $(cat "$burst/cpu.max.burst")" = "40000 100000 19999" ] ||
+	fail "after the resize there is $(cat "$burst/cpu.max") $(cat "$burst/cpu.max.burst")"
+sleep 1
+[ "$(cat "$burst/cpu.max.burst")" = 19999 ] || fail "a second after the resize the burst is $(cat "$burst/cpu.max.burst")"
+holds "resizes below the burst and above it go through, and the burst comes back"
+
+kill -9 "$agent"; wait "$agent" 2>/dev/null
+[ "$(cat "$burst/cpu.max.burst")" = 19999 ] || fail "a killed agent's burst is $(cat "$burst/cpu.max.burst")"
+plimsoll agent --restore 2>>/logs/agent || fail "it cannot be put back"
+[ "$(cat "$burst/cpu.max") $(cat "$burst/cpu.max.burst")" = "40000 100000 0" ] ||
+	fail "put back is $(cat "$burst/cpu.max") $(cat "$burst/cpu.max.burst")"
+agent
+is_back() { [ "$(cat "$burst/cpu.max.burst")" = 19999 ]; }
+until_so "the next agent does not set the burst of what runs" is_back && holds "killed with -9, put back, and begun again with what runs"
+pod unmanaged '' >/dev/null; remove unmanaged
+
+# A runtime that is started again.
+kill "$(pidof containerd)"; sleep 1
+containerd --log-level info >>/logs/containerd 2>&1 &
+back() { grep -q "the runtime is back" /logs/agent; }
+until_so "the agent does not find the runtime again" back && holds "the agent finds a runtime that was started again"
+until_so "containerd does not answer" cri version
+is_back || fail "with the runtime begun again the burst is $(cat "$burst/cpu.max.burst")"
+for name in burst period plain wrong; do remove $name; done
+
+# What is left after crowds: descriptors, memory, watches, lines of the journal.
+open() { ls /proc/$agent/fd | wc -l; }
+watches() { cat /proc/$agent/fdinfo/* 2>/dev/null | grep -c '^inotify'; }
+memory() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$agent/status; }
+pod warm '"plimsoll.dev/burst-us": "20000"' >/dev/null; remove warm
+before="$(open) descriptors, $(watches) watches"
+memory_before=$(memory)
+number=0
+while [ $number -lt "$pods" ]; do
+	number=$((number + 1))
+	pod "crowd$number" '"plimsoll.dev/burst-us": "20000"' >/dev/null || fail "pod crowd$number does not start"
+	until_so "pod crowd$number says nothing" ran "crowd$number"
+	[ "$(first "crowd$number")" = "30000 100000 19999 " ] || fail "crowd$number begins with $(first "crowd$number")"
+	remove "crowd$number"
+done
+settled() { [ "$(open) descriptors, $(watches) watches" = "$before" ]; }
+until_so "before: $before; after $pods pods: $(open) descriptors, $(watches) watches" settled &&
+	holds "after $pods pods as before: $before; memory $memory_before, now $(memory) kB"
+kill "$agent"; wait "$agent"
+left=$(plimsoll agent --restore 2>&1)
+[ "$left" = "plimsoll: 0 groups of an earlier agent were put back" ] || fail "after its end the journal leaves: $left"
+grep warning /logs/agent | grep -v -e "wrong, container web" -e "the runtime is lost" && fail "the agent warned of what is not expected"
+if [ $failed = 0 ]; then echo "all holds"; else tail -20 /logs/containerd; cat /logs/agent; exit 1; fi
