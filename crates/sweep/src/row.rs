@@ -3,20 +3,26 @@
 use crate::columns::{Cell, Row};
 use plimsoll_report::Run;
 use plimsoll_scenario::Scenario;
-use plimsoll_sim::Simulation;
+use plimsoll_sim::{RunError, Simulation};
 use serde_json::Value;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 /// What every row has in columns of its own, and each CPU alone, which may be thousands.
 const LEFT_OUT: [&str; 6] = ["label", "scenario", "settings", "description", "seed", "cpus"];
 
 /// Runs a scenario. A run that cannot go on, such as one in which time stands still, has `error` and nothing else.
-pub fn simulate(scenario: &Scenario) -> Row {
-    let results = Simulation::new(scenario.config())
-        .map_err(|error| error.to_string())
-        .and_then(|simulation| simulation.run(None).map_err(|error| error.to_string()));
-    match results {
-        Ok(results) => of(&Run::new("", scenario, &results)),
-        Err(error) => Row::from([("error".to_string(), Cell::Text(error))]),
+/// `None`: the flag was set on the way.
+pub fn simulate(scenario: &Scenario, cancel: &Arc<AtomicBool>) -> Option<Row> {
+    let failed = |error: String| Some(Row::from([("error".to_string(), Cell::Text(error))]));
+    let simulation = match Simulation::new(scenario.config()) {
+        Ok(simulation) => simulation.cancelled_by(cancel.clone()),
+        Err(error) => return failed(error.to_string()),
+    };
+    match simulation.run(None) {
+        Ok(results) => Some(of(&Run::new("", scenario, &results))),
+        Err(RunError::Cancelled { .. }) => None,
+        Err(error) => failed(error.to_string()),
     }
 }
 

@@ -53,7 +53,7 @@ struct Work {
 type Sent = Result<(String, Row), String>;
 
 /// Runs the shard's points whose rows are not there yet. `progress` is told how many of how many are there. When `stop` is
-/// set, what is done is written, and it returns: points that are under way end by themselves, and are for nothing.
+/// set, what is done is written, and it returns: points that are under way are for nothing.
 pub fn run(
     plan: &Arc<Plan>,
     store: &Store,
@@ -67,7 +67,7 @@ pub fn run(
     let (sender, receiver) = channel::<Sent>();
     let (plan, ends) = (plan.clone(), Ends(stop.clone(), Arc::default()));
     let left = ends.1.clone();
-    // Not in a scope: who stops does not wait for points of minutes.
+    // Not in a scope: who stops does not wait for those under way.
     rayon::spawn(move || {
         work.into_par_iter()
             .for_each_with(sender, |sender, work| run_one(&plan, work, sender, &ends));
@@ -161,10 +161,13 @@ fn run_one(plan: &Plan, work: Work, sender: &mut Sender<Sent>, ends: &Ends) {
             }
             let mut own = scenario.clone();
             own.seed = seed;
-            let sent = catch_unwind(AssertUnwindSafe(|| simulate(&own)))
-                .map(|row| (key, row))
+            let sent = catch_unwind(AssertUnwindSafe(|| simulate(&own, &ends.0)));
+            let sent = sent
+                .map(|row| row.map(|row| (key, row)))
                 .map_err(|_| format!("the simulation of seed {seed} of {:?} panicked", own.settings));
-            // Nobody waits any more: nothing is lost but this point.
-            let _ = sender.send(sent);
+            if let Some(sent) = sent.transpose() {
+                // Nobody waits any more: nothing is lost but this point.
+                let _ = sender.send(sent);
+            }
         });
 }
