@@ -23,7 +23,7 @@ struct live_task {
 	u64 charged_at_ns;    /* when it was last charged */
 	u64 charged_exec_ns;  /* the kernel's count of its run time then */
 	u64 waiting_since_ns; /* runnable and not running since; 0: sleeps or runs */
-	u64 starved_since_ns; /* runnable without having run for grant_ns at a stretch since; 0: sleeps */
+	u64 starved_since_ns; /* runnable without having run for PL_BW_TURN_NS at a stretch since; 0: sleeps */
 	u64 picked_exec_ns;   /* the kernel's count of its run time when it was last picked */
 	struct live_group PL_MEM *group;
 	u64 grant_ns; /* may run for so long although throttled: it has waited for too long */
@@ -165,8 +165,6 @@ struct live_settings {
 	struct pl_steal_config steal;
 	struct pl_headroom_config headroom;
 	u64 min_run_ns;	  /* a task that was let run is not stopped before this */
-	u64 park_max_ns;  /* a throttled task that starves for this long may run for grant_ns */
-	u64 grant_ns;	  /* enough to get past the interrupts that stood in line, into user space */
 	u64 sync_wait_ns; /* a task queued behind its waker moves to an idle CPU after this */
 };
 

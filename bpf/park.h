@@ -8,8 +8,8 @@
  * Mechanism  Each group has a parking queue. A task counts itself there (nr_parked) before it looks once more
  *            whether the group is still throttled. Whoever releases the group looks at the count after: if it
  *            is not zero the queue is gone through, and again a little later until nobody is on the way.
- *            A task that has not run for grant_ns at a stretch within park_max_ns gets that run time, charged
- *            to its groups. A task in a system call or a page fault is not parked: it runs on, charged, until
+ *            A task that has not run for PL_BW_TURN_NS at a stretch within PL_BW_STARVED_NS gets that run time,
+ *            charged to its groups. A task in a system call or a page fault is not parked: it runs on, charged, until
  *            it is back in user space (border.h).
  *
  * Limits     Going through a queue takes time in proportion to the tasks parked in it. What the kernel does for
@@ -192,8 +192,8 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 			continue;
 		cpu = task->t.cpu;
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
-		if (task->starved_since_ns && now_ns > task->starved_since_ns + settings.park_max_ns) {
-			task->grant_ns = settings.grant_ns;
+		if (task->starved_since_ns && now_ns > task->starved_since_ns + PL_BW_STARVED_NS) {
+			task->grant_ns = PL_BW_TURN_NS;
 			task->group->queues[cpu].nr_grants++;
 			level = NULL;
 		}
@@ -264,11 +264,12 @@ __noinline int hand_out_later(u64 group_address)
 /* Hands out what the pool has. */
 __noinline int distribute(u64 group_address, u64 now_ns)
 {
-	struct pl_pool PL_MEM *pool = &((struct live_group PL_MEM *)group_address)->g.pool;
+	struct pl_group PL_MEM *group = (struct pl_group PL_MEM *)group_address;
+	struct pl_pool PL_MEM *pool = &group->pool;
 
 	if (!pl_bw_distribute_begin(pool))
 		return hand_out_later(group_address);
-	while (pl_bw_distribute_next(pool, now_ns) && can_loop)
+	while (pl_bw_distribute_next(pool, now_ns, pl_level_config(group, &S->config)) && can_loop)
 		;
 	pl_bw_distribute_end(pool);
 	return 0;

@@ -200,7 +200,7 @@ void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
 	charge((u64)task, p->se.sum_exec_runtime, now_ns);
 	if (runnable)
 		task->waiting_since_ns = now_ns;
-	if (p->se.sum_exec_runtime - task->picked_exec_ns >= settings.grant_ns)
+	if (p->se.sum_exec_runtime - task->picked_exec_ns >= PL_BW_TURN_NS)
 		task->starved_since_ns = now_ns;
 	if (task->t.cpu < nr_cpus) {
 		struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);

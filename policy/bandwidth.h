@@ -2,8 +2,7 @@
 /*
  * bandwidth.h - CPU limits: a pool per group, a balance per group and CPU, burst
  *
- * Problem    A group may use `quota` of CPU time in every `period`, on any number of CPUs at once. Asking
- *            one
+ * Problem    A group may use `quota` of CPU time in every `period`, on any number of CPUs at once. Asking one
  *            shared counter at every context switch does not scale; handing time to CPUs in advance strands
  *            it where nobody runs.
  *
@@ -11,13 +10,16 @@
  *            from it and is charged for what runs there. A balance at or below zero whose pool is empty is
  *            throttled and waits, in order, in the pool's ring. When the last task leaves a CPU, all but 1
  *            ms of the balance goes back. At every period's end the pool is refilled and the ring is served
- *            in order.
+ *            in order: each CPU on which somebody waits gets an equal part of the pool, so that the first to
+ *            ask does not draw all of a quota that is smaller than a slice.
  *
  * Formula    charge:   remaining -= delta; if remaining <= 0: remaining += min(pool, slice - remaining)
  *                      (1 - remaining where nothing is runnable)
  *            refill:   pool = min(pool + quota * n, buffer),  buffer = min(max, quota + burst)
  *                      n = min(elapsed periods, ceil(max / quota))   published semantics
  *                      n = 1                                         mainline semantics
+ *            hand-out: remaining += max(1 - remaining, min(slice, max(turn, pool / waiting)))   somebody waits there
+ *                      1 - remaining   nobody does, or the older rules (expire, mainline)
  *            bound:    u_j + ... + u_k <= B_j + quota * N(j,k)  for any stretch of periods, plus what CPUs had
  *                      drawn before it: at most 1 ms where nothing of the group runs, a slice where it does
  *
@@ -30,7 +32,7 @@
  * Limits     The ring holds each CPU once, so it needs a power of two of slots >= the number of CPUs.
  *            Levels of a hierarchy are independent here; group.h walks them.
  *
- * ConcurrencyA balance is charged by its own CPU only; the distributor may add to it. The pool's run time
+ * Concurrency A balance is charged by its own CPU only; the distributor may add to it. The pool's run time
  *            is changed by compare-and-exchange. One distributor at a time (`distributing`); the ring takes
  *            many
  *            producers and that one consumer.
@@ -50,6 +52,13 @@
 #define PL_BW_SLACK_DELAY_NS (5 * PL_MS) /* from a return to its hand-out */
 #define PL_BW_SLACK_GUARD_NS (2 * PL_MS) /* too near the refill to be worth handing out */
 #define PL_BW_OVERRUNS_MAX 3		 /* in one timer callback, before the period is doubled */
+/* Least that one who waits is handed: enough to get past the interrupts that stood in line, into user space. */
+#define PL_BW_TURN_NS (200 * PL_US)
+/*
+ * A task that has had no turn for so long gets one though its group is throttled; it is charged. Two thirds of sched_ext's
+ * watchdog of 30 s, because what is granted goes beyond the limit: 64 tasks come round at 1 ms/1 s without.
+ */
+#define PL_BW_STARVED_NS (20 * PL_SEC)
 
 /* What pl_bw_check says; the engine's message names the group, the value and the range. */
 enum pl_bw_error {
@@ -88,8 +97,9 @@ struct pl_bw_limits {
 struct pl_balance {
 	s64 remaining_ns; /* <= 0: in debt */
 	u64 throttled_at_ns;
-	u64 generation; /* refill that the time is from; only used where slices expire */
+	u32 generation; /* refill that the time is from, by its low half; only used where slices expire */
 	u32 throttled;
+	u32 waits; /* something of the group is runnable here; kept only while the balance is not above zero */
 	u32 cpu;
 };
 
@@ -309,6 +319,7 @@ PL_SUB u32 pl_bw_ask(struct pl_pool PL_MEM *pool PL_ARENA, struct pl_balance PL_
 	s64 remaining_ns, want_ns, got_ns;
 	u32 flags;
 
+	pl_write(&balance->waits, runnable);
 	if (pl_read(&balance->throttled))
 		return PL_BW_THROTTLED;
 	if (!pl_bw_limited(pool))
@@ -320,7 +331,7 @@ PL_SUB u32 pl_bw_ask(struct pl_pool PL_MEM *pool PL_ARENA, struct pl_balance PL_
 	got_ns = pl_bw_take(pool, want_ns);
 	if (got_ns > 0) {
 		pl_write(&pool->idle, 0);
-		balance->generation = pool->generation;
+		balance->generation = (u32)pool->generation;
 		remaining_ns = pl_add(&balance->remaining_ns, got_ns);
 	}
 	if (remaining_ns > 0)
@@ -351,8 +362,8 @@ PL_FN u32 pl_bw_charge(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *ba
 	else
 		remaining_ns = pl_read(&balance->remaining_ns);
 
-	if (PL_BASELINE(config->expire) && balance->generation != pool->generation) {
-		balance->generation = pool->generation;
+	if (PL_BASELINE(config->expire) && balance->generation != (u32)pool->generation) {
+		balance->generation = (u32)pool->generation;
 		if (remaining_ns > 0) {
 			/* The period that this time was for is over (the rule before system 1). */
 			pl_add(&balance->remaining_ns, -remaining_ns);
@@ -374,10 +385,12 @@ PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
 	s64 back_ns = pl_read(&balance->remaining_ns) - (s64)PL_BW_KEPT_NS;
 	s64 pool_ns;
 
+	pl_write(&balance->waits, 0);
 	if (back_ns <= 0)
 		return 0;
 	pl_add(&balance->remaining_ns, -back_ns);
-	if (!pl_bw_limited(pool) || (PL_BASELINE(config->expire) && balance->generation != pool->generation))
+	if (!pl_bw_limited(pool) ||
+	    (PL_BASELINE(config->expire) && balance->generation != (u32)pool->generation))
 		return 0;
 #ifdef PL_MUTATE_LEAVE /* deliberately broken, to see the fuzzer notice it */
 	pool_ns = pl_read(&pool->runtime_ns);
@@ -395,10 +408,10 @@ PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
 }
 
 /*
- * Hands out run time to the ring, oldest first, each balance up to 1 ns above zero:
+ * Hands out run time to the ring, oldest first:
  *
  *	if (pl_bw_distribute_begin(pool)) {
- *		while ((balance = pl_bw_distribute_next(pool, now)))
+ *		while ((balance = pl_bw_distribute_next(pool, now, config)))
  *			... the engine lets the balance's CPU run what waits there ...
  *		pl_bw_distribute_end(pool);
  *	}
@@ -412,11 +425,24 @@ PL_FN bool pl_bw_distribute_begin(struct pl_pool PL_MEM *pool)
 	return !pl_xchg32(&pool->distributing, 1);
 }
 
+/* What a throttled balance is to be handed: see Formula. Its debt is paid out of its own part. */
+PL_INLINE s64 pl_bw_part(const struct pl_pool PL_MEM *pool, const struct pl_balance PL_MEM *balance,
+			 const struct pl_bw_config PL_MEM *config)
+{
+	s64 least_ns = 1 - pl_read(&balance->remaining_ns);
+	u64 part_ns = pl_div((u64)pl_smax(pl_read(&pool->runtime_ns), 0), pl_read(&pool->tail) - pool->head);
+
+	if (!balance->waits || PL_BASELINE(config->mainline || config->expire))
+		return least_ns;
+	return pl_smax(least_ns, (s64)pl_min(config->slice_ns, pl_max(part_ns, PL_BW_TURN_NS)));
+}
+
 /*
- * Releases the oldest throttled balance, within distribute_begin and _end. `paid`: only if the pool has what lifts it
- * 1 ns above zero. NULL: none was released.
+ * Releases the oldest throttled balance, within distribute_begin and _end. `config`: only if the pool has what lifts it
+ * 1 ns above zero; NULL: whatever it has. NULL: none was released.
  */
-PL_INLINE struct pl_balance PL_MEM *pl_bw_release_head(struct pl_pool PL_MEM *pool, bool paid, u64 now_ns)
+PL_INLINE struct pl_balance PL_MEM *pl_bw_release_head(struct pl_pool PL_MEM *pool,
+						       const struct pl_bw_config PL_MEM *config, u64 now_ns)
 {
 	struct pl_balance PL_MEM *balance;
 	s64 need_ns, got_ns;
@@ -430,12 +456,12 @@ PL_INLINE struct pl_balance PL_MEM *pl_bw_release_head(struct pl_pool PL_MEM *po
 	if (!entry || entry > pool->nr_cpus)
 		return NULL;
 	balance = &pool->balances[entry - 1];
-	need_ns = paid ? 1 - pl_read(&balance->remaining_ns) : 0;
+	need_ns = config ? pl_bw_part(pool, balance, config) : 0;
 	if (need_ns > 0) {
 		got_ns = pl_bw_take(pool, need_ns);
 		if (got_ns <= 0)
 			return NULL;
-		balance->generation = pool->generation;
+		balance->generation = (u32)pool->generation;
 		if (pl_add(&balance->remaining_ns, got_ns) <= 0)
 			return NULL;
 	}
@@ -447,9 +473,10 @@ PL_INLINE struct pl_balance PL_MEM *pl_bw_release_head(struct pl_pool PL_MEM *po
 	return balance;
 }
 
-PL_FN struct pl_balance PL_MEM *pl_bw_distribute_next(struct pl_pool PL_MEM *pool, u64 now_ns)
+PL_FN struct pl_balance PL_MEM *pl_bw_distribute_next(struct pl_pool PL_MEM *pool, u64 now_ns,
+						      const struct pl_bw_config PL_MEM *config)
 {
-	return pl_bw_release_head(pool, true, now_ns);
+	return pl_bw_release_head(pool, config, now_ns);
 }
 
 PL_FN void pl_bw_distribute_end(struct pl_pool PL_MEM *pool)
@@ -591,7 +618,7 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
 		struct pl_balance PL_MEM *balance = PL_ELEMENT(pool->balances, cpu);
 
 		pl_write(&balance->remaining_ns, 0);
-		balance->generation = pool->generation;
+		balance->generation = (u32)pool->generation;
 	}
 	if (!pl_read(&pool->timer_active))
 		return 0;
@@ -605,7 +632,7 @@ PL_FN u32 pl_bw_set(struct pl_pool PL_MEM *pool, const struct pl_bw_limits *limi
  */
 PL_FN struct pl_balance PL_MEM *pl_bw_release_next(struct pl_pool PL_MEM *pool, u64 now_ns)
 {
-	return pl_bw_release_head(pool, false, now_ns);
+	return pl_bw_release_head(pool, NULL, now_ns);
 }
 
 #endif

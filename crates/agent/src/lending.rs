@@ -73,7 +73,7 @@ impl Loan {
                 pl::pl_bw_period(pool, now_ns, 1, &CONFIG);
             }
             if pl::pl_bw_distribute_begin(pool) {
-                while !pl::pl_bw_distribute_next(pool, now_ns).is_null() {}
+                while !pl::pl_bw_distribute_next(pool, now_ns, &CONFIG).is_null() {}
                 pl::pl_bw_distribute_end(pool);
             }
             pl::pl_lend_quota(pool, balance)

@@ -203,8 +203,6 @@ impl Config {
                 reserved: 0,
             },
             min_run_ns: 50 * US,
-            park_max_ns: 5_000_000 * US,
-            grant_ns: 200 * US,
             sync_wait_ns: 200 * US,
         }
     }

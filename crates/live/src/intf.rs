@@ -178,8 +178,6 @@ pub struct Settings {
     pub steal: pl::StealConfig,
     pub headroom: pl::HeadroomConfig,
     pub min_run_ns: u64,
-    pub park_max_ns: u64,
-    pub grant_ns: u64,
     pub sync_wait_ns: u64,
 }
 

@@ -33,7 +33,7 @@ extern "C" {
     pub fn pl_bw_leave(pool: *mut Pool, balance: *mut Balance, now_ns: u64, config: *const BwConfig) -> u32;
     pub fn pl_bw_owe(pool: *mut Pool) -> u32;
     pub fn pl_bw_distribute_begin(pool: *mut Pool) -> bool;
-    pub fn pl_bw_distribute_next(pool: *mut Pool, now_ns: u64) -> *mut Balance;
+    pub fn pl_bw_distribute_next(pool: *mut Pool, now_ns: u64, config: *const BwConfig) -> *mut Balance;
     pub fn pl_bw_distribute_end(pool: *mut Pool);
     pub fn pl_bw_timer_overdue(pool: *const Pool, now_ns: u64) -> bool;
     pub fn pl_bw_period(pool: *mut Pool, now_ns: u64, nth: u32, config: *const BwConfig) -> bool;

@@ -19,6 +19,7 @@ static const u64 pl_layout_values[] = {
     PL_LAYOUT_OF(pl_balance, throttled_at_ns),
     PL_LAYOUT_OF(pl_balance, generation),
     PL_LAYOUT_OF(pl_balance, throttled),
+    PL_LAYOUT_OF(pl_balance, waits),
     PL_LAYOUT_OF(pl_balance, cpu),
     sizeof(struct pl_pool),
     PL_LAYOUT_OF(pl_pool, runtime_ns),

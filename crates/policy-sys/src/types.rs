@@ -29,8 +29,9 @@ pub struct BwLimits {
 pub struct Balance {
     pub remaining_ns: i64,
     pub throttled_at_ns: u64,
-    pub generation: u64,
+    pub generation: u32,
     pub throttled: u32,
+    pub waits: u32,
     pub cpu: u32,
 }
 
@@ -389,6 +390,7 @@ macro_rules! for_each_struct {
             throttled_at_ns,
             generation,
             throttled,
+            waits,
             cpu
         );
         $m!(

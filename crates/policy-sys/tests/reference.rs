@@ -9,6 +9,7 @@ use rand::{Rng, SeedableRng};
 use std::collections::VecDeque;
 
 const KEPT: i64 = 1_000_000;
+const TURN: i64 = 200_000;
 const MAX: u64 = ((1 << 44) - 1) * 1000;
 
 struct Reference {
@@ -22,6 +23,8 @@ struct Reference {
     from_refill: Vec<u64>,
     refills: u64,
     throttled: VecDeque<(usize, u64)>,
+    /// Whether somebody was runnable on a CPU as its balance was last used up, and has not left since.
+    waits: Vec<bool>,
     timer_active: bool,
     idle: bool,
     nr_periods: u64,
@@ -45,6 +48,7 @@ impl Reference {
             from_refill: vec![0; cpus],
             refills: 0,
             throttled: VecDeque::new(),
+            waits: vec![false; cpus],
             timer_active: false,
             idle: false,
             nr_periods: 0,
@@ -114,6 +118,7 @@ impl Reference {
         if self.remaining[cpu] > 0 {
             return false;
         }
+        self.waits[cpu] = runnable;
         if self.throttled.iter().any(|&(c, _)| c == cpu) {
             return true;
         }
@@ -148,6 +153,7 @@ impl Reference {
     }
 
     fn leave(&mut self, cpu: usize) {
+        self.waits[cpu] = false;
         let back = self.remaining[cpu] - KEPT;
         if back > 0 {
             self.remaining[cpu] = KEPT;
@@ -160,7 +166,11 @@ impl Reference {
     fn distribute(&mut self, now: u64) -> Vec<u32> {
         let mut released = Vec::new();
         while let Some(&(cpu, since)) = self.throttled.front() {
-            let need = 1 - self.remaining[cpu];
+            let part = (self.pool / self.throttled.len() as i64).max(TURN);
+            let mut need = 1 - self.remaining[cpu];
+            if self.waits[cpu] && self.config.mainline == 0 && self.config.expire == 0 {
+                need = need.max(part.min(self.config.slice_ns as i64));
+            }
             let got = need.min(self.pool);
             self.pool -= got;
             self.remaining[cpu] += got;

@@ -8,8 +8,8 @@ use crate::rival_task::RivalTask;
 use crate::settings::{Semantics, Settings, SettingsError};
 use crate::task::ThreadTask;
 use plimsoll_sim::{
-    Config, ConfigError, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Policy, RunError,
-    Simulation, TaskSpec, WorkloadId,
+    Config, ConfigError, CpuSet, Enforce, Fair, GroupId, GroupSpec, Limits, Machine, Observer, Policy,
+    RunError, Simulation, TaskSpec, WorkloadId,
 };
 use rand::Rng;
 use rand_pcg::Pcg64;
@@ -168,6 +168,12 @@ fn mainline_or_published(config: &mut Config, semantics: Semantics, program: &Pr
     match semantics {
         Semantics::Mainline => {
             config.policy = Policy::mainline();
+            // Turns by lag and deadline, level by level: beside others, who is woken waits for what its own group has had.
+            // Among threads of one group it is a habit of the recording that decides, below, which this rule does not have.
+            if program.turns_by_lag && program.has_rivals() {
+                config.policy.fair = Fair::Eevdf;
+                config.policy.core.fair.slice_ns = base_slice_ns(nr_cpus);
+            }
             // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if who runs is not past
             // its due, when its slice is over. Which it mostly is shows in the recording.
             config.policy.core.fair.wakeup_gran_ns = match program.spares_own_group {

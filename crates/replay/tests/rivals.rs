@@ -8,7 +8,7 @@ mod recorder;
 use common::{compile, p, run};
 use plimsoll_replay::percentile_ns;
 use plimsoll_sim::{
-    Config, Context, GroupId, GroupSpec, Limits, Machine, Policy, Simulation, Step, TaskSpec, Topology,
+    Config, Context, Fair, GroupId, GroupSpec, Limits, Machine, Policy, Simulation, Step, TaskSpec, Topology,
 };
 use plimsoll_trace::example::{header, MS};
 use plimsoll_trace::{Event, Group, Header};
@@ -35,13 +35,21 @@ fn spin(_: &mut Context) -> Step {
     Step::Compute { ns: u64::MAX }
 }
 
+/// Kernels before and since 6.6, in which turns go by lag and deadline.
+const KERNELS: [&str; 2] = ["6.1.0", "6.18.0"];
+const SINCE_6_6: &str = KERNELS[1];
+
 /// The service's latencies, ascending, and what a recording of it holds.
-fn truth(beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Header, Vec<Event>) {
+fn truth(kernel: &str, beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Header, Vec<Event>) {
     let mut machine = Machine::new(Topology::flat(2));
     machine.costs = plimsoll_sim::Costs::free();
     let mut config = Config::new(machine, DURATION_NS);
     config.policy = Policy::mainline();
     config.policy.core.fair.wakeup_gran_ns = 0;
+    if kernel == SINCE_6_6 {
+        config.policy.fair = Fair::Eevdf;
+        config.policy.core.fair.slice_ns = 1_400_000; // of two CPUs
+    }
     let mut web = GroupSpec::new("/web", GroupId::ROOT);
     web.limits = Limits {
         quota_ns: quota_ms.map(|ms| ms * MSU),
@@ -78,6 +86,7 @@ fn truth(beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Header, Vec<Event>
         }
     }
     let mut about = header(0, &[]);
+    about.machine.kernel = Some(kernel.into());
     about.only_below = Some("/web".into());
     for path in ["/a", "/b"] {
         about.groups.push(Group {
@@ -143,31 +152,35 @@ fn assert_near(replayed: [f64; 2], truth: [f64; 2], what: &str) {
 
 #[test]
 fn a_service_waits_for_others_as_it_did_and_under_a_limit_as_it_would() {
-    for beside in [
+    let besides = [
         Beside::Nothing,
         Beside::Spinners(100),
         Beside::Spinners(400),
         Beside::Spinners(25),
         Beside::Bursts,
-    ] {
-        let (latencies, header, events) = truth(beside, None);
+    ];
+    for (kernel, beside) in KERNELS
+        .into_iter()
+        .flat_map(|kernel| besides.map(|b| (kernel, b)))
+    {
+        let (latencies, header, events) = truth(kernel, beside, None);
         let (program, machine) = compile(&header, &events);
         let replayed = |sets: &[&str]| both(&run(&program, &machine, sets).latencies(None));
-        assert_near(replayed(&[]), both(&latencies), &format!("{beside:?}"));
-        let (limited, ..) = truth(beside, Some(40));
+        assert_near(replayed(&[]), both(&latencies), &format!("{kernel}, {beside:?}"));
+        let (limited, ..) = truth(kernel, beside, Some(40));
         assert_near(
             replayed(&["group.web.quota_us=40000"]),
             both(&limited),
-            &format!("{beside:?}, limited"),
+            &format!("{kernel}, {beside:?}, limited"),
         );
     }
 }
 
 #[test]
 fn without_the_others_nothing_waits_for_them() {
-    let (alone, ..) = truth(Beside::Nothing, None);
+    let (alone, ..) = truth(SINCE_6_6, Beside::Nothing, None);
     for beside in [Beside::Spinners(100), Beside::Bursts] {
-        let (latencies, header, events) = truth(beside, None);
+        let (latencies, header, events) = truth(SINCE_6_6, beside, None);
         let (program, machine) = compile(&header, &events);
         let without = run(&program, &machine, &["machine.others=none"]);
         assert_near(
@@ -181,7 +194,7 @@ fn without_the_others_nothing_waits_for_them() {
 
 #[test]
 fn a_limit_on_a_neighbour_gives_the_service_what_it_takes_from_that() {
-    let (_, header, events) = truth(Beside::Spinners(100), None);
+    let (_, header, events) = truth(SINCE_6_6, Beside::Spinners(100), None);
     let (program, machine) = compile(&header, &events);
     let limits = ["group.a.quota_us=10000", "group.b.quota_us=10000"];
     let [as_it_was, limited] = [&[][..], &limits].map(|sets| run(&program, &machine, sets));

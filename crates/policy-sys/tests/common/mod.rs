@@ -95,7 +95,7 @@ impl Bench {
                 "one distributor at a time, and it ends"
             );
             loop {
-                let balance = pl_bw_distribute_next(&mut *self.pool, now_ns);
+                let balance = pl_bw_distribute_next(&mut *self.pool, now_ns, &self.config);
                 if balance.is_null() {
                     break;
                 }

@@ -102,8 +102,9 @@ impl Engine<'_> {
     }
 
     fn distribute(&mut self, group: u32) {
+        let config = self.bw_config(group);
         self.hand_out(group, |pool, now_ns| unsafe {
-            pl::pl_bw_distribute_next(pool, now_ns)
+            pl::pl_bw_distribute_next(pool, now_ns, config)
         });
     }
 
