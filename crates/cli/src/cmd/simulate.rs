@@ -176,8 +176,10 @@ pub fn run(args: &Args) -> Result {
     output::check(
         scenarios().chain(&machines),
         args.json.as_deref(),
-        jobs.iter()
-            .filter_map(|job| job.trace.as_ref().or(Some(&job.picture.as_ref()?.0))),
+        jobs.iter().filter_map(|job| {
+            let picture = job.picture.as_ref().map(|(path, _)| path);
+            job.trace.as_ref().or(picture)
+        }),
     )?;
     let mut notes: Vec<String> = Vec::new();
     for note in jobs.iter().filter_map(|job| job.scenario.kernel.as_ref()?.note()) {
