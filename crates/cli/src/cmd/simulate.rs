@@ -2,9 +2,9 @@
 //! `plimsoll simulate`: runs a scenario, or two side by side.
 use crate::exit::{Failure, Outcome, Result};
 use crate::picture::Window;
-use crate::report::Report;
 use crate::simulate::{run_all, Job};
 use crate::{number, output, print};
+use plimsoll_report::Report;
 use plimsoll_scenario::find::machine_file;
 use plimsoll_scenario::{Problems, Scenario};
 use plimsoll_trace::is_device;
