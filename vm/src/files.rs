@@ -42,7 +42,7 @@ pub struct Port {
     file: File,
     /// Bytes read so far.
     position: u64,
-    /// Until whoever reads what is passed on has gone (`plimsoll vm ... | head`): that ends the printing, not the command.
+    /// Until the reader of what is passed on has gone (`plimsoll vm ... | head`): that ends the printing, not the command.
     is_wanted: bool,
 }
 

@@ -29,7 +29,7 @@ pub struct Guest<'a> {
     /// For QEMU's `-smp`: a number, or with a topology `8,sockets=2,cores=2,threads=2`.
     pub cpus: &'a str,
     /// The kernel believes in this many CPUs; those that there are are 0 and the last ones (`madt`). `cpus` is then a
-    /// number alone, and `timing` is not to be had: QEMU's IOMMU, which such a machine needs, does not work with counted
+    /// number alone, and `timing` is not possible: QEMU's IOMMU, which such a machine needs, does not work with counted
     /// instructions.
     pub possible_cpus: Option<u32>,
     /// For QEMU's `-m`: `2G`.

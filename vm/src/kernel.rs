@@ -66,7 +66,7 @@ pub struct Kernel {
 const RECORD: &str = "plimsoll.json";
 
 /// Gives a kernel as wanted, from the cache or else from Debian; `refresh` looks for a newer one first.
-/// `say` is told what is going on. Errors: nothing to be had, with the reason for every kernel that was tried.
+/// `say` is told what is going on. Errors: no kernel is available, with the reason for every kernel that was tried.
 pub fn obtain(cache: &Cache, wanted: &Wanted, refresh: bool, say: &dyn Fn(&str)) -> Result<Kernel> {
     if !refresh {
         if let Some(kernel) = cached(cache, wanted)? {

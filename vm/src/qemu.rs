@@ -80,7 +80,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
 }
 
 /// The installed QEMU; where a `recent` one is needed, or none is installed, version 10 of Debian's backports, kept
-/// in the cache. When only an older one is to be had, that is returned, and `say` is told why.
+/// in the cache. When only an older one is available, that is returned, and `say` is told why.
 pub fn find(cache: &Cache, recent: bool, say: &dyn Fn(&str)) -> Result<Qemu> {
     let installed = Qemu::start(PROGRAM.into(), Vec::new(), Vec::new());
     if let Ok(qemu) = installed {

@@ -21,7 +21,6 @@ mod picture;
 mod print;
 mod progress;
 mod rates;
-mod report;
 mod signals;
 mod simulate;
 mod stream;
@@ -68,6 +67,7 @@ enum Command {
     Plan(cmd::plan::Args),
     Explain(cmd::explain::Args),
     Screen(cmd::screen::Args),
+    Sweep(cmd::sweep::Args),
     Schema(cmd::schema::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
@@ -108,6 +108,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => cmd::plan::run(&args),
         Command::Explain(args) => cmd::explain::run(&args),
         Command::Screen(args) => cmd::screen::run(&args),
+        Command::Sweep(args) => cmd::sweep::run(&args),
         Command::Schema(args) => cmd::schema::run(&args),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),

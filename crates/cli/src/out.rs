@@ -15,17 +15,17 @@ macro_rules! outln {
     ($($argument:tt)*) => {{ $crate::out::print(format_args!("{}\n", format_args!($($argument)*))); }};
 }
 
-/// As `eprintln!`, which panics when nobody takes it.
+/// As `eprintln!`, which panics when the standard error is closed.
 macro_rules! errln {
     ($($argument:tt)*) => {{ $crate::out::complain(format_args!("{}\n", format_args!($($argument)*))); }};
 }
 
-/// Whether anybody reads it. Who prints for ever ends when nobody does.
+/// Whether it is still read. A command that prints for ever ends when it is not.
 pub fn print(text: Arguments<'_>) -> bool {
     printed(write(text))
 }
 
-/// Likewise, of what somebody else has printed.
+/// Likewise, of text that another library has printed.
 pub fn printed(result: Result<()>) -> bool {
     match result {
         Ok(()) => true,
@@ -37,7 +37,7 @@ pub fn printed(result: Result<()>) -> bool {
     }
 }
 
-/// A line of one who has other things to do, whatever becomes of it.
+/// A line of a command that goes on with its work whatever becomes of the line.
 pub fn note(text: Arguments<'_>) {
     let _ = write(format_args!("{text}\n"));
 }
@@ -47,7 +47,7 @@ pub fn complain(text: Arguments<'_>) {
     let _ = std::io::stderr().write_all(plain(&text.to_string()).as_bytes());
 }
 
-/// Without what a terminal would obey: names of threads and groups come from whoever chose them.
+/// Without what a terminal would obey: names of threads and groups are chosen by others.
 pub fn plain(text: &str) -> String {
     let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     text.replace(obeyed, "\u{fffd}")

@@ -23,7 +23,7 @@ pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// A write beyond the largest file allowed (`ulimit -f`) fails like one to a full disk, and does not end the process.
-/// With a handler, as whoever is started by us does not inherit it. Best effort.
+/// With a handler, since programs that we start do not inherit it. Best effort.
 pub fn let_writes_fail() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
@@ -45,7 +45,7 @@ fn end_without_partials(signals: &[i32]) {
     });
 }
 
-/// Whether whoever started this command wants it to live through a signal.
+/// Whether the process that started this command wants it to live through a signal.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -240,6 +240,100 @@ fn pictures_are_what_the_simulator_draws() {
     }
 }
 
+/// Commands that this test does not run, and why; other tests do, where one is named.
+const NOT_RUN: [(&str, &str); 14] = [
+    (
+        "record",
+        "root, and a service: crates/record/tests, make verify-plan",
+    ),
+    ("run", "root, and Linux 6.17 or newer: make test-live"),
+    ("agent", "root, and cgroup v2: tests/live/agent.sh, agent-unit.sh"),
+    ("set", "a scheduler that runs: tests/live/safety.sh"),
+    ("get", "a scheduler that runs: tests/live/safety.sh"),
+    ("status", "a scheduler that runs: tests/live/safety.sh"),
+    ("top", "a scheduler that runs, and a terminal"),
+    ("vm", "QEMU: make test-live"),
+    ("screen", "metrics of a fleet: crates/screen/tests"),
+    ("calibrate", "minutes: crates/reproduce/tests"),
+    ("reproduce", "minutes: crates/reproduce/tests"),
+    ("demo", "run by make demo"),
+    ("man", "writes into a folder of the reader's: scripts/install.sh"),
+    ("help", "prints what is on the page"),
+];
+
+/// Words of a shell's line, of which single quotes keep some together. `None`: a line that is a form, such as `FILE...`.
+fn shell_words(line: &str) -> Option<Vec<String>> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            '[' | ']' | '<' | '>' | '*' if !quoted => return None,
+            _ => words.last_mut()?.push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    let is_name = |word: &String| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase() || c == '.');
+    (!words
+        .iter()
+        .any(|word| is_name(word) || word.contains("...") || word == "\\"))
+    .then_some(words)
+}
+
+/// Whether a word names a file that a reader has and this repository has not.
+fn is_readers(word: &str) -> bool {
+    let input = [".toml", ".trace", ".csv"].iter().any(|end| word.ends_with(end));
+    input && !root().join(word).exists()
+}
+
+/// What the pages show without its output is run, too, where the repository has what it needs.
+#[test]
+fn commands_that_need_nothing_else_are_run() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("book");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for name in ["scenarios", "machines", "docs", "bench"] {
+        let _ = std::os::unix::fs::symlink(root().join(name), folder.join(name));
+    }
+    let mut done = BTreeSet::new();
+    for page in pages().into_iter().chain([PathBuf::from("README.md")]) {
+        for line in code(&text(&page), "").into_iter().flatten() {
+            let Some(rest) = line.trim_start().strip_prefix("plimsoll ") else {
+                continue;
+            };
+            let rest = rest.split([';', '|']).next().expect("the first part");
+            let rest = rest.split(" #").next().expect("the first part").trim();
+            let command = rest.split(' ').next().expect("a command");
+            if command.starts_with('-') || NOT_RUN.iter().any(|(name, _)| *name == command) {
+                continue;
+            }
+            let Some(words) = shell_words(rest).filter(|words| !words.iter().any(|word| is_readers(word)))
+            else {
+                continue;
+            };
+            if !done.insert(words.clone()) {
+                continue;
+            }
+            let run = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+                .args(&words)
+                .current_dir(&folder)
+                .output()
+                .expect("the program starts");
+            // Rows that miss are printed, and end `validate` with 1.
+            let good =
+                run.status.code() == Some(0) || (command == "validate" && run.status.code() == Some(1));
+            assert!(
+                good,
+                "{}: {rest}: {}: {}",
+                page.display(),
+                run.status,
+                String::from_utf8_lossy(&run.stderr)
+            );
+        }
+    }
+    assert!(done.len() >= 4, "{done:?}");
+}
+
 #[test]
 fn commands_of_the_book_are_those_of_the_program() {
     let mut helps: BTreeMap<String, String> = BTreeMap::new();

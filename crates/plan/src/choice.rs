@@ -4,8 +4,8 @@ use crate::goal::Subject;
 use crate::search::{Candidate, Limits, Options, PlanError, Search, Verdict};
 
 impl Search<'_> {
-    /// The most that can be had for less than the recommendation and misses a goal: in the middle of its range, if there
-    /// is such a one, not only in the first replay.
+    /// The most that can be had for less than the recommendation and misses a goal: if possible in the middle
+    /// of its range, and not only in the first replay.
     pub(crate) fn next_cheaper(
         &self,
         frontier: &[Candidate],

@@ -6,8 +6,8 @@ use crate::goal::Goal;
 use crate::paste::Paste;
 use crate::recordings::Recordings;
 use crate::search::{Candidate, Options, Plan, PlanError, TODAYS};
-use crate::svg::{escape, Axis, Chart};
 use plimsoll_replay::{percentile_ns, recorded, replay, Outcome, Settings};
+use plimsoll_report::svg::{escape, Axis, Chart};
 use plimsoll_sim::{GroupId, Observer};
 use std::fmt::Write;
 

@@ -20,7 +20,6 @@ mod replicates;
 mod runtimes;
 mod search;
 mod source;
-mod svg;
 mod target;
 mod variation;
 

@@ -159,7 +159,7 @@ pub struct Plan {
     pub frontier: Vec<Candidate>,
 }
 
-/// The best for whoever cannot be told the recommendation.
+/// The best for a target that cannot express the recommendation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Other {
     pub verdict: Verdict,
@@ -167,7 +167,7 @@ pub struct Other {
 }
 
 impl Plan {
-    /// What `recommended` is called: nobody recommends what misses a goal.
+    /// What `recommended` is called: what misses a goal is not recommended.
     pub fn called(&self) -> &'static str {
         match self.verdict {
             Verdict::NotMet => "nearest",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far a recording is, for whoever waits for it.
+//! How far a recording is, for a caller that waits for it.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What outcomes were made with: whoever reads a table can make it again, and sees where it was not made as published.
+//! What outcomes were made with: a reader can make a table again, and sees where it was not made as published.
 use crate::index::{Plan, Recipe};
 use crate::published::Row;
 use crate::Index;

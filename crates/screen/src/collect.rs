@@ -96,7 +96,7 @@ impl Collector {
         }
     }
 
-    /// Something that whoever reads the result has to know.
+    /// Something that a reader of the result has to know.
     pub fn warn(&mut self, warning: impl Into<String>) {
         self.warnings.insert(warning.into());
     }

@@ -24,13 +24,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `examples/` has more: `hello`, a workload of your own, a sweep over limits.
+//! `examples/` has more: `hello`, a workload of your own, a sweep over limits, and `fifo`, a second policy: see [`Class`].
 //!
 //! Invariant: no I/O, no clock, no environment, no globals, no iteration over hashed containers. Two runs of one
 //! configuration and seed give the same bytes, whatever the build profile.
 //! Invariant: no scheduling rule about quotas, weights or stealing lives here; they are policy/'s.
 #![warn(missing_docs)]
 pub mod behaviour;
+mod class;
 pub mod config;
 pub mod cpuset;
 mod engine;
@@ -42,11 +43,13 @@ mod switches;
 pub mod topology;
 
 pub use behaviour::{Behaviour, Choice, Context, Seat, Step};
+pub use class::{Class, CpuSeen, Entry, Needs, Seen, Shape};
 pub use config::{
     cpus_of, Change, ChangeKind, ChannelId, ChannelSpec, Config, Costs, CounterId, GroupId, GroupSpec,
     IdleState, LatencyId, Limits, Machine, PerDistance, TaskId, TaskSpec, WorkloadId,
 };
 pub use cpuset::CpuSet;
+pub use engine::turns::Plimsoll;
 pub use error::{ConfigError, RunError, Stuck};
 pub use observer::Observer;
 pub use results::Results;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a configuration to results: at once, or in steps.
+use crate::class::Class;
 use crate::config::Config;
+use crate::engine::turns::Plimsoll;
 use crate::engine::{input, Engine};
 use crate::error::{ConfigError, RunError};
 use crate::observer::Observer;
@@ -44,8 +46,14 @@ impl Simulation {
 
     /// A run that goes on as far as it is told to.
     pub fn start(self, observer: Option<&mut dyn Observer>) -> Run<'_> {
+        let class = Plimsoll::new(self.config.policy.fair);
+        self.start_with(class, observer)
+    }
+
+    /// Likewise, by another class's rules of taking turns; [`crate::Policy::fair`] does not count.
+    pub fn start_with<C: Class>(self, class: C, observer: Option<&mut dyn Observer>) -> Run<'_, C> {
         Run {
-            engine: Engine::new(self.config, observer),
+            engine: Engine::new(self.config, class, observer),
             cancel: self.cancel,
         }
     }
@@ -68,12 +76,12 @@ impl Simulation {
 /// assert_eq!(run.finish().measured_ns, 1_000_000_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Run<'o> {
-    engine: Engine<'o>,
+pub struct Run<'o, C = Plimsoll> {
+    engine: Engine<'o, C>,
     cancel: Option<Arc<AtomicBool>>,
 }
 
-impl Run<'_> {
+impl<C: Class> Run<'_, C> {
     /// Goes on until the clock of the run shows `at_ns`, with all that happens then. Returns whether the run is over.
     ///
     /// # Errors
@@ -89,6 +97,11 @@ impl Run<'_> {
     /// Time since the run began.
     pub fn now_ns(&self) -> u64 {
         self.engine.now_ns
+    }
+
+    /// By whose rules tasks take turns.
+    pub fn class(&self) -> &C {
+        &self.engine.class
     }
 
     /// Ends the run here, and says what it measured until now.

@@ -228,7 +228,7 @@ impl Behaviour for Worker {
     }
 }
 
-/// The message thread without a rate: answers whoever asks.
+/// The message thread without a rate: answers every request.
 struct Replies {
     inbox: ChannelId,
     workers: Vec<WorkerInbox>,

@@ -2,10 +2,10 @@
 //! `plimsoll demo`: what each of the five systems does to a workload that it was made for, without and with it.
 use crate::exit::{Failure, Outcome, Result};
 use crate::metrics::Value;
-use crate::report::{Distribution, Report, Run};
 use crate::simulate::{run_all, Job};
 use crate::table::Table;
 use crate::{output, print};
+use plimsoll_report::{Distribution, Report, Run};
 use plimsoll_scenario::{find, Scenario};
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -155,7 +155,7 @@ mod book {
 
     #[test]
     fn the_schema_of_results_is_that_of_the_program() {
-        let schema = schemars::schema_for!(crate::report::Report).to_value();
+        let schema = schemars::schema_for!(plimsoll_report::Report).to_value();
         expect_test::expect_file!["../../../../docs/src/reference/results.schema.json"]
             .assert_eq(&format!("{schema:#}\n"));
         // The page describes every field.

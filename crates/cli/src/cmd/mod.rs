@@ -18,6 +18,7 @@ pub mod screen;
 pub mod set;
 pub mod simulate;
 pub mod status;
+pub mod sweep;
 pub mod top;
 pub mod validate;
 pub mod vm;

@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result {
     let schema = match args.kind {
         Kind::Scenario => plimsoll_scenario::scenario_schema(),
         Kind::Machine => plimsoll_scenario::machine_schema(),
-        Kind::Results => schemars::schema_for!(crate::report::Report).to_value(),
+        Kind::Results => schemars::schema_for!(plimsoll_report::Report).to_value(),
     };
     if args.markdown {
         out!("{}", plimsoll_scenario::reference(&schema));

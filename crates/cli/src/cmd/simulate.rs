@@ -2,9 +2,9 @@
 //! `plimsoll simulate`: runs a scenario, or two side by side.
 use crate::exit::{Failure, Outcome, Result};
 use crate::picture::Window;
-use crate::report::Report;
 use crate::simulate::{run_all, Job};
 use crate::{number, output, print};
+use plimsoll_report::Report;
 use plimsoll_scenario::find::machine_file;
 use plimsoll_scenario::{Problems, Scenario};
 use plimsoll_trace::is_device;
@@ -176,8 +176,10 @@ pub fn run(args: &Args) -> Result {
     output::check(
         scenarios().chain(&machines),
         args.json.as_deref(),
-        jobs.iter()
-            .filter_map(|job| job.trace.as_ref().or(Some(&job.picture.as_ref()?.0))),
+        jobs.iter().filter_map(|job| {
+            let picture = job.picture.as_ref().map(|(path, _)| path);
+            job.trace.as_ref().or(picture)
+        }),
     )?;
     let mut notes: Vec<String> = Vec::new();
     for note in jobs.iter().filter_map(|job| job.scenario.kernel.as_ref()?.note()) {

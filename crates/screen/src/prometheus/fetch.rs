@@ -275,7 +275,7 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    /// Limits and requests. Without them classes would be wrong, so they have to be had.
+    /// Limits and requests. Without them classes would be wrong, so a failure to read them is an error.
     fn settings(&mut self, scope: &Scope, containers: u64) -> Result<(), FetchError> {
         let series = 6 * containers.max(1) as i64;
         let steps = (self.wanted.samples_most as i64 / series).max(1);

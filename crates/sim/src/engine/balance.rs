@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tasks that move between queues: new-idle and periodic balance, stealing, pull on lag.
 use super::topo::{bits_from, test_bit, LEVELS};
-use super::Engine;
+use super::{entry, Engine};
+use crate::class::Class;
 use crate::config::TaskId;
 use crate::observer::Move;
 use plimsoll_policy_sys as pl;
@@ -10,7 +11,7 @@ use rand::Rng;
 /// Pairs of a task and an idle CPU that one tick tries to bring together.
 const PUSH_LOOKS_MAX: usize = 2048;
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     /// A CPU has nothing to run: looks for something elsewhere. Returns the time that took.
     pub(super) fn pull_when_dry(&mut self, cpu: u32) -> u64 {
         // The kernel, too, keeps a word that says whether any CPU of the machine has work to spare.
@@ -205,12 +206,12 @@ impl Engine<'_> {
         if self.cpus[other as usize].fair.nr_queued < pl::STEAL_OVERLOADED {
             return false;
         }
-        let Some(head_vruntime) = self.cpus[other as usize].queue.head_vruntime() else {
+        let Some(first) = self.cpus[other as usize].queue.head_key() else {
             return false;
         };
         let state = &self.cpus[cpu as usize];
         let mut own = self.running(cpu).map(|t| self.key(t));
-        if let Some(head) = state.queue.head_vruntime() {
+        if let Some(head) = state.queue.head_key() {
             own = Some(own.map_or(head, |v| {
                 if (head.wrapping_sub(v) as i64) < 0 {
                     head
@@ -219,31 +220,16 @@ impl Engine<'_> {
                 }
             }));
         }
-        if self.eevdf.is_some() {
-            let Some(task) = self.movable(other, cpu, false) else {
-                return false;
-            };
-            if !self.steps_pull(task, cpu, own) {
-                return false;
-            }
-            self.cpus[cpu as usize].stats.lag_pulls += 1;
-            self.move_task(task, cpu, Move::Pull);
-            return true;
+        let (to, from) = (self.cpu_seen(cpu), self.cpu_seen(other));
+        if !self.class.looks(&to, own, &from, first) {
+            return false;
         }
-        // SAFETY: plain structs.
-        let pull = unsafe {
-            pl::pl_fair_should_pull(
-                &state.fair,
-                own.is_some(),
-                own.unwrap_or(0),
-                &self.cpus[other as usize].fair,
-                head_vruntime,
-                &self.policy.core.fair,
-            )
-        };
-        let Some(task) = pull.then(|| self.movable(other, cpu, false)).flatten() else {
+        let Some(task) = self.movable(other, cpu, false) else {
             return false;
         };
+        if !self.class.pulls(&mut entry!(self, task, other), cpu, own) {
+            return false;
+        }
         self.cpus[cpu as usize].stats.lag_pulls += 1;
         self.move_task(task, cpu, Move::Pull);
         true

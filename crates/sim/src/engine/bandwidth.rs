@@ -3,6 +3,7 @@
 use super::events::Timer;
 use super::state::{State, NONE};
 use super::Engine;
+use crate::class::Class;
 use crate::config::{Enforce, GroupId, Limits};
 use plimsoll_policy_sys as pl;
 
@@ -16,7 +17,7 @@ pub(super) fn policy_limits(limits: &Limits) -> pl::BwLimits {
     }
 }
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     fn bw_config(&self, group: u32) -> *const pl::BwConfig {
         if group == self.memory.side() {
             &self.policy.core.side
@@ -184,7 +185,7 @@ impl Engine<'_> {
     /// Sets a runnable task aside until a group may run on its CPU again.
     pub(super) fn park(&mut self, task: u32, cpu: u32, group: u32) {
         if self.tasks[task as usize].policy.counted != 0 {
-            self.uncount(task, cpu);
+            self.uncount(task, cpu, false);
         }
         let first = self.memory.parked(group, cpu);
         if let Some(first) = first {

@@ -2,12 +2,13 @@
 //! What an administrator does while the machine runs.
 use super::state::{State, NONE};
 use super::Engine;
+use crate::class::Class;
 use crate::config::ChangeKind;
 use crate::cpuset::CpuSet;
 use crate::observer::{Move, Stop};
 use plimsoll_policy_sys as pl;
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     pub(super) fn change(&mut self, index: u32) {
         match self.changes[index as usize].what.clone() {
             ChangeKind::Limits { group, limits } => self.set_limits(group.0, &limits),
@@ -129,7 +130,7 @@ impl Engine<'_> {
                 State::Running => {
                     self.take_off(cpu, Stop::Preempted);
                     self.tasks[task as usize].runnable_ns = self.now_ns;
-                    self.uncount(task, cpu);
+                    self.uncount(task, cpu, false);
                     self.no_longer_runnable(task, cpu);
                     stopped.push(cpu);
                     out.push(task);
@@ -200,9 +201,7 @@ impl Engine<'_> {
 
     /// As the kernel does: an affinity that leaves no CPU of the group's is forgotten.
     pub(super) fn forget_useless_affinity(&mut self, task: u32) {
-        if let Some(eevdf) = self.eevdf.as_deref_mut() {
-            eevdf.changed();
-        }
+        self.domains_stale = true;
         let entry = &self.tasks[task as usize];
         let group_set = self.cpusets[entry.group as usize].as_ref();
         let usable = |set: &CpuSet| {
@@ -218,9 +217,7 @@ impl Engine<'_> {
 
     /// Cpusets with their ancestors' and the CPUs online; one that leaves none is its parent's.
     pub(super) fn resolve_cpusets(&mut self) {
-        if let Some(eevdf) = self.eevdf.as_deref_mut() {
-            eevdf.changed();
-        }
+        self.domains_stale = true;
         for group in 0..self.memory.side() {
             // SAFETY: the group is alive and not borrowed; parents have lower numbers.
             let parent = self.memory.number(unsafe { (*self.memory.group(group)).parent });

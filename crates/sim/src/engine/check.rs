@@ -3,9 +3,10 @@
 use super::state::{State, NONE};
 use super::topo::test_bit;
 use super::Engine;
+use crate::class::Class;
 use plimsoll_policy_sys as pl;
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     pub(super) fn check_invariants(&self) {
         let n = self.cpus.len();
         let mut queued = vec![0u32; n];
@@ -83,7 +84,7 @@ impl Engine<'_> {
             self.check_pool(group);
         }
         self.check_runnable();
-        self.check_lines();
+        self.class.check(self.now_ns);
     }
 
     /// Every level's count of what is runnable on a CPU: its own tasks, and child groups that have any.

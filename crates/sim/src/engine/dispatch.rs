@@ -4,8 +4,9 @@ use super::events::NEVER;
 use super::services::record;
 use super::state::{Pending, State, GONE, NONE};
 use super::topo::set_bit;
-use super::Engine;
-use crate::config::Enforce;
+use super::{entry, Engine};
+use crate::class::Class;
+use crate::config::{Enforce, TaskId};
 use crate::observer::Stop;
 use plimsoll_policy_sys as pl;
 
@@ -29,7 +30,7 @@ fn next_poll(poll_ns: u64, idle_ns: u64, most_ns: u64) -> u64 {
     }
 }
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     /// Charges the running task for the time since it was last charged. `ask`: even if no time has passed.
     pub(super) fn charge(&mut self, cpu: u32, ask: bool) {
         let state = &mut self.cpus[cpu as usize];
@@ -60,7 +61,7 @@ impl Engine<'_> {
                 &self.policy.core,
             )
         };
-        self.steps_ran(running, delta_ns);
+        self.class.ran(&mut entry!(self, running, cpu), delta_ns);
         if self.ledger.is_some() {
             self.book_use(group, delta_ns);
         }
@@ -212,7 +213,7 @@ impl Engine<'_> {
         if let Some(observer) = self.observer.as_deref_mut() {
             // A change of affinity may take a task off that has not begun.
             let now_ns = self.now_ns.max(state.exec_ns);
-            observer.stop(now_ns, cpu, crate::config::TaskId(running), why);
+            observer.stop(now_ns, cpu, TaskId(running), why);
         }
         running
     }
@@ -250,25 +251,10 @@ impl Engine<'_> {
 
     /// The running task goes on, as if it had been picked now.
     fn pick_again(&mut self, cpu: u32) {
-        if let Some(slice_ns) = self.steps_tick(self.cpus[cpu as usize].running) {
-            let state = &mut self.cpus[cpu as usize];
-            state.slice_end_ns = self.now_ns.max(state.exec_ns) + slice_ns;
-            self.set_limit(cpu);
-            return;
-        }
+        let running = self.cpus[cpu as usize].running;
+        let slice_ns = self.class.picked(&mut entry!(self, running, cpu));
         let state = &mut self.cpus[cpu as usize];
-        let task = &self.tasks[state.running as usize].policy;
-        // SAFETY: plain structs of the engine's.
-        let slice_ns = unsafe {
-            pl::pl_fair_picked(
-                &mut self.machine,
-                &mut state.fair,
-                task.vruntime,
-                &self.policy.core.fair,
-            );
-            pl::pl_fair_slice(&state.fair, task.effective, &self.policy.core.fair)
-        };
-        state.slice_end_ns = self.now_ns.max(state.exec_ns) + slice_ns;
+        state.slice_end_ns = self.now_ns.max(state.exec_ns).saturating_add(slice_ns);
         self.set_limit(cpu);
     }
 
@@ -299,15 +285,16 @@ impl Engine<'_> {
     /// Takes whose turn it is out of a CPU's queue.
     fn pop(&mut self, cpu: u32) -> Option<u32> {
         let queue = &mut self.cpus[cpu as usize].queue;
-        match &self.eevdf {
-            Some(eevdf) if !queue.is_empty() => {
-                let task = self.steps_pick(eevdf, cpu);
-                let (key, order) = (self.key(task), self.tasks[task as usize].order);
-                self.cpus[cpu as usize].queue.remove(task, key, order);
-                Some(task)
-            }
-            _ => queue.pop(),
+        let first = queue.pop()?;
+        let task = self.class.pick(cpu, TaskId(first)).0;
+        if task != first {
+            let (order, key) = (self.tasks[task as usize].order, self.key(task));
+            let first = (first, self.key(first), self.tasks[first as usize].order);
+            let queue = &mut self.cpus[cpu as usize].queue;
+            queue.remove(task, key, order);
+            queue.put_back(first.0, first.1, first.2);
         }
+        Some(task)
     }
 
     /// The first of the queue that may run; those before it are parked.
@@ -329,7 +316,7 @@ impl Engine<'_> {
         let task = &mut self.tasks[next as usize];
         let exec_ns = now_ns + delay_ns;
         // SAFETY: plain structs of the engine's, and the group's memory.
-        let slice_ns = unsafe {
+        unsafe {
             pl::pl_task_reweigh(
                 &mut task.policy,
                 &mut state.fair,
@@ -337,15 +324,8 @@ impl Engine<'_> {
                 &mut touch,
                 &self.policy.core,
             );
-            pl::pl_fair_picked(
-                &mut self.machine,
-                &mut state.fair,
-                task.policy.vruntime,
-                &self.policy.core.fair,
-            );
-            pl::pl_fair_slice(&state.fair, task.policy.effective, &self.policy.core.fair)
-        };
-        let slice_ns = self.steps_tick(next).unwrap_or(slice_ns);
+        }
+        let slice_ns = self.class.picked(&mut entry!(self, next, cpu));
         let state = &mut self.cpus[cpu as usize];
         let task = &mut self.tasks[next as usize];
         let mut work_ns = task.work_ns;
@@ -381,7 +361,7 @@ impl Engine<'_> {
         state.speed_percent = speed;
         state.work_end_ns = exec_ns.saturating_add(stretch(work_ns, speed));
         state.resched_ns = NEVER;
-        state.slice_end_ns = exec_ns + slice_ns;
+        state.slice_end_ns = exec_ns.saturating_add(slice_ns);
         let group = task.group;
         if self.services.recording {
             let delays = &mut self.group_delays[group as usize];
@@ -403,7 +383,7 @@ impl Engine<'_> {
             self.stall(cpu, cost_ns);
         }
         if let Some(observer) = self.observer.as_deref_mut() {
-            let (task, group) = (crate::config::TaskId(next), crate::config::GroupId(group));
+            let (task, group) = (TaskId(next), crate::config::GroupId(group));
             observer.run(exec_ns, cpu, task, group);
         }
     }
@@ -496,7 +476,7 @@ impl Engine<'_> {
                 &self.policy.core,
             )
         };
-        let turn_over = self.steps_tick(running).is_none() && turn_over;
+        let turn_over = self.class.tick(&mut entry!(self, running, cpu), turn_over);
         let state = &mut self.cpus[cpu as usize];
         let slice_over = turn_over || self.now_ns >= state.slice_end_ns;
         let queued = state.fair.nr_queued;
@@ -573,10 +553,7 @@ impl Engine<'_> {
             Stop::Blocked
         };
         let task = self.take_off(cpu, why);
-        if let Some(eevdf) = self.eevdf.as_deref_mut() {
-            eevdf.sleeps = true;
-        }
-        self.uncount(task, cpu);
+        self.uncount(task, cpu, true);
         self.no_longer_runnable(task, cpu);
         let entry = &mut self.tasks[task as usize];
         entry.state = state;

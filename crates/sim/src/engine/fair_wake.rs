@@ -8,13 +8,14 @@ use super::events::Timer;
 use super::state::NONE;
 use super::topo::bits_from;
 use super::Engine;
+use crate::class::Class;
 use crate::config::WakeSearch;
 use plimsoll_policy_sys as pl;
 
 /// PL_PELT_MAX: the sum of an average that was 1 for ever.
 const PELT_MAX: u64 = 47_742;
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     /// A CPU wakes one task after the other.
     pub(super) fn wake_fair(&mut self, task: u32, waker: u32, sync: bool) {
         if waker == NONE {

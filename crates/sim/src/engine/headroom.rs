@@ -3,6 +3,7 @@
 use super::bandwidth::policy_limits;
 use super::events::Timer;
 use super::Engine;
+use crate::class::Class;
 use plimsoll_policy_sys as pl;
 
 /// What was so when the present window began.
@@ -29,7 +30,7 @@ pub(super) struct Marks {
     pub active: bool,
 }
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     /// Idle time of all CPUs online, until now.
     pub(super) fn machine_idle_ns(&self) -> u64 {
         let idle = |cpu: &super::state::Cpu| {

@@ -12,6 +12,7 @@
 //! does, for as long as that takes. `NOTICE_NS` is added for the interrupts, transfers and switches in between.
 use super::state::State;
 use super::Engine;
+use crate::class::Class;
 use crate::config::Enforce;
 use plimsoll_policy_sys as pl;
 
@@ -62,7 +63,7 @@ impl Ledger {
     }
 }
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     fn pool_now(&self, group: u32) -> pl::Pool {
         // SAFETY: alive and not borrowed.
         unsafe { *self.memory.pool(group) }
@@ -289,8 +290,7 @@ impl Engine<'_> {
             let longest_ns =
                 (2 * fair.wait_max_ns + fair.lag_max_ns + turns_ns).saturating_mul((*most).div_ceil(*first));
             assert!(
-                // Where lag is conserved, that is what bounds a wait.
-                self.eevdf.is_some() || self.now_ns - *since_ns <= longest_ns,
+                !self.class.needs().bounds_waits || self.now_ns - *since_ns <= longest_ns,
                 "task {task} has waited since {since_ns} ns, until {} ns: at {} of clock {}, weight {} of {}",
                 self.now_ns,
                 entry.policy.vruntime,

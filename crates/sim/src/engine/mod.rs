@@ -8,7 +8,7 @@ mod bandwidth;
 mod changes;
 mod check;
 mod dispatch;
-mod eevdf;
+mod domains;
 mod events;
 mod fair_wake;
 mod headroom;
@@ -23,12 +23,14 @@ mod setup;
 mod state;
 mod steps;
 mod topo;
+pub(crate) mod turns;
 mod wake;
 
 pub(crate) use services::{new_histogram, Services};
 
 use crate::behaviour::Behaviour;
-use crate::config::{Change, Costs, Policy};
+use crate::class::{Class, CpuSeen, Seen};
+use crate::config::{Change, Costs, Policy, TaskId};
 use crate::cpuset::CpuSet;
 use crate::error::{RunError, Stuck};
 use crate::observer::Observer;
@@ -43,13 +45,31 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use topo::{LlcState, Topo};
 
+/// What a class sees of a task, and may change of it.
+macro_rules! entry {
+    ($engine:expr, $task:expr, $cpu:expr) => {{
+        let task = &mut $engine.tasks[$task as usize];
+        crate::class::Entry {
+            task: crate::config::TaskId($task),
+            cpu: $cpu,
+            now_ns: $engine.now_ns,
+            number: task.group,
+            policy: &mut task.policy,
+            fair: &mut $engine.cpus[$cpu as usize].fair,
+            machine: &mut $engine.machine,
+            config: &$engine.policy.core.fair,
+        }
+    }};
+}
+use entry;
+
 /// So many events at one time are no run, but a circle.
 const EVENTS_AT_ONCE_MAX: u32 = 50_000_000;
 
 /// Events between two looks at the flag that cancels a run: well below a millisecond.
 const CANCEL_EVENTS: u32 = 1024;
 
-pub(crate) struct Engine<'o> {
+pub(crate) struct Engine<'o, C> {
     pub(crate) now_ns: u64,
     pub(crate) ended: bool,
     /// Why the run ended without results.
@@ -92,8 +112,9 @@ pub(crate) struct Engine<'o> {
     services: Services,
 
     memory: Memory,
-    /// Where tasks take turns by policy/steps.h.
-    eevdf: Option<Box<eevdf::Eevdf>>,
+    pub(crate) class: C,
+    /// Affinities, cpusets or CPUs on line have changed since the class was told of domains.
+    domains_stale: bool,
     paths: Vec<String>,
     phases_ns: Vec<u64>,
     own_cpusets: Vec<Option<CpuSet>>,
@@ -126,7 +147,7 @@ pub(crate) struct Engine<'o> {
     warm: report::WarmUp,
 }
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     /// Handles all events up to and including those at `until_ns`, or to the end. `cancel` is looked at now and then.
     pub(crate) fn run_until(&mut self, until_ns: u64, cancel: Option<&AtomicBool>) {
         let (mut last_ns, mut events_at_once, mut events) = (self.now_ns, 0, 0u32);
@@ -217,6 +238,34 @@ impl Engine<'_> {
     #[inline]
     fn update_slot(&mut self, cpu: u32) {
         self.slots.set(cpu, self.cpus[cpu as usize].next_ns());
+    }
+
+    /// What a class sees of a task.
+    #[inline]
+    fn seen(&self, task: u32) -> Seen<'_> {
+        let entry = &self.tasks[task as usize];
+        Seen {
+            task: TaskId(task),
+            number: entry.group,
+            policy: &entry.policy,
+            config: &self.policy.core.fair,
+        }
+    }
+
+    /// What a class sees of a CPU.
+    #[inline]
+    fn cpu_seen(&self, cpu: u32) -> CpuSeen<'_> {
+        CpuSeen {
+            cpu,
+            fair: &self.cpus[cpu as usize].fair,
+            config: &self.policy.core.fair,
+        }
+    }
+
+    /// What a task is ordered by among those that wait on its CPU.
+    #[inline]
+    fn key(&self, task: u32) -> u64 {
+        self.class.key(&self.seen(task))
     }
 
     #[inline]

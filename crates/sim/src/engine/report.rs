@@ -2,6 +2,7 @@
 //! From the engine's books to results.
 use super::state::State;
 use super::Engine;
+use crate::class::Class;
 use crate::results::{
     CounterResult, CpuResult, CpuStat, GroupResult, HeadroomResult, LatencyResult, Results, RunDelay,
     Touches, WorkloadResult,
@@ -31,7 +32,7 @@ impl WarmUp {
     }
 }
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     /// The warm-up is over: everything counted so far is left out of the results.
     pub(super) fn warm_up(&mut self) {
         for cpu in 0..self.cpus.len() as u32 {

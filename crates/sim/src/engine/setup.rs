@@ -7,14 +7,15 @@ use super::services::new_histogram;
 use super::state::{Channel, Cpu, Pending, State, Task, NONE};
 use super::topo::{LlcState, Topo};
 use super::{headroom, ledger, report, Engine, Services};
+use crate::class::{Class, Shape};
 use crate::config::{Config, GroupId, TaskId, TaskSpec};
 use crate::observer::Observer;
 use crate::results::{EventCounts, RunDelay, Touches};
 use plimsoll_policy_sys as pl;
 use std::collections::BTreeSet;
 
-impl<'o> Engine<'o> {
-    pub fn new(config: Config, observer: Option<&'o mut dyn Observer>) -> Self {
+impl<'o, C: Class> Engine<'o, C> {
+    pub fn new(config: Config, mut class: C, observer: Option<&'o mut dyn Observer>) -> Self {
         let machine = config.machine;
         let nr_cpus = machine.topology.nr_cpus();
         let mut parents = vec![None];
@@ -33,7 +34,13 @@ impl<'o> Engine<'o> {
             own_cpusets.push(group.cpuset.clone());
         }
         phases_ns.push(0);
-        let fair = config.policy.fair;
+        let memory = Memory::new(&parents, nr_cpus as usize);
+        class.begin(&Shape {
+            nr_cpus,
+            nr_groups: nr_groups as u32,
+            check: config.check,
+            root: memory.group(0),
+        });
         let mut engine = Self {
             now_ns: 0,
             ended: false,
@@ -76,8 +83,9 @@ impl<'o> Engine<'o> {
                 config.counters.len(),
                 config.channels.len() as u32,
             ),
-            memory: Memory::new(&parents, nr_cpus as usize),
-            eevdf: super::eevdf::Eevdf::new(fair, nr_groups, nr_cpus as usize),
+            memory,
+            class,
+            domains_stale: true,
             paths,
             phases_ns,
             own_cpusets,
@@ -143,8 +151,8 @@ impl<'o> Engine<'o> {
     }
 
     /// Takes over a task that has been numbered, and starts it when its time comes.
-    pub(super) fn add_task(&mut self, task: TaskId, spec: TaskSpec, near_cpu: u32) {
-        let number = task.0;
+    pub(super) fn add_task(&mut self, task_id: TaskId, spec: TaskSpec, near_cpu: u32) {
+        let number = task_id.0;
         let mut policy: pl::Task = pl::zeroed();
         policy.group = self.memory.group(spec.group.0);
         policy.cpu = near_cpu;
@@ -190,9 +198,8 @@ impl<'o> Engine<'o> {
             self.tasks[number as usize] = task;
             self.behaviours[number as usize] = spec.behaviour;
         }
-        if let Some(eevdf) = self.eevdf.as_deref_mut() {
-            eevdf.is_new(number);
-        }
+        self.class.born(task_id);
+        self.domains_stale = true;
         self.unfinished += u32::from(!spec.background);
         self.set_class(number);
         self.timers

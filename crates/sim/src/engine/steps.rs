@@ -4,11 +4,11 @@ use super::dispatch::stretch;
 use super::events::{Timer, NEVER};
 use super::input::check_task;
 use super::state::{Channel, Pending, State, NONE};
-use super::Engine;
+use super::{entry, Engine};
 use crate::behaviour::{Context, Step};
+use crate::class::Class;
 use crate::config::{GroupId, TaskId, TaskSpec};
 use crate::error::RunError;
-use plimsoll_policy_sys as pl;
 use rand::Rng;
 
 /// More steps than this without time passing are an endless loop.
@@ -17,7 +17,7 @@ const INSTANT_STEPS_MAX: u32 = 1_000_000;
 /// arrivals).
 const EXTERNAL_STEPS_MAX: u32 = 10_000_000;
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     /// The running task's work is done: what it was for takes effect, and the next step begins.
     pub(super) fn work_done(&mut self, cpu: u32) {
         let task = self.cpus[cpu as usize].running;
@@ -231,12 +231,9 @@ impl Engine<'_> {
     /// The running task goes behind the next one.
     fn give_way(&mut self, cpu: u32) {
         self.charge(cpu, false);
-        self.steps_yield(self.cpus[cpu as usize].running);
         let state = &self.cpus[cpu as usize];
-        let running = &mut self.tasks[state.running as usize].policy;
-        let head = state.queue.head_vruntime();
-        // SAFETY: plain structs.
-        unsafe { pl::pl_task_yield(running, head.is_some(), head.unwrap_or(0), &self.policy.core.fair) };
+        let (task, first) = (state.running, state.queue.head_key());
+        self.class.yields(&mut entry!(self, task, cpu), first);
         // Nothing is left to do of this step: the next one begins as soon as the task runs again.
         self.cpus[cpu as usize].work_end_ns = self.now_ns;
         self.resched(cpu, 0);

@@ -2,12 +2,13 @@
 //! A task becomes runnable: where it goes, and whether it runs at once.
 use super::state::{State, NONE};
 use super::topo::{bits_from, set_bit};
-use super::Engine;
+use super::{entry, Engine};
 use crate::behaviour::{Choice, Seat};
+use crate::class::{Class, CpuSeen};
 use crate::config::{TaskId, WakeSearch};
 use plimsoll_policy_sys as pl;
 
-impl Engine<'_> {
+impl<C: Class> Engine<'_, C> {
     /// Wakes a task. `waker`: the CPU that does it, NONE: nobody's. `sync`: the waker is about to wait itself.
     pub(super) fn wake(&mut self, task: u32, waker: u32, sync: bool) {
         if self.tasks[task as usize].external {
@@ -73,10 +74,13 @@ impl Engine<'_> {
             pl::pl_task_runnable(&mut entry.policy, cpu, self.now_ns, &mut touch, &self.policy.core)
         };
         if from != cpu {
-            let (a, b) = (&self.cpus[from as usize].fair, &self.cpus[cpu as usize].fair);
-            // SAFETY: plain structs.
-            entry.policy.vruntime =
-                unsafe { pl::pl_fair_move(entry.policy.vruntime, a, b, &self.policy.core.fair) };
+            let from_fair = self.cpus[from as usize].fair;
+            let from = CpuSeen {
+                cpu: from,
+                fair: &from_fair,
+                config: &self.policy.core.fair,
+            };
+            self.class.moved(&mut entry!(self, task, cpu), &from);
         }
         if flags != 0 {
             self.arm(flags, group);
@@ -105,25 +109,9 @@ impl Engine<'_> {
     /// Gives a task its vruntime on its CPU's timeline. `woken`: it slept, is new or was throttled; else it was
     /// preempted or moved.
     pub(super) fn place(&mut self, task: u32, cpu: u32, woken: bool) {
-        if self.eevdf.is_some() {
-            return;
-        }
-        let state = &mut self.cpus[cpu as usize];
-        // SAFETY: plain structs.
-        unsafe {
-            if state.running != NONE && state.queue.is_empty() {
-                // Alone until now: the queue's clock is the running task's.
-                let running = self.tasks[state.running as usize].policy.vruntime;
-                pl::pl_fair_picked(
-                    &mut self.machine,
-                    &mut state.fair,
-                    running,
-                    &self.policy.core.fair,
-                );
-            }
-            let entry = &mut self.tasks[task as usize].policy;
-            pl::pl_task_place(entry, &state.fair, woken, &self.policy.core.fair);
-        }
+        let state = &self.cpus[cpu as usize];
+        let alone = (state.running != NONE && state.queue.is_empty()).then(|| self.key(state.running));
+        self.class.place(&mut entry!(self, task, cpu), woken, alone);
         if self.ledger.is_some() {
             self.book_place(task, cpu);
         }
@@ -134,16 +122,29 @@ impl Engine<'_> {
         let state = &mut self.cpus[cpu as usize];
         // SAFETY: plain structs.
         let before = unsafe { pl::pl_task_count(&mut self.tasks[task as usize].policy, &mut state.fair) };
-        self.steps_enter(task);
+        self.join(task, cpu);
         self.count_changed(cpu, before, before + 1)
     }
 
-    pub(super) fn uncount(&mut self, task: u32, cpu: u32) -> u64 {
-        self.steps_leave(task);
+    /// `sleeps`: it does not go on elsewhere.
+    pub(super) fn uncount(&mut self, task: u32, cpu: u32, sleeps: bool) -> u64 {
+        self.class.leave(&mut entry!(self, task, cpu), sleeps);
         let state = &mut self.cpus[cpu as usize];
         // SAFETY: plain structs.
         let before = unsafe { pl::pl_task_uncount(&mut self.tasks[task as usize].policy, &mut state.fair) };
         self.count_changed(cpu, before, before - 1)
+    }
+
+    #[inline]
+    fn join(&mut self, task: u32, cpu: u32) {
+        let mut pinned = false;
+        if self.class.needs().domains {
+            if self.domains_stale {
+                self.make_domains();
+            }
+            pinned = self.pinned(task);
+        }
+        self.class.join(&mut entry!(self, task, cpu), pinned);
     }
 
     #[inline]
@@ -167,11 +168,11 @@ impl Engine<'_> {
             State::Queued => {
                 let (key, order) = (self.key(task), entry.order);
                 self.cpus[cpu as usize].queue.remove(task, key, order);
-                if self.eevdf.is_some() {
+                if self.class.needs().charged {
                     // What is due to those that wait is known as of now.
                     self.charge(cpu, false);
                 }
-                self.uncount(task, cpu);
+                self.uncount(task, cpu, false);
             }
             State::Parked => self.unpark(task),
             state => unreachable!("task {task} is {state:?} and does not wait"),
@@ -197,7 +198,7 @@ impl Engine<'_> {
 
     /// Something heavy may have left a CPU: then who waits there is weighed anew, and waits where that puts it.
     pub(super) fn weigh_waiting(&mut self, cpu: u32) {
-        if self.eevdf.is_some() {
+        if !self.class.needs().reweighs {
             return;
         }
         let fair = &mut self.cpus[cpu as usize].fair;
@@ -212,9 +213,10 @@ impl Engine<'_> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.extend(self.cpus[cpu as usize].queue.iter());
         for &task in &waiting {
+            let before = self.key(task);
             let state = &mut self.cpus[cpu as usize];
             let entry = &mut self.tasks[task as usize];
-            let (group, vruntime, order) = (entry.group, entry.policy.vruntime, entry.order);
+            let (group, order) = (entry.group, entry.order);
             let mut touch: pl::Touch = pl::zeroed();
             // SAFETY: plain structs of the engine's, and the group's memory.
             unsafe {
@@ -226,9 +228,11 @@ impl Engine<'_> {
                     &self.policy.core,
                 );
             }
-            if entry.policy.vruntime != vruntime {
-                state.queue.remove(task, vruntime, order);
-                entry.order = state.queue.insert(task, entry.policy.vruntime);
+            let key = self.key(task);
+            if key != before {
+                let queue = &mut self.cpus[cpu as usize].queue;
+                queue.remove(task, before, order);
+                self.tasks[task as usize].order = queue.insert(task, key);
             }
             let cost_ns = self.pay_load(group, cpu, &touch);
             self.stall(cpu, cost_ns);
@@ -242,13 +246,7 @@ impl Engine<'_> {
         let Some(running) = self.running(cpu) else {
             return false;
         };
-        if let Some(eevdf) = &self.eevdf {
-            return self.steps_preempts(eevdf, task, running);
-        }
-        let woken = &self.tasks[task as usize].policy;
-        let current = &self.tasks[running as usize].policy;
-        // SAFETY: plain structs, and the group's memory.
-        unsafe { pl::pl_task_preempts(woken, current, current.vruntime, &self.policy.core.fair) }
+        self.class.preempts(&self.seen(task), &self.seen(running))
     }
 
     /// Takes the CPU from the running task for one that has just been queued, if that preempts it.

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `plimsoll sweep`: a scenario under many values and seeds, on one machine or many.
+use crate::exit::{Failure, Outcome, Result};
+use crate::output;
+use crate::table::Table;
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_sweep::{
+    figure, html, merge, run as run_points, summary, Columns, Plan, Shard, Store, Summary, Sweep,
+};
+use serde_json::json;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const EXAMPLES: &str = "Examples:
+  plimsoll sweep burst.toml --out burst
+          every point that is not in the folder yet, on all CPUs
+  plimsoll sweep burst.toml --out /shared/burst --shard 3/8
+          every eighth point: one machine of eight that share a folder
+  plimsoll sweep merge burst.toml --out burst -o burst.parquet
+          one table of all points; its bytes do not depend on who ran them
+  plimsoll sweep report burst.parquet --html burst.html
+          quantiles over the seeds, and a page with plots";
+
+/// Run a scenario under many values and seeds
+///
+/// SPEC is TOML: a scenario, the values that vary (a grid or a random sample), and the seeds (docs/src/how-to/sweep.md).
+/// Each point is kept as a row under a key of its content: the scenario with its values, the seed, the version. Run again,
+/// only what is missing is run. Killed at any moment, what is in the folder is whole; at most the last 5 s are run again.
+///
+/// Exit code 130: it was told to stop; what was done is kept.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
+#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    place: Option<Place>,
+
+    /// Only the points of one of N machines; I from 0 to N - 1
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+}
+
+/// The sweep and its folder.
+#[derive(clap::Args)]
+struct Place {
+    /// The sweep's file
+    #[arg(value_name = "SPEC")]
+    spec: PathBuf,
+
+    /// Folder of the rows, made if it is not there; machines may share one
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Merge(MergeArgs),
+    Report(ReportArgs),
+}
+
+/// Make one table of all points, in Parquet
+///
+/// The rows are in the order of the points, and what varied is in columns "set.KEY". The bytes are the same whoever ran the
+/// points. Exit code 1: points are missing (nothing is written without --partial), or could not be run.
+#[derive(clap::Args)]
+struct MergeArgs {
+    #[command(flatten)]
+    place: Place,
+
+    /// The table
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Write what is there although points are missing
+    #[arg(long)]
+    partial: bool,
+}
+
+/// Print the quantiles over seeds of a merged table
+#[derive(clap::Args)]
+struct ReportArgs {
+    /// What `plimsoll sweep merge` wrote
+    #[arg(value_name = "TABLE")]
+    table: PathBuf,
+
+    /// A column to show; "*" stands for any part of its name; may be repeated [default: latencies, rates, use and
+    /// throttling that are not the same in all runs]
+    #[arg(long, value_name = "COLUMN")]
+    metric: Vec<String>,
+
+    /// Print every combination, not the first 20
+    #[arg(long)]
+    all: bool,
+
+    /// Write the quantiles as JSON; without FILE, or with "-", to the standard output instead of the tables
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+
+    /// Write a self-contained page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What a shell makes of SIGINT: who is told to stop has not failed.
+const STOPPED: u8 = 130;
+/// Combinations on the first screen.
+const SHOWN: usize = 20;
+
+pub fn run(args: &Args) -> Result {
+    match (&args.command, &args.place) {
+        (Some(Command::Merge(args)), _) => run_merge(args),
+        (Some(Command::Report(args)), _) => run_report(args),
+        (None, Some(place)) => run_shard(place, args.shard.unwrap_or(Shard::WHOLE)),
+        (None, None) => Err(Failure::Input("no sweep given; allowed: a file".into())),
+    }
+}
+
+fn plan(place: &Place) -> std::result::Result<Plan, Failure> {
+    Ok(Plan::new(Sweep::load(&place.spec)?, crate::VERSION)?)
+}
+
+fn run_shard(place: &Place, shard: Shard) -> Result {
+    let plan = Arc::new(plan(place)?);
+    let store = Store::open(&place.out).map_err(folder)?;
+    let stop = crate::signals::stop()?;
+    let bar = ProgressBar::new(1);
+    let style = ProgressStyle::with_template("points {bar:40} {pos}/{len} {elapsed}, {eta} left")
+        .expect("a fixed template");
+    bar.set_style(style);
+    let done = run_points(&plan, &store, shard, &stop, &|done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let done = done.map_err(|error| Failure::Machine(error.to_string()))?;
+    let of = match shard {
+        Shard::WHOLE => String::new(),
+        Shard { index, of } => format!(" of shard {index}/{of}"),
+    };
+    outln!(
+        "{} points{of}: {} were there, {} run, {} failed",
+        done.points,
+        done.there,
+        done.run,
+        done.failed
+    );
+    if done.stopped {
+        let left = done.points - done.there - done.run;
+        errln!("stopped with {left} points left; the same command runs them");
+        return Ok(Outcome::Code(STOPPED));
+    }
+    Ok(outcome(done.failed))
+}
+
+fn outcome(bad: u64) -> Outcome {
+    match bad {
+        0 => Outcome::Done,
+        _ => Outcome::Missed,
+    }
+}
+
+fn folder(error: plimsoll_sweep::StoreError) -> Failure {
+    Failure::Input(error.to_string())
+}
+
+fn run_merge(args: &MergeArgs) -> Result {
+    crate::signals::leave_no_partials();
+    output::check([&args.place.spec], None, [&args.output])?;
+    let plan = plan(&args.place)?;
+    let store = Store::at(&args.place.out).map_err(folder)?;
+    let merged = merge(&plan, &store).map_err(folder)?;
+    if merged.missing > 0 && !args.partial {
+        errln!(
+            "error: {}: {} of {} points are missing; allowed: run them (plimsoll sweep {0} --out {}), or --partial",
+            args.place.spec.display(),
+            merged.missing,
+            merged.points,
+            args.place.out.display()
+        );
+        return Ok(Outcome::Missed);
+    }
+    let bytes = merged
+        .columns
+        .parquet()
+        .map_err(|error| Failure::Machine(error.to_string()))?;
+    output::write(&args.output, bytes)?;
+    outln!(
+        "{} of {} points in {}, {} failed",
+        merged.points - merged.missing,
+        merged.points,
+        args.output.display(),
+        merged.failed
+    );
+    Ok(outcome(merged.missing + merged.failed))
+}
+
+fn run_report(args: &ReportArgs) -> Result {
+    crate::signals::leave_no_partials();
+    output::check([&args.table], args.json.as_deref(), &args.html)?;
+    let bytes = std::fs::read(&args.table).map_err(|error| Failure::file("read it", &args.table, &error))?;
+    let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", args.table.display()));
+    let table = Columns::read(bytes, None).map_err(|error| wrong(&error))?;
+    let found = summary(&table, &args.metric).map_err(|error| wrong(&error))?;
+    if let Some(path) = &args.html {
+        output::write(path, html(&found, &stem(&args.table)))?;
+    }
+    if !output::json(args.json.as_deref(), || {
+        format!("{:#}\n", json!({"format": 1, "sweep": found}))
+    })? {
+        return Ok(Outcome::Done);
+    }
+    let mut text = String::new();
+    describe(&mut text, &found, args.all).expect("writing into memory");
+    out!("{text}");
+    Ok(Outcome::Done)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().to_string()
+}
+
+/// A table for each figure.
+fn describe(text: &mut String, found: &Summary, all: bool) -> std::fmt::Result {
+    writeln!(
+        text,
+        "{} runs of {} combinations",
+        found.points,
+        found.combinations.len()
+    )?;
+    if found.measures.is_empty() {
+        writeln!(text, "no figure differs between the runs")?;
+    }
+    for measure in &found.measures {
+        let heads = found.keys.iter().map(String::as_str);
+        let heads: Vec<&str> = heads
+            .chain(["runs", "min", "5%", "median", "95%", "max"])
+            .collect();
+        let mut table = Table::new(&heads).words(0);
+        let rows = found.combinations.iter().zip(&measure.quantiles);
+        for (values, quantiles) in rows.take(if all { usize::MAX } else { SHOWN }) {
+            let mut cells: Vec<String> = values
+                .iter()
+                .map(|value| value.clone().unwrap_or("-".into()))
+                .collect();
+            match quantiles {
+                None => cells.extend(["0", "-", "-", "-", "-", "-"].map(str::to_string)),
+                Some(q) => {
+                    cells.push(q.runs.to_string());
+                    cells.extend([q.min, q.p5, q.median, q.p95, q.max].map(figure));
+                }
+            }
+            table.row(cells);
+        }
+        writeln!(text, "\n{}\n{table}", measure.title)?;
+        if !all && found.combinations.len() > SHOWN {
+            writeln!(
+                text,
+                "  and {} more: --all, --html or --json shows them",
+                found.combinations.len() - SHOWN
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The seam for a second policy: who runs next on a CPU, and for how long.
+//!
+//! The engine keeps a queue of waiting tasks for each CPU, in ascending order of their [`Class::key`], those of one key in
+//! order of arrival; it moves tasks and time, and holds limits, headroom and affinities for every class alike. What is left
+//! to a class is the order in which tasks take turns. Every method has a default, and the defaults together are first come,
+//! first served; [`crate::Plimsoll`] is what the policy's C headers say. `examples/fifo.rs` is one to copy.
+use crate::config::{GroupId, TaskId};
+use plimsoll_policy_sys as pl;
+
+/// By which rules a CPU's tasks take turns. Given to [`crate::Simulation::start_with`].
+///
+/// The order of calls for a task that is woken, runs and sleeps again: `moved` (if it comes from another CPU), `place`,
+/// `join`, `key`, `preempts` (if another one runs there), `pick`, `picked`, any number of `ran` and `tick`, `leave`.
+///
+/// ```
+/// use plimsoll_sim::{Class, Config, Entry, GroupId, Machine, Simulation, Step, TaskSpec, Topology};
+///
+/// /// First come, first served, 5 ms at a time.
+/// struct Fifo;
+/// impl Class for Fifo {
+///     fn picked(&mut self, _: &mut Entry) -> u64 {
+///         5_000_000
+///     }
+/// }
+///
+/// let mut config = Config::new(Machine::new(Topology::flat(1)), 100_000_000);
+/// let workload = config.add_workload("w");
+/// for name in ["a", "b"] {
+///     let spin = |_: &mut plimsoll_sim::Context| Step::Compute { ns: 1_000_000 };
+///     config.add_task(TaskSpec::new(GroupId::ROOT, workload, name, spin));
+/// }
+/// let mut run = Simulation::new(config)?.start_with(Fifo, None);
+/// run.run_until(u64::MAX)?;
+/// let switches = run.finish().events.switches;
+/// assert!((19..=21).contains(&switches), "{switches}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[allow(unused_variables)]
+pub trait Class {
+    /// The run begins.
+    fn begin(&mut self, shape: &Shape) {}
+
+    /// What else the engine does for this class.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// A task of this number comes into being; the one that had it before has exited.
+    fn born(&mut self, task: TaskId) {}
+
+    /// A task that is runnable, and not counted yet, has come from another CPU.
+    fn moved(&mut self, entry: &mut Entry, from: &CpuSeen) {}
+
+    /// A task is about to wait. `woken`: it slept, is new or was throttled; else it was preempted or moved. `alone`: the key
+    /// of the task that runs there, if nobody else waits.
+    fn place(&mut self, entry: &mut Entry, woken: bool, alone: Option<u64>) {}
+
+    /// A task is counted on its CPU. `pinned`: it may run on this one only; known to a class that needs domains.
+    fn join(&mut self, entry: &mut Entry, pinned: bool) {}
+
+    /// It no longer is: it sleeps, or goes elsewhere, or its group is throttled. Its time has been charged.
+    fn leave(&mut self, entry: &mut Entry, sleeps: bool) {}
+
+    /// What a waiting task is ordered by. It must not change while the task waits, but in [`Needs::reweighs`].
+    fn key(&self, seen: &Seen) -> u64 {
+        0
+    }
+
+    /// Whose turn it is among those that wait on a CPU, where nobody runs. `first`: the one of the lowest key.
+    fn pick(&mut self, cpu: u32, first: TaskId) -> TaskId {
+        first
+    }
+
+    /// A task begins to run, or goes on as if it had been picked. Run time until others are considered.
+    fn picked(&mut self, entry: &mut Entry) -> u64 {
+        u64::MAX
+    }
+
+    /// It ran for so long.
+    fn ran(&mut self, entry: &mut Entry, ran_ns: u64) {}
+
+    /// A tick came while it runs. `outweighed`: the policy's C finds, having weighed it anew, that its turn is over. Returns
+    /// whether it is.
+    fn tick(&mut self, entry: &mut Entry, outweighed: bool) -> bool {
+        false
+    }
+
+    /// It lets others run first. `first`: the lowest key of those that wait.
+    fn yields(&mut self, entry: &mut Entry, first: Option<u64>) {}
+
+    /// Whether a task that has just begun to wait takes the CPU from the one that runs there.
+    fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
+        false
+    }
+
+    /// A CPU whose slice is over, or that has nothing to do, looks at one other, where `first` is the lowest key. `own`: the
+    /// lowest of its own. Whether it looks for a task to take.
+    fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: u64) -> bool {
+        false
+    }
+
+    /// Whether it takes this one, the first that may move.
+    fn pulls(&mut self, entry: &mut Entry, to: u32, own: Option<u64>) -> bool {
+        true
+    }
+
+    /// Affinities, cpusets or CPUs on line have changed: the domain of each CPU, which is the number of the lowest CPU that
+    /// stands for all that tasks can move between; and the tasks that are counted, with their CPUs. For a class that needs
+    /// domains.
+    fn domains(&mut self, domain_of: &[u32], counted: &[(TaskId, u32)]) {}
+
+    /// Panics if what the class keeps is not right, at `now_ns`. Called where [`crate::Config::check`] asks for it.
+    fn check(&self, now_ns: u64) {}
+}
+
+/// What a class wants to be told, or to have done. All of it costs time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Which CPUs tasks can move between: see [`Class::domains`].
+    pub domains: bool,
+    /// The running task is charged before one that waits leaves.
+    pub charged: bool,
+    /// Weights of waiting tasks are brought up to date when something heavy has left their CPU, and their keys are asked for
+    /// again.
+    pub reweighs: bool,
+    /// Waits are bounded by what policy/fair.h says, and that is checked.
+    pub bounds_waits: bool,
+}
+
+/// What a class is made for.
+pub struct Shape {
+    /// CPUs of the machine.
+    pub nr_cpus: u32,
+    /// The root, the configured ones, and one more.
+    pub nr_groups: u32,
+    /// The class may check what it does at each step.
+    pub check: bool,
+    pub(crate) root: *const pl::Group,
+}
+
+/// A task on a CPU.
+pub struct Entry<'a> {
+    /// Which.
+    pub task: TaskId,
+    /// The CPU.
+    pub cpu: u32,
+    /// Time since the run began.
+    pub now_ns: u64,
+    pub(crate) policy: &'a mut pl::Task,
+    pub(crate) fair: &'a mut pl::FairCpu,
+    pub(crate) config: &'a pl::FairConfig,
+    pub(crate) machine: &'a mut pl::FairMachine,
+    pub(crate) number: u32,
+}
+
+impl Entry<'_> {
+    /// Its group.
+    pub fn group(&self) -> GroupId {
+        GroupId(self.number)
+    }
+
+    /// What it weighs on its CPU, of [`CpuSeen::weight_sum`]: its nice value within its group's share of the machine.
+    pub fn effective_weight(&self) -> u64 {
+        self.policy.effective
+    }
+
+    /// Whether it is SCHED_IDLE, or in a group that is (cpu.idle).
+    pub fn is_idle(&self) -> bool {
+        self.policy.idle != 0
+    }
+
+    /// Its CPU.
+    pub fn on(&self) -> CpuSeen<'_> {
+        CpuSeen {
+            cpu: self.cpu,
+            fair: self.fair,
+            config: self.config,
+        }
+    }
+}
+
+/// A task on a CPU, to look at.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    /// Which.
+    pub task: TaskId,
+    pub(crate) policy: &'a pl::Task,
+    pub(crate) config: &'a pl::FairConfig,
+    pub(crate) number: u32,
+}
+
+impl Seen<'_> {
+    /// Its group.
+    pub fn group(&self) -> GroupId {
+        GroupId(self.number)
+    }
+
+    /// As [`Entry::effective_weight`].
+    pub fn effective_weight(&self) -> u64 {
+        self.policy.effective
+    }
+
+    /// As [`Entry::is_idle`].
+    pub fn is_idle(&self) -> bool {
+        self.policy.idle != 0
+    }
+}
+
+/// A CPU, to look at.
+#[derive(Clone, Copy)]
+pub struct CpuSeen<'a> {
+    /// Which.
+    pub cpu: u32,
+    pub(crate) fair: &'a pl::FairCpu,
+    pub(crate) config: &'a pl::FairConfig,
+}
+
+impl CpuSeen<'_> {
+    /// Tasks that run or wait there.
+    pub fn nr_queued(&self) -> u32 {
+        self.fair.nr_queued
+    }
+
+    /// Sum of their weights.
+    pub fn weight_sum(&self) -> u64 {
+        self.fair.weight_sum
+    }
+}

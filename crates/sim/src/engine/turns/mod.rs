@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The policy's own class: turns as its C headers say, by one of two rules.
+mod eevdf;
+mod flat;
+
+use crate::class::{Class, CpuSeen, Entry, Needs, Seen, Shape};
+use crate::config::{Fair, TaskId};
+use eevdf::Eevdf;
+
+/// The policy of policy/*.h, by the rules of [`crate::Policy::fair`].
+pub struct Plimsoll {
+    fair: Fair,
+    /// Where turns are by lag and deadline, from the run's beginning.
+    eevdf: Option<Box<Eevdf>>,
+}
+
+impl Plimsoll {
+    /// By these rules.
+    pub fn new(fair: Fair) -> Self {
+        Self { fair, eevdf: None }
+    }
+}
+
+impl Class for Plimsoll {
+    fn begin(&mut self, shape: &Shape) {
+        self.eevdf = (self.fair == Fair::Eevdf).then(|| Box::new(Eevdf::new(shape)));
+    }
+
+    #[inline]
+    fn needs(&self) -> Needs {
+        let eevdf = self.eevdf.is_some();
+        Needs {
+            domains: eevdf,
+            charged: eevdf,
+            reweighs: !eevdf,
+            // Where lag is conserved, that is what bounds a wait.
+            bounds_waits: !eevdf,
+        }
+    }
+
+    fn born(&mut self, task: TaskId) {
+        if let Some(eevdf) = &mut self.eevdf {
+            eevdf.born(task.0);
+        }
+    }
+
+    #[inline]
+    fn moved(&mut self, entry: &mut Entry, from: &CpuSeen) {
+        if self.eevdf.is_none() {
+            flat::moved(entry, from);
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, entry: &mut Entry, woken: bool, alone: Option<u64>) {
+        if self.eevdf.is_none() {
+            flat::place(entry, woken, alone);
+        }
+    }
+
+    #[inline]
+    fn join(&mut self, entry: &mut Entry, pinned: bool) {
+        if let Some(eevdf) = &mut self.eevdf {
+            eevdf.join(entry, pinned);
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, entry: &mut Entry, sleeps: bool) {
+        if let Some(eevdf) = &mut self.eevdf {
+            eevdf.leave(entry, sleeps);
+        }
+    }
+
+    #[inline]
+    fn key(&self, seen: &Seen) -> u64 {
+        match &self.eevdf {
+            None => seen.policy.vruntime,
+            Some(eevdf) => eevdf.key(seen.task.0),
+        }
+    }
+
+    #[inline]
+    fn pick(&mut self, cpu: u32, first: TaskId) -> TaskId {
+        match &self.eevdf {
+            None => first,
+            Some(eevdf) => TaskId(eevdf.pick(cpu)),
+        }
+    }
+
+    #[inline]
+    fn picked(&mut self, entry: &mut Entry) -> u64 {
+        match &mut self.eevdf {
+            None => flat::picked(entry),
+            Some(eevdf) => eevdf.weighed_slice_ns(entry),
+        }
+    }
+
+    #[inline]
+    fn ran(&mut self, entry: &mut Entry, ran_ns: u64) {
+        if let Some(eevdf) = &mut self.eevdf {
+            eevdf.ran(entry, ran_ns);
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self, entry: &mut Entry, outweighed: bool) -> bool {
+        match &mut self.eevdf {
+            None => outweighed,
+            Some(eevdf) => {
+                eevdf.weigh(entry);
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn yields(&mut self, entry: &mut Entry, first: Option<u64>) {
+        match &mut self.eevdf {
+            None => flat::yields(entry, first),
+            Some(eevdf) => eevdf.yields(entry),
+        }
+    }
+
+    #[inline]
+    fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
+        match &self.eevdf {
+            None => flat::preempts(woken, running),
+            Some(eevdf) => eevdf.preempts(woken, running),
+        }
+    }
+
+    fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: u64) -> bool {
+        self.eevdf.is_some() || flat::looks(to, own, from, first)
+    }
+
+    fn pulls(&mut self, entry: &mut Entry, to: u32, own: Option<u64>) -> bool {
+        match &mut self.eevdf {
+            None => true,
+            Some(eevdf) => eevdf.pulls(entry, to, own),
+        }
+    }
+
+    fn domains(&mut self, domain_of: &[u32], counted: &[(TaskId, u32)]) {
+        if let Some(eevdf) = &mut self.eevdf {
+            eevdf.set_domains(domain_of, counted);
+        }
+    }
+
+    fn check(&self, now_ns: u64) {
+        if let Some(eevdf) = &self.eevdf {
+            eevdf.check(now_ns);
+        }
+    }
+}

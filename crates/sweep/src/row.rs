@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A run as a row: the fields of its JSON (docs/src/reference/results.md) by their dotted names.
+use crate::columns::{Cell, Row};
+use plimsoll_report::Run;
+use plimsoll_scenario::Scenario;
+use plimsoll_sim::{RunError, Simulation};
+use serde_json::Value;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+/// What every row has in columns of its own, and each CPU alone, which may be thousands.
+const LEFT_OUT: [&str; 6] = ["label", "scenario", "settings", "description", "seed", "cpus"];
+
+/// Runs a scenario. A run that cannot go on, such as one in which time stands still, has `error` and nothing else.
+/// `None`: the flag was set on the way.
+pub fn simulate(scenario: &Scenario, cancel: &Arc<AtomicBool>) -> Option<Row> {
+    let failed = |error: String| Some(Row::from([("error".to_string(), Cell::Text(error))]));
+    let simulation = match Simulation::new(scenario.config()) {
+        Ok(simulation) => simulation.cancelled_by(cancel.clone()),
+        Err(error) => return failed(error.to_string()),
+    };
+    match simulation.run(None) {
+        Ok(results) => Some(of(&Run::new("", scenario, &results))),
+        Err(RunError::Cancelled { .. }) => None,
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+fn of(run: &Run) -> Row {
+    let mut row = Row::new();
+    if let Value::Object(fields) =
+        serde_json::to_value(run).expect("a run has string keys and finite numbers")
+    {
+        for (name, value) in fields {
+            if !LEFT_OUT.contains(&name.as_str()) {
+                flatten(&name, value, &mut row);
+            }
+        }
+    }
+    row
+}
+
+/// A field of a table adds its name, an entry of a list the name that it has.
+fn flatten(prefix: &str, value: Value, row: &mut Row) {
+    let cell = match value {
+        Value::Null => return,
+        Value::Bool(flag) => Cell::Flag(flag),
+        Value::String(text) => Cell::Text(text),
+        Value::Number(number) => match number.as_i64() {
+            Some(integer) => Cell::Integer(integer),
+            None => Cell::Number(number.as_f64().expect("neither is a number of JSON")),
+        },
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                flatten(&format!("{prefix}.{name}"), value, row);
+            }
+            return;
+        }
+        Value::Array(items) => {
+            for mut item in items {
+                let name = item.as_object_mut().and_then(|fields| fields.remove("name"));
+                let name = name
+                    .as_ref()
+                    .and_then(Value::as_str)
+                    .expect("groups, workloads and what they count are named");
+                flatten(&format!("{prefix}.{name}"), item, row);
+            }
+            return;
+        }
+    };
+    row.insert(prefix.to_string(), cell);
+}
