@@ -184,7 +184,7 @@ fn what_is_wrong_with_a_sweep_is_said_with_its_place_before_anything_is_run() {
     refused(
         "scenario = \"burst\"\n[vary]\n\"group.web.quota_us\" = { from = 100, to = 90_000, count = 4 }\n",
         expect![[r#"
-            error: spec.toml:3:1: vary.group.web.quota_us: 100: no 'web' in the scenario; there: bench
+            error: spec.toml:3:1: vary.group.web.quota_us: 100: no "web" in the scenario; known: bench
         "#]],
     );
     refused(
