@@ -283,7 +283,9 @@ fn shell_words(line: &str) -> Option<Vec<String>> {
 
 /// Whether a word names a file that a reader has and this repository has not.
 fn is_readers(word: &str) -> bool {
-    let input = [".toml", ".trace", ".csv"].iter().any(|end| word.ends_with(end));
+    let input = [".toml", ".trace", ".csv", ".parquet"]
+        .iter()
+        .any(|end| word.ends_with(end));
     input && !root().join(word).exists()
 }
 

@@ -104,14 +104,16 @@ mod book {
         text
     }
 
-    fn section(text: &mut String, command: &mut Command) {
+    /// `above`: the words before this command's own name. Those below it follow it.
+    fn section(text: &mut String, above: &str, command: &mut Command) {
         let usage = command.render_usage().to_string();
         let about = command
             .get_long_about()
             .or(command.get_about())
             .expect("every command says what it does")
             .to_string();
-        writeln!(text, "\n## plimsoll {}\n", command.get_name()).expect("memory");
+        let words = format!("{above} {}", command.get_name());
+        writeln!(text, "\n## {words}\n").expect("memory");
         for paragraph in about.split("\n\n") {
             writeln!(
                 text,
@@ -133,6 +135,10 @@ mod book {
         for arg in args {
             writeln!(text, "| `{}` | {} |", name(arg), meaning(arg)).expect("memory");
         }
+        let is_shown = |sub: &&mut Command| !sub.is_hide_set() && sub.get_name() != "help";
+        for sub in command.get_subcommands_mut().filter(is_shown) {
+            section(text, &words, sub);
+        }
     }
 
     #[test]
@@ -148,7 +154,7 @@ mod book {
         let mut command = crate::Cli::command().disable_help_subcommand(true);
         command.build();
         for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set()) {
-            section(&mut text, sub);
+            section(&mut text, "plimsoll", sub);
         }
         expect_test::expect_file!["../../../../docs/src/reference/commands.md"].assert_eq(&text);
     }
