@@ -356,12 +356,24 @@ fn commands_of_the_book_are_those_of_the_program() {
             if command.starts_with('-') {
                 continue;
             }
-            let help = helps
-                .entry(command.clone())
-                .or_insert_with(|| match command.as_str() {
-                    "help" => String::new(),
-                    _ => plimsoll(&["help", &command]),
-                });
+            let mut help_of = |words: &[&str]| {
+                let help = helps.entry(words.join(" "));
+                let printed = || plimsoll(&[&["help"], words].concat());
+                match words {
+                    ["help"] => String::new(),
+                    _ => help.or_insert_with(printed).clone(),
+                }
+            };
+            let mut help = help_of(&[&command]);
+            // A command below a command has flags of its own.
+            let below = parts.clone().next().unwrap_or_default();
+            let listed = help.split_once("Commands:").is_some_and(|(_, list)| {
+                let mut names = list.lines().filter_map(|line| line.split_whitespace().next());
+                names.any(|name| name == below)
+            });
+            if listed {
+                help = help_of(&[&command, below]);
+            }
             for flag in parts.filter(|part| part.starts_with("--")) {
                 let flag = flag.split('=').next().expect("the first part");
                 if !help
