@@ -55,10 +55,11 @@
 /* Least that one who waits is handed: enough to get past the interrupts that stood in line, into user space. */
 #define PL_BW_TURN_NS (200 * PL_US)
 /*
- * A task that has had no turn for so long gets one though its group is throttled; it is charged. Two thirds of sched_ext's
- * watchdog of 30 s, because what is granted goes beyond the limit: 64 tasks come round at 1 ms/1 s without.
+ * A task that has had no turn for so long gets one though its group is throttled; it is charged. sched_ext's watchdog ends a
+ * scheduler under which a task waits for 30 s. What is granted goes beyond a limit that starves: 64 tasks on 1 ms/1 s use three
+ * times as much. After 20 s it would be 1.2 times, but two turns in 40 s may pass without an instruction executed.
  */
-#define PL_BW_STARVED_NS (20 * PL_SEC)
+#define PL_BW_STARVED_NS (5 * PL_SEC)
 
 /* What pl_bw_check says; the engine's message names the group, the value and the range. */
 enum pl_bw_error {

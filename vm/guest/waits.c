@@ -19,8 +19,7 @@
 #define ASKED_MAX 100000
 #define LIGHT 4
 #define HEAVY_PER_CPU 2
-#define PARKED_MAX_NS                                                                                        \
-	(23 * NSEC_PER_SEC) /* PL_BW_STARVED_NS, 20 s, then a period, 1 s, then a turn among 64 */
+#define PARKED_MAX_NS (8 * NSEC_PER_SEC) /* PL_BW_STARVED_NS, 5 s, then a period, 1 s, then a turn among 64 */
 #define LOOK_MS 50
 #define LIGHT_MAX_NS (20 * NSEC_PER_SEC) /* 2 * wait_max_ns at weights that at most double */
 /* lag_max_ns, 100 ms: in which tasks that came from other CPUs are paid what they are owed; then a few slices. */
