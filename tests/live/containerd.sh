@@ -5,20 +5,8 @@
 # Exit: 0 all holds, 1 something does not.
 pods=${1:-8}
 root=/sys/fs/cgroup
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-holds() { echo "holds: $*"; }
+. checks.sh
 cri() { crictl -r unix:///run/containerd/containerd.sock -t 120s "$@"; }
-# until WHAT COMMAND...: waits for it, half a minute at most.
-until_so() {
-	what=$1; shift
-	tries=0
-	until "$@" >/dev/null 2>&1; do
-		tries=$((tries + 1))
-		[ $tries -lt 300 ] || { fail "$what"; return 1; }
-		sleep 0.1
-	done
-}
 
 # A root that can be left: the guest's own is the initramfs, which pivot_root refuses; runc then moves it instead.
 mkdir -p /var/lib/containerd /etc/containerd /logs

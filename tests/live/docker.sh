@@ -4,19 +4,7 @@
 # update`, and is gone when the agent is. `make test-containerd` fetches what it needs and runs it.
 # Exit: 0 all holds, 1 something does not.
 root=/sys/fs/cgroup
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-holds() { echo "holds: $*"; }
-# until_so WHAT COMMAND...: waits for it, half a minute at most.
-until_so() {
-	what=$1; shift
-	tries=0
-	until "$@" >/dev/null 2>&1; do
-		tries=$((tries + 1))
-		[ $tries -lt 300 ] || { fail "$what"; return 1; }
-		sleep 0.1
-	done
-}
+. checks.sh
 
 mkdir -p /var/lib/docker /logs /image/bin
 mount -t tmpfs tmpfs /var/lib/docker

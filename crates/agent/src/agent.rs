@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each group's files are to hold, and how they come to hold it.
+use crate::annotations::left_out;
 use crate::headroom::Headroom;
 use crate::lending::{Loan, Terms};
 use crate::marks::{marked, marked_burst};
@@ -340,8 +341,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.wishes.insert(shown.into(), wishes.knobs);
         }
         let who = container.who();
-        let line = |wrong: String| format!("warning: {who}: {wrong}; it is left out");
-        self.said.extend(wrong.into_iter().map(line));
+        self.said.extend(wrong.iter().map(|wrong| left_out(&who, wrong)));
     }
 
     fn forget(&mut self, id: u64, path: &Path) -> Result<()> {

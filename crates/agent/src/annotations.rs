@@ -81,6 +81,17 @@ impl Written<'_> {
     }
 }
 
+/// What is said of a wish that is wrong. `who`: the container, as a user would call it.
+pub fn left_out(who: &str, wrong: &str) -> String {
+    format!("warning: {who}: {wrong}; it is left out")
+}
+
+/// A container of a pod, as a user would call it.
+pub fn in_pod(namespace: &str, pod: &str, container: &str) -> String {
+    let [namespace, pod, container] = [namespace, pod, container].map(str::escape_debug);
+    format!("pod {namespace}/{pod}, container {container}")
+}
+
 impl Wishes {
     fn set(&mut self, name: &str, value: &str, most: &Most) -> Result<(), String> {
         let Some((name, least, range)) = Most::names().find(|(known, ..)| *known == name) else {

@@ -9,7 +9,7 @@
 //! | Docker | `/var/lib/docker/containers/ID/config.v2.json` | `Name`, `Config.Image`, `Config.Labels` |
 //! | Podman | `/var/lib/containers/storage/overlay-containers/containers.json` | `names`, and the image in `metadata` |
 //! | Podman | `/var/lib/containers/storage/overlay-containers/ID/userdata/config.json` | annotations; its labels are in a database |
-use crate::annotations::{Written, PREFIX};
+use crate::annotations::{in_pod, Written, PREFIX};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -49,11 +49,9 @@ impl Container {
 
     /// What a user would call it.
     pub(crate) fn who(&self) -> String {
-        let [namespace, pod, container, name] =
-            [&self.namespace, &self.pod, &self.container, &self.name].map(|name| name.escape_debug());
         match self.pod.is_empty() {
-            true => format!("container {name}"),
-            false => format!("pod {namespace}/{pod}, container {container}"),
+            true => format!("container {}", self.name.escape_debug()),
+            false => in_pod(&self.namespace, &self.pod, &self.container),
         }
     }
 }

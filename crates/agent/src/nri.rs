@@ -15,7 +15,7 @@ mod messages;
 mod protobuf;
 mod wire;
 
-use crate::annotations::{Most, Wishes, Written};
+use crate::annotations::{in_pod, left_out, Most, Wishes, Written};
 use crate::{Agent, Error, Files, Result, Store};
 use messages::{About, Container, Known, Pod};
 use protobuf::Message;
@@ -307,8 +307,7 @@ impl Nri {
         let (wishes, wrong) = written.wishes(&self.most);
         if tell {
             let who = who(pod, container);
-            let line = |wrong: String| format!("warning: {who}: {wrong}; it is left out");
-            self.said.extend(wrong.into_iter().map(line));
+            self.said.extend(wrong.iter().map(|wrong| left_out(&who, wrong)));
         }
         wishes
     }
@@ -352,8 +351,7 @@ impl Nri {
 }
 
 fn who(pod: &Pod, container: &Container) -> String {
-    let names = [&pod.namespace, &pod.name, &container.name].map(|name| name.escape_debug().to_string());
-    format!("pod {}/{}, container {}", names[0], names[1], names[2])
+    in_pod(&pod.namespace, &pod.name, &container.name)
 }
 
 /// The cgroup that a runtime makes of its `cgroupsPath`, below the mount. `SLICE:PREFIX:NAME` is systemd's: a slice lies in those

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `plimsoll sweep` as a user runs it: whoever runs the points, in whatever order, the table has the same bytes.
+//! `plimsoll sweep` as a user runs it: the table's bytes depend neither on which machines run the points nor on the order.
 mod common;
 use common::{directory, plimsoll_in, stdout};
 use expect_test::{expect, Expect};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One question, many settings, all CPUs: which quota does a service need? `cargo run --release --example sweep`
 //!
-//! Simulations share nothing, so they run side by side, and the table is the same whoever is faster.
+//! Simulations share nothing, so they run side by side, and the table does not depend on which ends first.
 use plimsoll_sim::{
     Config, Context, GroupId, GroupSpec, Limits, Machine, Policy, Results, RunError, Simulation, Step,
     TaskSpec, Topology,

@@ -155,19 +155,14 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Its group.
-    pub fn group(&self) -> GroupId {
-        GroupId(self.number)
-    }
-
-    /// What it weighs on its CPU, of [`CpuSeen::weight_sum`]: its nice value within its group's share of the machine.
-    pub fn effective_weight(&self) -> u64 {
-        self.policy.effective
-    }
-
-    /// Whether it is SCHED_IDLE, or in a group that is (cpu.idle).
-    pub fn is_idle(&self) -> bool {
-        self.policy.idle != 0
+    /// The task, to look at.
+    pub fn seen(&self) -> Seen<'_> {
+        Seen {
+            task: self.task,
+            policy: self.policy,
+            config: self.config,
+            number: self.number,
+        }
     }
 
     /// Its CPU.
@@ -196,12 +191,12 @@ impl Seen<'_> {
         GroupId(self.number)
     }
 
-    /// As [`Entry::effective_weight`].
+    /// What it weighs on its CPU, of [`CpuSeen::weight_sum`]: its nice value within its group's share of the machine.
     pub fn effective_weight(&self) -> u64 {
         self.policy.effective
     }
 
-    /// As [`Entry::is_idle`].
+    /// Whether it is SCHED_IDLE, or in a group that is (cpu.idle).
     pub fn is_idle(&self) -> bool {
         self.policy.idle != 0
     }

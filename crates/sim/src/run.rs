@@ -26,8 +26,7 @@ impl Simulation {
         Ok(Self { config, cancel: None })
     }
 
-    /// Whoever sets this flag, from any thread, ends the run with [`RunError::Cancelled`], some thousand events later at
-    /// most.
+    /// The run ends with [`RunError::Cancelled`] some thousand events after any thread has set this flag, at most.
     #[must_use]
     pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.cancel = Some(flag);

@@ -3,7 +3,7 @@
 //!
 //! A point is a pure function of the scenario with its values, the seed and the version. Its row is kept under a key made
 //! of these ([`Content`]), so a folder of rows can be filled by anybody, in any order, as often as wanted: what is there is not
-//! run again, and what is merged has the same bytes whoever ran it.
+//! run again, and what is merged has the same bytes on every machine.
 //!
 //! Entry points: [`Sweep::load`], [`Plan::new`], [`Store::open`], [`run`], [`merge`], [`summary`], [`html`].
 mod columns;

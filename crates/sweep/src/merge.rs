@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One table of all points, whoever ran them.
+//! One table of all points, from whichever machines ran them.
 use crate::columns::{Cell, Columns, Row};
 use crate::plan::Plan;
 use crate::spec::Setting;

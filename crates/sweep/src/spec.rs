@@ -179,6 +179,10 @@ impl Sweep {
         if !problems.is_empty() {
             return Err(Problems::sorted(problems));
         }
+        let set = keys(&tree, "set")
+            .into_iter()
+            .map(|key| (key.clone(), file.set[&key].clone()))
+            .collect();
         let keys = keys(&tree, "vary");
         let axes: Vec<&Axis> = keys.iter().map(|key| &file.vary[key]).collect();
         Ok(Sweep {
@@ -191,7 +195,7 @@ impl Sweep {
                 Seeds::Count(count) => (1..=*count).collect(),
                 Seeds::List(list) => list.iter().map(|seed| *seed as u64).collect(),
             },
-            set: keys_of(&tree, &file),
+            set,
             keys,
             base: path.parent().unwrap_or(Path::new("")).to_path_buf(),
             scenario,
@@ -270,17 +274,6 @@ fn keys(tree: &Tree, table: &str) -> Vec<String> {
     entry.map_or(Vec::new(), |entry| {
         entry.node.keys().map(str::to_string).collect()
     })
-}
-
-fn keys_of(tree: &Tree, file: &SweepFile) -> Vec<(String, Setting)> {
-    let value = |key: String| (file.set[&key].clone(), key);
-    keys(tree, "set")
-        .into_iter()
-        .map(|key| {
-            let (value, key) = value(key);
-            (key, value)
-        })
-        .collect()
 }
 
 /// What the schema does not say.

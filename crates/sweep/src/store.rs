@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The folder of a sweep: rows by their keys, in files that are there whole or not at all.
 //!
-//! Whoever runs points adds files and changes none, so machines that share the folder need not know of each other. A file's
+//! A run of points adds files and changes none, so machines that share the folder need not know of each other. A file's
 //! name follows from the keys in it: the same batch written twice is one file.
 use crate::columns::{Cell, Columns, Row, TableError};
 use crate::key::hex;
@@ -92,12 +92,16 @@ impl Store {
         let mut rows = BTreeMap::new();
         for path in self.files()? {
             let columns = Self::read(&path, None)?;
+            let keys = columns.get(KEY);
             for number in 0..columns.rows() {
-                let mut row = columns.row(number);
-                if let Some(Cell::Text(key)) = row.remove(KEY) {
-                    if wanted.contains(key.as_str()) {
+                // The rest of a row, hundreds of columns, only where it is wanted.
+                match keys.and_then(|keys| keys.cell(number)) {
+                    Some(Cell::Text(key)) if wanted.contains(key.as_str()) => {
+                        let mut row = columns.row(number);
+                        row.remove(KEY);
                         rows.insert(key, row);
                     }
+                    _ => {}
                 }
             }
         }

@@ -3,7 +3,7 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::listen::Listen;
 use crate::out::note;
-use plimsoll_agent::{lock, restore, Agent, At, Containers, Disk, Journal, Mounted, Nri, Settings};
+use plimsoll_agent::{lock, restore, Agent, At, Containers, Disk, Journal, Mounted, Nri, Settings, Store};
 use plimsoll_live::{Server, CGROUP_ROOT};
 use plimsoll_scenario::find::text;
 use sd_notify::NotifyState;
@@ -63,11 +63,7 @@ pub fn run(args: &Args) -> Result {
     if args.dry_run {
         // Beside an agent that runs, and without a word to it.
         let journal = Journal::open(Nowhere, "")?;
-        let mut agent = Agent::new(files, journal, settings, true);
-        if args.labels {
-            agent.read_labels(Containers::under(Path::new("/")));
-        }
-        for line in agent.step(now_ns())? {
+        for line in agent_of(args, files, journal, settings).step(now_ns())? {
             outln!("{line}");
         }
         return Ok(Outcome::Done);
@@ -102,10 +98,7 @@ pub fn run(args: &Args) -> Result {
     let mut nri = nri
         .map(|socket| Nri::register(socket, settings.most().clone()))
         .transpose()?;
-    let mut agent = Agent::new(files, journal, settings, false);
-    if args.labels {
-        agent.read_labels(Containers::under(Path::new("/")));
-    }
+    let mut agent = agent_of(args, files, journal, settings);
     let server = Server::open()?;
     let mut first = true;
     let (mut took_over, mut failed) = (false, None);
@@ -155,6 +148,19 @@ pub fn run(args: &Args) -> Result {
         errln!("plimsoll: `plimsoll run` has taken over, and holds the limits");
     }
     Ok(Outcome::Done)
+}
+
+fn agent_of<S: Store>(
+    args: &Args,
+    files: Mounted,
+    journal: Journal<S>,
+    settings: Settings,
+) -> Agent<Mounted, S> {
+    let mut agent = Agent::new(files, journal, settings, args.dry_run);
+    if args.labels {
+        agent.read_labels(Containers::under(Path::new("/")));
+    }
+    agent
 }
 
 /// Whether our scheduler is loaded.

@@ -44,10 +44,15 @@ mod book {
     use clap::{Arg, Command, CommandFactory};
     use std::fmt::Write;
 
+    /// Text without its line breaks.
+    fn on_one_line(text: &str) -> String {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ").replace('<', "&lt;")
+    }
+
     /// Text in one cell of a table.
     fn cell(text: &str) -> String {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        words.join(" ").replace('|', "\\|").replace('<', "&lt;")
+        on_one_line(text).replace('|', "\\|")
     }
 
     /// `--seed NUMBER`, `-o, --output FILE`, `SCENARIO`.
@@ -115,16 +120,7 @@ mod book {
         let words = format!("{above} {}", command.get_name());
         writeln!(text, "\n## {words}\n").expect("memory");
         for paragraph in about.split("\n\n") {
-            writeln!(
-                text,
-                "{}\n",
-                paragraph
-                    .split_whitespace()
-                    .collect::<Vec<_>>()
-                    .join(" ")
-                    .replace('<', "&lt;")
-            )
-            .expect("memory");
+            writeln!(text, "{}\n", on_one_line(paragraph)).expect("memory");
         }
         writeln!(text, "```text\n{}\n```", usage.trim_start_matches("Usage: ")).expect("memory");
         let shown = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());

@@ -68,8 +68,8 @@ enum Command {
 
 /// Make one table of all points, in Parquet
 ///
-/// The rows are in the order of the points, and what varied is in columns "set.KEY". The bytes are the same whoever ran the
-/// points. Exit code 1: points are missing (nothing is written without --partial), or could not be run.
+/// The rows are in the order of the points, and what varied is in columns "set.KEY". The bytes do not depend on which
+/// machines ran the points. Exit code 1: points are missing (nothing is written without --partial), or could not be run.
 #[derive(clap::Args)]
 struct MergeArgs {
     #[command(flatten)]
