@@ -6,11 +6,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 digest() {
-	cargo test --quiet "$@" -p plimsoll-sim --test determinism -- --nocapture digest_of_many_runs |
+	cargo test --quiet --locked "$@" --test determinism -- --nocapture digest_of_many_runs |
 		sed -n 's/.*digest \([0-9a-f]\{16\}\).*/\1/p' | sort
 }
 
-debug=$(digest)
-release=$(digest --release)
+# Debug with the workspace's selection of features, which its tests have built; release with the little that it needs.
+debug=$(digest --workspace)
+release=$(digest --release -p plimsoll-sim)
 echo "debug $debug, release $release"
 [ -n "$debug" ] && [ "$debug" = "$release" ]
