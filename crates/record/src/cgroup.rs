@@ -100,13 +100,14 @@ impl Hierarchy {
         if plain && self.mount.join(below).join("cgroup.procs").exists() {
             return Ok(format!("/{}", below.display()));
         }
+        let mount = self.mount.display();
         Err(RecordError::Input {
             field: "cgroup",
-            value: format!("{name:?}"),
-            allowed: format!(
-                "a group below {} (the cpu controller's hierarchy)",
-                self.mount.display()
-            ),
+            value: match plain {
+                true => format!("{name:?}: there is no {mount}/{}", below.display()),
+                false => format!("{name:?}"),
+            },
+            allowed: format!("a group below {mount} (the cpu controller's hierarchy)"),
         })
     }
 

@@ -28,8 +28,8 @@ pub struct Args {
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 
-    /// A limit in CPUs, in periods of 100 ms without burst [default: the recorded one]
-    #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::within(0.01..=4096.0))]
+    /// A limit in CPUs, as in 0.6 or 600m, in periods of 100 ms without burst [default: the recorded one]
+    #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::cpus(0.01..=4096.0))]
     limit: Option<f64>,
 
     /// The group that is throttled [default: the one with the most CPU time]

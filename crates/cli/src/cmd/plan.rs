@@ -66,7 +66,7 @@ pub struct Args {
     request: Option<RequestSpec>,
 
     /// CPUs that the group may be given at most [default: all of the recorded machine]
-    #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::within(0.01..=4096.0))]
+    #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::cpus(0.01..=4096.0))]
     max_cpus: Option<f64>,
 
     /// Rules of limits: mainline, those of the kernel; published, those of `plimsoll run`. Today's setting is always

@@ -29,7 +29,11 @@ const EXAMPLES: &str = "Examples:
 /// Exit code 1: series were damaged or missing. Warnings name them, and the containers that they concern are in the class
 /// "unknown".
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    after_long_help = EXAMPLES,
+    override_usage = "plimsoll screen [OPTIONS] <FILE>...\n       plimsoll screen [OPTIONS] --prometheus <URL>"
+)]
 pub struct Args {
     /// Answers of Prometheus' HTTP API as JSON, OpenMetrics text with times, or CSV: the counters themselves, without
     /// rate(). Several answers in one file are read one after the other
