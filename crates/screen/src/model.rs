@@ -54,7 +54,7 @@ pub struct Estimate {
 }
 
 /// A change by the factor r in the model is taken for one between r to the first and r to the second power. Set by judgement;
-/// `examples/known.rs` counts how often that holds (docs/src/how-to/screen.md has the figures).
+/// `examples/known.rs` counts how often that holds (docs/src/lab/screen.md has the figures).
 pub const BEND: (f64, f64) = (0.35, 3.0);
 
 /// From this share of the quota on a sample hides how much was wanted.
