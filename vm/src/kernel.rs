@@ -7,23 +7,29 @@ use crate::error::{Error, Result};
 use crate::image::{self, Failure};
 use crate::modules;
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::str::FromStr;
 
-/// Suites whose newest kernels are tried, in this order. After them comes 6.19 of trixie-backports, an old friend.
+/// Suites in which the newest kernel is looked for, in this order. After them comes 6.19 of trixie-backports, an old friend.
 const NEWEST: [&str; 3] = ["sid", "testing", "trixie-backports"];
 const FALLBACK: (&str, &str) = ("trixie-backports", "6.19");
 /// Where a series lives that is no suite's newest for long.
 const HOMES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), (FALLBACK.1, FALLBACK.0)];
 /// The release that brought sched_ext; older ones need no look at their type information.
 const SCHED_EXT_SINCE: [u64; 2] = [6, 12];
-/// Kernels of a series that are tried in one suite, newest first.
+/// Kernels that are tried in one suite: each is a download.
 const CANDIDATES_MAX: usize = 2;
 
-/// Which kernel a guest shall boot.
+/// Which kernel a guest shall boot: the first of these wishes that can be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
-    /// The newest that a sched_ext scheduler can be loaded into.
+pub struct Wanted(Vec<Wish>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Wish {
+    /// The first suite's newest that a sched_ext scheduler can be loaded into.
     Newest,
     /// The newest of a series such as 6.19. It may be without sched_ext.
     Series(String),
@@ -33,14 +39,21 @@ impl FromStr for Wanted {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let numbers: Vec<&str> = text.split('.').collect();
-        if text == "newest" {
-            Ok(Wanted::Newest)
-        } else if numbers.len() == 2 && numbers.iter().all(|part| part.parse::<u16>().is_ok()) {
-            Ok(Wanted::Series(text.to_string()))
-        } else {
-            Err("allowed: newest, or a series such as 7.2, 6.19 or 6.1".into())
-        }
+        let wish = |text: &str| {
+            let numbers: Vec<&str> = text.split('.').collect();
+            if text == "newest" {
+                Some(Wish::Newest)
+            } else if numbers.len() == 2 && numbers.iter().all(|part| part.parse::<u16>().is_ok()) {
+                Some(Wish::Series(text.to_string()))
+            } else {
+                None
+            }
+        };
+        let wishes: Option<Vec<Wish>> = text.split(',').map(wish).collect();
+        wishes.map(Wanted).ok_or_else(|| {
+            "allowed: newest, a series such as 7.2, 6.19 or 6.1, or several of them with commas, the best first"
+                .into()
+        })
     }
 }
 
@@ -65,36 +78,122 @@ pub struct Kernel {
 
 const RECORD: &str = "plimsoll.json";
 
-/// Gives a kernel as wanted, from the cache or else from Debian; `refresh` looks for a newer one first.
-/// `say` is told what is going on. Errors: no kernel is available, with the reason for every kernel that was tried.
+/// What a suite's package lists say of its cloud kernels.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Offer {
+    /// The release that the suite's meta package names.
+    newest: Option<String>,
+    /// All releases whose packages the suite still has, in any order.
+    releases: Vec<String>,
+}
+
+impl Offer {
+    /// Releases to try for a wish, the best first. A suite keeps superseded kernels for a while: where its newest does
+    /// not take a scheduler, the one before may.
+    fn candidates(&self, series: Option<&str>) -> Vec<String> {
+        let mut releases = self.releases.clone();
+        releases.sort_by_key(|release| std::cmp::Reverse(version(release)));
+        match series {
+            Some(series) => releases.retain(|release| is_of(release, series)),
+            None => {
+                // A release of the same series was built with the same tools.
+                releases.dedup_by_key(|release| version(release)[..2].to_vec());
+                if let Some(newest) = &self.newest {
+                    releases.retain(|release| version(release)[..2] != version(newest)[..2]);
+                    releases.insert(0, newest.clone());
+                }
+            }
+        }
+        releases.truncate(CANDIDATES_MAX);
+        releases
+    }
+}
+
+/// Where kernels come from: Debian's suites, and in tests package lists as data.
+trait Archive {
+    fn offer(&self, suite: &str) -> Result<Offer>;
+    fn kernel(&self, suite: &str, release: &str) -> Result<Kernel>;
+}
+
+/// Gives a kernel as wanted, from the cache or else from Debian; `refresh` looks for a newer one first, and takes the
+/// cache's where there is none. `say` is told what is going on, and which kernel is taken where another one was passed over.
+/// Errors: no kernel is available, with the reason for every kernel that was tried.
 pub fn obtain(cache: &Cache, wanted: &Wanted, refresh: bool, say: &dyn Fn(&str)) -> Result<Kernel> {
-    if !refresh {
-        if let Some(kernel) = cached(cache, wanted)? {
-            return Ok(kernel);
+    let archive = Debian {
+        cache,
+        suites: RefCell::default(),
+    };
+    choose(cache, &archive, wanted, refresh, say)
+}
+
+fn choose(
+    cache: &Cache,
+    archive: &dyn Archive,
+    wanted: &Wanted,
+    refresh: bool,
+    say: &dyn Fn(&str),
+) -> Result<Kernel> {
+    let mut refused = Vec::new();
+    let taken = |kernel: Kernel, from: &str, refused: &[String]| {
+        if !refused.is_empty() {
+            say(&format!("Linux {} {from} is taken", kernel.release));
+        }
+        Ok(kernel)
+    };
+    for wish in &wanted.0 {
+        if !refresh {
+            if let Some(kernel) = cached(cache, wish)? {
+                return taken(kernel, "of the cache", &refused);
+            }
+        }
+        if let Some(kernel) = fetched(archive, wish, &mut refused, say) {
+            let from = format!("of Debian {}", kernel.suite);
+            return taken(kernel, &from, &refused);
+        }
+        // What no suite has any more may still be here.
+        if let Some(kernel) = cached(cache, wish)? {
+            return taken(kernel, "of the cache", &refused);
         }
     }
-    let mut refused = Vec::new();
+    let names = wanted.0.iter().map(|wish| match wish {
+        Wish::Newest => "for sched_ext".to_string(),
+        Wish::Series(series) => format!("of the series {series}"),
+    });
+    Err(Error::Machine(format!(
+        "Debian has no usable kernel {}:\n  {}",
+        names.collect::<Vec<_>>().join(" or "),
+        refused.join("\n  ")
+    )))
+}
+
+/// The first kernel of Debian's suites that meets the wish. Why others do not is added to `refused`.
+fn fetched(
+    archive: &dyn Archive,
+    wish: &Wish,
+    refused: &mut Vec<String>,
+    say: &dyn Fn(&str),
+) -> Option<Kernel> {
     let mut pass_over = |what: String, why: &str| {
         say(&format!("{what} is passed over: {why}"));
         refused.push(format!("{what}: {why}"));
     };
-    for (suite, series) in places(wanted) {
+    for (suite, series) in places(wish) {
         say(&format!("reading the package lists of Debian {suite}"));
-        let apt = match Apt::read(cache, suite) {
-            Ok(apt) => apt,
+        let offer = match archive.offer(suite) {
+            Ok(offer) => offer,
             Err(error) => {
                 pass_over(format!("Debian {suite}"), &error.to_string());
                 continue;
             }
         };
-        let releases = releases(&apt, series)?;
+        let releases = offer.candidates(series);
         if releases.is_empty() {
             pass_over(format!("Debian {suite}"), "it has no such kernel");
         }
         for release in releases {
             let what = format!("Linux {release} of Debian {suite}");
             say(&format!("fetching {what}"));
-            let kernel = match fetch(cache, &apt, suite, &release) {
+            let kernel = match archive.kernel(suite, &release) {
                 Ok(kernel) => kernel,
                 Err(error) => {
                     pass_over(what, &error.to_string());
@@ -102,29 +201,22 @@ pub fn obtain(cache: &Cache, wanted: &Wanted, refresh: bool, say: &dyn Fn(&str))
                 }
             };
             match &kernel.fault {
-                None if usable(&kernel, wanted) => return Ok(kernel),
+                None if usable(&kernel, wish) => return Some(kernel),
                 fault => pass_over(what, fault.as_deref().unwrap_or("it has no sched_ext")),
             }
         }
     }
-    let name = match wanted {
-        Wanted::Newest => "for sched_ext".to_string(),
-        Wanted::Series(series) => format!("of the series {series}"),
-    };
-    Err(Error::Machine(format!(
-        "Debian has no usable kernel {name}:\n  {}",
-        refused.join("\n  ")
-    )))
+    None
 }
 
 /// Suites to look in, with the series to take there, or nothing for the suite's newest.
-fn places(wanted: &Wanted) -> Vec<(&'static str, Option<&str>)> {
-    match wanted {
-        Wanted::Newest => {
+fn places(wish: &Wish) -> Vec<(&'static str, Option<&str>)> {
+    match wish {
+        Wish::Newest => {
             let newest = NEWEST.into_iter().map(|suite| (suite, None));
             newest.chain([(FALLBACK.0, Some(FALLBACK.1))]).collect()
         }
-        Wanted::Series(series) => {
+        Wish::Series(series) => {
             let home = HOMES
                 .iter()
                 .find(|(known, _)| known == series)
@@ -138,26 +230,46 @@ fn places(wanted: &Wanted) -> Vec<(&'static str, Option<&str>)> {
     }
 }
 
-/// Releases of the cloud kernel in a suite, newest first: of a series, or the one that the meta package names.
-fn releases(apt: &Apt, series: Option<&str>) -> Result<Vec<String>> {
-    let release = |package: &str| -> Option<String> {
+/// Debian's archive by apt; the lists of a suite are read once.
+struct Debian<'a> {
+    cache: &'a Cache,
+    suites: RefCell<BTreeMap<String, Rc<Apt>>>,
+}
+
+impl Debian<'_> {
+    fn suite(&self, suite: &str) -> Result<Rc<Apt>> {
+        if let Some(apt) = self.suites.borrow().get(suite) {
+            return Ok(apt.clone());
+        }
+        let apt = Rc::new(Apt::read(self.cache, suite)?);
+        self.suites.borrow_mut().insert(suite.into(), apt.clone());
+        Ok(apt)
+    }
+}
+
+impl Archive for Debian<'_> {
+    fn offer(&self, suite: &str) -> Result<Offer> {
+        offer(&*self.suite(suite)?)
+    }
+
+    fn kernel(&self, suite: &str, release: &str) -> Result<Kernel> {
+        fetch(self.cache, &*self.suite(suite)?, suite, release)
+    }
+}
+
+/// Releases of the cloud kernel in a suite.
+fn offer(apt: &Apt) -> Result<Offer> {
+    let release = |package: &String| -> Option<String> {
         let release = package.strip_prefix("linux-image-")?;
         (release.ends_with("-cloud-amd64") && release.starts_with(|c: char| c.is_ascii_digit()))
             .then(|| release.to_string())
     };
-    let Some(series) = series else {
-        let depends = apt.depends("linux-image-cloud-amd64")?;
-        return Ok(depends
-            .iter()
-            .find_map(|package| release(package))
-            .into_iter()
-            .collect());
-    };
-    let names = apt.names(&format!("linux-image-{series}."))?;
-    let mut releases: Vec<String> = names.iter().filter_map(|name| release(name)).collect();
-    releases.sort_by_key(|release| std::cmp::Reverse(version(release)));
-    releases.truncate(CANDIDATES_MAX);
-    Ok(releases)
+    let depends = apt.depends("linux-image-cloud-amd64")?;
+    let names = apt.names("linux-image-")?;
+    Ok(Offer {
+        newest: depends.iter().find_map(release),
+        releases: names.iter().filter_map(release).collect(),
+    })
 }
 
 /// The numbers of a release, for comparing: 6.19.14+deb13-cloud-amd64 is [6, 19, 14, 13, 64].
@@ -168,21 +280,37 @@ fn version(release: &str) -> Vec<u64> {
         .collect()
 }
 
-fn usable(kernel: &Kernel, wanted: &Wanted) -> bool {
+fn is_of(release: &str, series: &str) -> bool {
+    release
+        .strip_prefix(series)
+        .is_some_and(|rest| rest.starts_with('.'))
+}
+
+fn usable(kernel: &Kernel, wish: &Wish) -> bool {
     kernel.fault.is_none()
-        && match wanted {
-            Wanted::Newest => kernel.sched_ext,
-            Wanted::Series(series) => kernel.release.starts_with(&format!("{series}.")),
+        && match wish {
+            Wish::Newest => kernel.sched_ext,
+            Wish::Series(series) => is_of(&kernel.release, series),
         }
 }
 
-fn cached(cache: &Cache, wanted: &Wanted) -> Result<Option<Kernel>> {
+/// The cache's kernel for a wish. The newest is that of the first suite, as without a cache: a kernel of another suite that
+/// somebody asked for once does not become everybody's.
+fn cached(cache: &Cache, wish: &Wish) -> Result<Option<Kernel>> {
     let folder = cache.folder("kernels")?;
     let entries = std::fs::read_dir(&folder).map_err(|error| Error::file("read it", &folder, &error))?;
     let kernels = entries.flatten().filter_map(|entry| record(&entry.path()));
+    let last = NEWEST.len();
+    let place = |kernel: &Kernel| match wish {
+        Wish::Newest => NEWEST
+            .iter()
+            .position(|suite| *suite == kernel.suite)
+            .unwrap_or(last),
+        Wish::Series(_) => 0,
+    };
     Ok(kernels
-        .filter(|kernel| usable(kernel, wanted))
-        .max_by_key(|kernel| version(&kernel.release)))
+        .filter(|kernel| usable(kernel, wish))
+        .max_by_key(|kernel| (std::cmp::Reverse(place(kernel)), version(&kernel.release))))
 }
 
 /// The kernel in `folder`, its paths made absolute; nothing when the folder holds none.
@@ -265,7 +393,7 @@ fn unpack(apt: &Apt, suite: &str, release: &str, folder: &Path) -> Result<Kernel
 /// The archive keeps a superseded kernel's image longer than its configuration. libbpf wants one for CONFIG_HZ and the
 /// like, which Debian does not change between releases of one suite, so the suite's newest kernel lends its own.
 fn borrow_config(apt: &Apt, folder: &Path) -> Result<(PathBuf, String)> {
-    let lender = releases(apt, None)?.into_iter().next();
+    let lender = offer(apt)?.newest;
     let lender =
         lender.ok_or_else(|| Error::Machine("the archive no longer has its configuration".into()))?;
     apt.unpack(&[format!("linux-base-{lender}")], folder)?;
@@ -322,7 +450,12 @@ mod tests {
         for kernel in [
             kernel("7.2.9-cloud-amd64", true, None),
             kernel("7.2.13-cloud-amd64", true, None),
-            kernel("7.3.1-cloud-amd64", true, Some("malformed")),
+            // Asked for once from another suite: no reason for everybody to run it.
+            Kernel {
+                suite: "trixie-backports".into(),
+                ..kernel("7.3.4-cloud-amd64", true, None)
+            },
+            kernel("7.3.9-cloud-amd64", true, Some("malformed")),
             kernel("6.1.0-50-cloud-amd64", false, None),
         ] {
             let place = cache.folder(&format!("kernels/{}", kernel.release)).unwrap();
@@ -330,14 +463,15 @@ mod tests {
         }
         cache.folder("kernels/.building-left-over").unwrap();
         let release = |wanted: &str| {
-            cached(&cache, &wanted.parse().unwrap())
+            cached(&cache, &wish(wanted))
                 .unwrap()
                 .map(|kernel| kernel.release)
         };
         assert_eq!(release("newest").as_deref(), Some("7.2.13-cloud-amd64"));
         assert_eq!(release("7.2").as_deref(), Some("7.2.13-cloud-amd64"));
         assert_eq!(release("6.1").as_deref(), Some("6.1.0-50-cloud-amd64"));
-        assert_eq!(release("7.3"), None);
+        assert_eq!(release("7.3").as_deref(), Some("7.3.4-cloud-amd64"));
+        assert_eq!(release("7.4"), None);
         assert_eq!(release("6.19"), None);
     }
 
@@ -349,7 +483,7 @@ mod tests {
         let cache = Cache::at(folder.path().into()).unwrap();
         let said = std::cell::RefCell::new(Vec::new());
         let say = |text: &str| said.borrow_mut().push(text.to_string());
-        let error = obtain(&cache, &Wanted::Newest, false, &say)
+        let error = obtain(&cache, &"newest".parse().unwrap(), false, &say)
             .unwrap_err()
             .to_string();
         for suite in NEWEST {
@@ -385,20 +519,150 @@ mod tests {
     }
 
     #[test]
-    fn a_series_is_two_numbers() {
-        assert_eq!("6.19".parse(), Ok(Wanted::Series("6.19".into())));
-        for wrong in ["", "7", "7.2.13", "7.x", "latest", "-1.2"] {
+    fn a_series_is_two_numbers_and_a_list_is_tried_in_turn() {
+        assert_eq!("6.19".parse(), Ok(Wanted(vec![Wish::Series("6.19".into())])));
+        let list = Wanted(vec![Wish::Series("7.3".into()), Wish::Newest]);
+        assert_eq!("7.3,newest".parse(), Ok(list));
+        for wrong in ["", "7", "7.2.13", "7.x", "latest", "-1.2", "7.2,", "7.2;6.19"] {
             assert!(wrong.parse::<Wanted>().is_err(), "{wrong}");
         }
     }
 
+    fn wish(text: &str) -> Wish {
+        text.parse::<Wanted>().unwrap().0.remove(0)
+    }
+
     #[test]
     fn a_series_is_looked_for_at_home_first_and_newest_falls_back_to_619() {
-        let series = Wanted::Series("6.1".into());
-        assert_eq!(places(&series)[0], ("bookworm", Some("6.1")));
+        assert_eq!(places(&wish("6.1"))[0], ("bookworm", Some("6.1")));
         assert_eq!(
-            places(&Wanted::Newest).last(),
+            places(&wish("newest")).last(),
             Some(&("trixie-backports", Some("6.19")))
         );
+    }
+
+    /// An archive of package lists: a line a suite, its meta package's release first; what ends in `!` has prototypes that
+    /// the probe refuses, what ends in `-` no sched_ext. A suite without a line does not answer.
+    struct Lists(&'static str);
+
+    impl Lists {
+        fn of(&self, suite: &str) -> Option<Vec<&'static str>> {
+            let line = self.0.lines().map(str::split_whitespace);
+            line.map(|mut words| (words.next(), words.collect()))
+                .find_map(|(name, words)| (name == Some(suite)).then_some(words))
+        }
+    }
+
+    impl Archive for Lists {
+        fn offer(&self, suite: &str) -> Result<Offer> {
+            let words = self.of(suite).ok_or_else(|| Error::Machine("no answer".into()))?;
+            let releases: Vec<String> = words
+                .iter()
+                .map(|word| word.trim_end_matches(['!', '-']).to_string())
+                .collect();
+            Ok(Offer {
+                newest: releases.first().cloned(),
+                releases,
+            })
+        }
+
+        fn kernel(&self, suite: &str, release: &str) -> Result<Kernel> {
+            let words = self.of(suite).unwrap();
+            let has = |mark: &str| words.contains(&format!("{release}{mark}").as_str());
+            let mut kernel = kernel(release, !has("-"), has("!").then_some("malformed"));
+            kernel.suite = suite.into();
+            Ok(kernel)
+        }
+    }
+
+    /// What is taken, and what was said of it: without a cache, or beside one that holds `kept`.
+    fn taken(lists: &'static str, kept: &[&str], refresh: bool, wanted: &str) -> (String, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().into()).unwrap();
+        for release in kept {
+            let place = cache.folder(&format!("kernels/{release}")).unwrap();
+            let text = serde_json::to_string(&kernel(release, true, None)).unwrap();
+            std::fs::write(place.join(RECORD), text).unwrap();
+        }
+        let said = RefCell::new(Vec::new());
+        let say = |text: &str| said.borrow_mut().push(text.to_string());
+        let choice = choose(&cache, &Lists(lists), &wanted.parse().unwrap(), refresh, &say);
+        let choice = match choice {
+            Ok(kernel) => kernel.release,
+            Err(error) => error.to_string(),
+        };
+        (choice, said.into_inner())
+    }
+
+    #[test]
+    fn kernels_are_taken_by_what_can_be_had_on_the_day_that_sid_leaves_a_series() {
+        // Debian on 2026-11-26.
+        let today = "sid 7.2.13\ntesting 7.2.12\n\
+                     trixie-backports 7.3.4 7.2.12! 7.2.11! 7.1.13! 6.19.13 6.19.14\nbookworm 6.1.1-\ntrixie 6.12.9-";
+        let bad = "sid 7.3.1!\ntesting 7.2.12\ntrixie-backports 7.3.4! 7.2.12! 6.19.14";
+        let cases: [(&'static str, &[&str], &str, &str); 16] = [
+            (today, &[], "newest", "7.2.13"),
+            (today, &[], "7.3", "7.3.4"),
+            (today, &[], "6.1", "6.1.1"),
+            (today, &["7.2.9"], "newest", "7.2.9"),
+            // sid has moved: its newest is taken where the probe lets it, else its own older one, else the next suite's.
+            ("sid 7.3.1 7.2.13\ntesting 7.2.12", &[], "newest", "7.3.1"),
+            ("sid 7.3.1! 7.2.13\ntesting 7.2.12", &[], "newest", "7.2.13"),
+            (bad, &[], "newest", "7.2.12"),
+            (
+                "sid 7.3.1!\ntesting 7.3.1!\ntrixie-backports 7.3.4! 7.2.12! 6.19.14",
+                &[],
+                "newest",
+                "6.19.14",
+            ),
+            (
+                "sid 7.3.1\ntesting 7.3.1\ntrixie-backports 7.3.4 7.2.12! 7.2.11!",
+                &["7.2.13"],
+                "7.2",
+                "7.2.13",
+            ),
+            ("sid 7.3.1\ntesting 7.3.1", &[], "7.2,7.3", "7.3.1"),
+            ("sid 7.3.1\ntesting 7.3.1", &[], "7.2,newest", "7.3.1"),
+            // A mirror that does not answer, wholly or in part.
+            ("", &["7.2.13", "6.19.14"], "newest", "7.2.13"),
+            ("testing 7.2.12", &[], "newest", "7.2.12"),
+            // 6.19 has left: the tests of an older kernel take the next one.
+            (
+                "trixie-backports 7.3.4 7.0.13!\nsid 7.3.1 7.1.9",
+                &[],
+                "6.19,7.0,7.1",
+                "7.1.9",
+            ),
+            ("sid 7.20.1", &[], "7.2,newest", "7.20.1"),
+            ("sid 6.6.1-\ntesting 7.2.12", &[], "newest", "7.2.12"),
+        ];
+        for (lists, kept, wanted, due) in cases {
+            let (choice, _) = taken(lists, kept, false, wanted);
+            assert_eq!(choice, due, "{wanted} of {lists:?} beside {kept:?}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_is_taken_instead_is_named_and_so_is_each_that_was_passed_over() {
+        let (choice, said) = taken("sid 7.3.1! 7.2.14\ntesting 7.3.1!", &[], false, "newest");
+        assert_eq!(choice, "7.2.14");
+        assert!(
+            said.iter()
+                .any(|text| text == "Linux 7.3.1 of Debian sid is passed over: malformed"),
+            "{said:?}"
+        );
+        assert_eq!(said.last().unwrap(), "Linux 7.2.14 of Debian sid is taken");
+
+        // Looking for a newer one without an answer takes the cache's, aloud.
+        let (choice, said) = taken("", &["7.2.13"], true, "newest");
+        assert_eq!(choice, "7.2.13");
+        assert_eq!(said.last().unwrap(), "Linux 7.2.13 of the cache is taken");
+
+        let (error, _) = taken("sid 7.3.1!\ntesting 7.3.1", &[], false, "7.2,6.19");
+        assert!(
+            error.starts_with("Debian has no usable kernel of the series 7.2 or of the series 6.19:\n"),
+            "{error}"
+        );
+        assert!(error.contains("Debian trixie-backports: no answer"), "{error}");
     }
 }

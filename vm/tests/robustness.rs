@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The live scheduler under churn, storms, hotplug and starving limits, on every kernel it is for: `make test-live`, and
-//! `make test-live-all` for the rest on the older one.
+//! `make test-live-all` for the rest on the older one and on the next one.
 //!
 //! Virtual time (`--timing`) but where a case says otherwise: a run repeats, and does not depend on how busy the host
 //! is. A case is a program of vm/guest/ or a script of tests/live/, which accounts for what it started and ends with
@@ -62,9 +62,14 @@ fn ran_rewritten_code(error: &Error) -> bool {
     matches!(error, Error::Guest { console, .. } if String::from_utf8_lossy(console).contains("Oops: int3"))
 }
 
-fn holds(series: &str, case: &Case) {
+/// The older kernel, and what takes its place when Debian no longer has it.
+const OLDER: &str = "6.19,6.18,6.17,7.0,7.1,7.2";
+/// The series after sid's. `make test-live` asks first whether a sound kernel of it can be had.
+const NEXT: &str = "7.3";
+
+fn holds(wanted: &str, case: &Case) {
     let cache = Cache::open().unwrap();
-    let kernel = obtain(&cache, &series.parse().unwrap(), false, &|_| {}).unwrap();
+    let kernel = obtain(&cache, &wanted.parse().unwrap(), false, &|_| {}).unwrap();
     let qemu = find_qemu(&cache, true, &|_| {}).unwrap();
     let name = case.command[0];
     let program = match name.ends_with(".sh") {
@@ -126,8 +131,8 @@ fn holds(series: &str, case: &Case) {
     assert!(warnings.is_empty(), "the kernel warned:\n{log}");
 }
 
-/// A case of `both` runs on both kernels in `make test-live`: it asks for what differs between kernels. One of `newest` runs on the
-/// older kernel, too, in `make test-live-all`.
+/// A case of `both` runs on all kernels in `make test-live`: it asks for what differs between kernels. One of `newest` runs on
+/// the older and the next kernel, too, in `make test-live-all`.
 macro_rules! cases {
     (both { $($both:ident: $both_case:expr;)* } newest { $($name:ident: $case:expr;)* }) => {
         mod newest {
@@ -135,13 +140,21 @@ macro_rules! cases {
             $(#[test] #[ignore = "boots a kernel"] fn $both() { super::holds("newest", &$both_case); })*
             $(#[test] #[ignore = "boots a kernel"] fn $name() { super::holds("newest", &$case); })*
         }
-        mod linux_6_19 {
+        mod older {
             use super::Case;
-            $(#[test] #[ignore = "boots a kernel"] fn $both() { super::holds("6.19", &$both_case); })*
+            $(#[test] #[ignore = "boots a kernel"] fn $both() { super::holds(super::OLDER, &$both_case); })*
         }
-        mod linux_6_19_too {
+        mod older_too {
             use super::Case;
-            $(#[test] #[ignore = "boots a kernel"] fn $name() { super::holds("6.19", &$case); })*
+            $(#[test] #[ignore = "boots a kernel"] fn $name() { super::holds(super::OLDER, &$case); })*
+        }
+        mod next {
+            use super::Case;
+            $(#[test] #[ignore = "boots a kernel"] fn $both() { super::holds(super::NEXT, &$both_case); })*
+        }
+        mod next_too {
+            use super::Case;
+            $(#[test] #[ignore = "boots a kernel"] fn $name() { super::holds(super::NEXT, &$case); })*
         }
     };
 }

@@ -22,7 +22,8 @@ use std::time::{Duration, SystemTime};
        start
   124  --timeout ran out")]
 pub struct Args {
-    /// Kernel: a series such as 7.2, 6.19 or 6.1, or `newest`, the newest one that takes a sched_ext scheduler
+    /// Kernel: a series such as 7.2, 6.19 or 6.1, or `newest`, the newest one that takes a sched_ext scheduler; of several
+    /// with commas the first that can be had
     #[arg(long, default_value = "newest", value_name = "SERIES")]
     kernel: Wanted,
 
@@ -121,7 +122,7 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
     let say = |text: &str| progress.set_message(text.to_string());
     let note = |text: &str| {
         // What matters afterwards stays on the screen; the rest only shows that something goes on.
-        if text.starts_with("warning:") || text.contains("passed over") {
+        if text.starts_with("warning:") || text.contains("passed over") || text.ends_with("is taken") {
             progress.suspend(|| errln!("plimsoll vm: {text}"));
         } else {
             say(text);
