@@ -28,7 +28,7 @@ pub use files::{Events, File, Files};
 pub use journal::{Disk, Journal, Store};
 pub use limits::Limits;
 pub use mounted::{lock, Mounted};
-pub use nri::Nri;
+pub use nri::{read_what_a_runtime_sends, Nri};
 pub use plimsoll_live::{Error, Result};
 pub use restore::restore;
 pub use settings::Settings;

@@ -40,6 +40,18 @@ const REMOVE: u64 = 11;
 /// A runtime that is gone is asked for again after this.
 const AGAIN_NS: u64 = 1_000_000_000;
 
+/// Reads bytes as a runtime's, as far as they can be understood. For `make fuzz-readers`, which has no runtime.
+#[doc(hidden)]
+pub fn read_what_a_runtime_sends(bytes: &[u8]) {
+    for asked in Wire::split_of(bytes).into_iter().flatten() {
+        if let Asked::Request { payload, .. } = asked {
+            let _ = About::request(&payload);
+            let _ = About::event(&payload);
+            let _ = Known::part(&payload);
+        }
+    }
+}
+
 pub struct Nri {
     socket: PathBuf,
     most: Most,

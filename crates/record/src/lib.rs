@@ -21,3 +21,4 @@ pub use error::RecordError;
 pub use record::{record, Options, Report};
 pub use sample::{sample, SampleReport};
 pub use stage::Stage;
+pub use wire::read_what_bpf_sends;

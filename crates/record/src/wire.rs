@@ -246,6 +246,17 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
     })
 }
 
+/// Decodes bytes as a record and, of a batch, its events. For `make fuzz-readers`, which has no kernel.
+#[doc(hidden)]
+pub fn read_what_bpf_sends(bytes: &[u8]) {
+    if let Some(Record::Batch(batch)) = parse(bytes) {
+        batch.groups_of_others().for_each(drop);
+        for bytes in batch.events.chunks_exact(EVENT) {
+            event(bytes, batch.base_ns);
+        }
+    }
+}
+
 /// `struct record_socket`.
 fn socket(bytes: &[u8], cpu: u32, ts_ns: i64) -> Option<SocketRecord> {
     let u16_at = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);

@@ -5,7 +5,7 @@
 //! Times are integers of nanoseconds, so that no rounding depends on the build. Lists keep the order of the scenario.
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::results::{CpuResult, LatencyResult, Results};
-use plimsoll_sim::GroupId;
+use plimsoll_sim::{GroupId, Histogram};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -430,7 +430,8 @@ fn latency(result: &LatencyResult) -> Latency {
     }
 }
 
-fn distribution(histogram: &hdrhistogram::Histogram<u64>) -> Distribution {
+fn distribution(histogram: &Histogram) -> Distribution {
+    let histogram = histogram.whole();
     let at = |quantile: f64| {
         if histogram.is_empty() {
             0

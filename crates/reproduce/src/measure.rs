@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What of a run's results stands for a published metric.
-use plimsoll_sim::Results;
+use plimsoll_sim::{Histogram, Results};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -90,7 +90,7 @@ impl Measure {
             }
             What::Percentile => {
                 let quantile = self.percentile.ok_or("percentile is missing")?;
-                self.latency(results)?.value_at_percentile(quantile) as f64 / 1e3
+                self.latency(results)?.whole().value_at_percentile(quantile) as f64 / 1e3
             }
             What::Mean => self.latency(results)?.mean() / 1e3,
             What::Least => self.latency(results)?.min() as f64 / 1e3,
@@ -157,7 +157,7 @@ impl Measure {
             .ok_or_else(|| format!("workload \"{}\" has no such counter", workload.name))
     }
 
-    fn latency<'a>(&self, results: &'a Results) -> Result<&'a hdrhistogram::Histogram<u64>, String> {
+    fn latency<'a>(&self, results: &'a Results) -> Result<&'a Histogram, String> {
         let workload = self.workload(results)?;
         let found = match &self.name {
             Some(name) => workload.latencies.iter().find(|latency| latency.name == *name),

@@ -36,6 +36,7 @@ pub mod config;
 pub mod cpuset;
 mod engine;
 mod error;
+mod histogram;
 pub mod observer;
 pub mod results;
 mod run;
@@ -51,6 +52,7 @@ pub use config::{
 pub use cpuset::CpuSet;
 pub use engine::turns::Plimsoll;
 pub use error::{ConfigError, RunError, Stuck};
+pub use histogram::Histogram;
 pub use observer::Observer;
 pub use results::Results;
 pub use run::{Run, Simulation};

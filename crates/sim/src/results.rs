@@ -3,7 +3,7 @@
 //!
 //! Written with serde, a histogram is a list of values and how often each was seen: `[[1023, 4], [2047, 1]]`, in ascending
 //! order, each value the highest of its class of 3 significant digits.
-use hdrhistogram::Histogram;
+use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// What [`crate::Simulation::run`] returns.
@@ -105,8 +105,7 @@ pub struct WorkloadResult {
     /// Run time.
     pub usage_ns: u64,
     /// Waiting for a CPU while runnable, throttled or not. One value per wait, ns, 3 significant digits.
-    #[serde(with = "counts")]
-    pub run_delay: Histogram<u64>,
+    pub run_delay: Histogram,
     /// As configured.
     pub latencies: Vec<LatencyResult>,
     /// As configured.
@@ -119,8 +118,7 @@ pub struct LatencyResult {
     /// As configured.
     pub name: String,
     /// Nanoseconds, 3 significant digits; above two days counts as two days.
-    #[serde(with = "counts")]
-    pub histogram: Histogram<u64>,
+    pub histogram: Histogram,
 }
 
 /// One sum of a workload.
@@ -228,29 +226,4 @@ pub struct HeadroomResult {
     pub capacity_ns: u64,
     /// Of the last window.
     pub budget_ns: u64,
-}
-
-/// A histogram as the list of its values and counts.
-mod counts {
-    use super::Histogram;
-    use crate::engine::new_histogram;
-    use serde::{de::Error, Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(histogram: &Histogram<u64>, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(
-            histogram
-                .iter_recorded()
-                .map(|step| (step.value_iterated_to(), step.count_at_value())),
-        )
-    }
-
-    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Histogram<u64>, D::Error> {
-        let mut histogram = new_histogram();
-        for (value, count) in Vec::<(u64, u64)>::deserialize(from)? {
-            histogram
-                .record_n(value, count)
-                .map_err(|error| D::Error::custom(format!("{value}: {error}")))?;
-        }
-        Ok(histogram)
-    }
 }

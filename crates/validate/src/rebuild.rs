@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A measured run again, on the simulated machine: built from the row's parameters alone.
 use crate::measured::Row;
-use hdrhistogram::Histogram;
 use plimsoll_scenario::{find, machine, read, MachineFile, Problems, Tree};
 use plimsoll_sim::{Config, GroupId, GroupSpec, Limits, Machine, Numbering, Policy, Simulation, Topology};
 use plimsoll_workload::{Duty, Place};
@@ -124,14 +123,14 @@ impl Model {
         };
         let group = &results.groups[1];
         let stat = group.stat.unwrap_or_default();
-        let latency = &results.workloads[0].latencies[0].histogram;
+        let latency = &results.workloads[0].latencies[0].histogram.whole();
         let us = |ns: u64| ns as f64 / 1000.0;
         // As the probe picks it from its sorted list: of two in the middle, the later one.
-        let percentile = |histogram: &Histogram<u64>, q: f64| {
-            let n = histogram.len();
+        let percentile = |q: f64| {
+            let n = latency.len();
             let rank = (n.saturating_sub(1) as f64 * q + 0.5).floor() + 1.0;
             // The middle of the rank's part: a quotient that is rounded up would be the next one's.
-            histogram.value_at_quantile((rank - 0.5) / n.max(1) as f64)
+            latency.value_at_quantile((rank - 0.5) / n.max(1) as f64)
         };
         Simulated {
             // The probe's threads first look at their clocks when they have been born.
@@ -141,8 +140,8 @@ impl Model {
             throttled_us: us(stat.throttled_ns),
             nr_bursts: stat.nr_bursts as f64,
             burst_us: us(stat.burst_ns),
-            p50_us: us(percentile(latency, 0.5)),
-            p99_us: us(percentile(latency, 0.99)),
+            p50_us: us(percentile(0.5)),
+            p99_us: us(percentile(0.99)),
             start_us,
         }
     }

@@ -408,7 +408,7 @@ fn latency_of_a_server_is_that_of_its_work() {
             r#"{{"kind":"server","workers":1,"work_us":123.456,"spread":"fixed","arrivals":{arrivals}}}"#
         );
         let results = run(&server, 1, 1000);
-        let latencies = &results.workloads[0].latencies[0].histogram;
+        let latencies = &results.workloads[0].latencies[0].histogram.whole();
         // Three digits are kept.
         assert!(
             latencies.equivalent(latencies.min(), 123_456),

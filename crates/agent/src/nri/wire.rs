@@ -92,6 +92,19 @@ impl Wire {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
         }
+        self.split()
+    }
+
+    /// Of a runtime that said these bytes: what it asks for.
+    pub fn split_of(bytes: &[u8]) -> io::Result<impl Iterator<Item = Asked>> {
+        let mut wire = Self::of(UnixStream::pair()?.0)?;
+        wire.read.extend_from_slice(bytes);
+        wire.split()?;
+        Ok(wire.asked.into_iter())
+    }
+
+    /// Frames into messages, as far as they are whole.
+    fn split(&mut self) -> io::Result<()> {
         let mut at = 0;
         while let Some(header) = self.read.get(at..at + FRAME_HEADER) {
             let (connection, length) = (word(header, 0), word(header, 4) as usize);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A CPU's life: pick a task, run it, charge it, stop it, go idle.
 use super::events::NEVER;
-use super::services::record;
 use super::state::{Pending, State, GONE, NONE};
 use super::topo::set_bit;
 use super::{entry, Engine};
@@ -368,7 +367,7 @@ impl<C: Class> Engine<'_, C> {
             delays.waits += 1;
             delays.total_ns += delay;
             delays.max_ns = delays.max_ns.max(delay);
-            record(&mut self.workload_delays[task.workload.0 as usize], delay);
+            self.workload_delays[task.workload.0 as usize].record(delay);
         }
         if state.tick_ns == NEVER {
             self.cpus[cpu as usize].tick_ns = self.next_tick(cpu);

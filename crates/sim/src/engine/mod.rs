@@ -26,17 +26,17 @@ mod topo;
 pub(crate) mod turns;
 mod wake;
 
-pub(crate) use services::{new_histogram, Services};
+pub(crate) use services::Services;
 
 use crate::behaviour::Behaviour;
 use crate::class::{Class, CpuSeen, Seen};
 use crate::config::{Change, Costs, Policy, TaskId};
 use crate::cpuset::CpuSet;
 use crate::error::{RunError, Stuck};
+use crate::histogram::Histogram;
 use crate::observer::Observer;
 use crate::results::{EventCounts, RunDelay, Touches};
 use events::{Slots, Timer, Timers};
-use hdrhistogram::Histogram;
 use lines::Line;
 use memory::Memory;
 use plimsoll_policy_sys as pl;
@@ -140,7 +140,7 @@ pub(crate) struct Engine<'o, C> {
     group_usage_ns: Vec<u64>,
     group_delays: Vec<RunDelay>,
     workload_usage_ns: Vec<u64>,
-    workload_delays: Vec<Histogram<u64>>,
+    workload_delays: Vec<Histogram>,
     workloads: Vec<String>,
     latencies: Vec<(crate::config::WorkloadId, String)>,
     counters: Vec<(crate::config::WorkloadId, String)>,

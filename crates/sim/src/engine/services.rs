@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What tasks may ask of the machine while they decide on their next step.
 use crate::config::{ChannelId, ChannelSpec, ConfigError, CounterId, LatencyId, TaskId, TaskSpec};
-use hdrhistogram::Histogram;
+use crate::histogram::Histogram;
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
-
-/// Longer latencies are recorded as this.
-pub(crate) const LATENCY_MAX_NS: u64 = 2 * 86_400_000_000_000;
 
 /// A task that a task has started.
 pub(crate) struct Spawned {
@@ -19,7 +16,7 @@ pub(crate) struct Spawned {
 pub(crate) struct Services {
     pub nr_cpus: u32,
     pub recording: bool,
-    pub latencies: Vec<Histogram<u64>>,
+    pub latencies: Vec<Histogram>,
     pub counters: Vec<u64>,
     /// There is something in the next three for the engine to take over.
     pub asked: bool,
@@ -43,7 +40,7 @@ impl Services {
         Self {
             nr_cpus,
             recording: false,
-            latencies: (0..nr_latencies).map(|_| new_histogram()).collect(),
+            latencies: vec![Histogram::default(); nr_latencies],
             counters: vec![0; nr_counters],
             asked: false,
             problem: None,
@@ -85,7 +82,7 @@ impl Services {
     pub fn record(&mut self, latency: LatencyId, ns: u64) {
         let recording = self.recording;
         match self.latencies.get_mut(latency.0 as usize) {
-            Some(histogram) if recording => record(histogram, ns),
+            Some(histogram) if recording => histogram.record(ns),
             Some(_) => {}
             None => self.unknown("latency", latency.0, self.latencies.len()),
         }
@@ -147,20 +144,6 @@ impl Services {
         self.nr_channels += 1;
         ChannelId(self.nr_channels - 1)
     }
-}
-
-/// 3 significant digits. It grows to the largest value: room for two days would be 320 KB each, and a machine may have
-/// thousands of workloads.
-pub(crate) fn new_histogram() -> Histogram<u64> {
-    Histogram::new(3).expect("3 digits are in range")
-}
-
-/// One value; above [`LATENCY_MAX_NS`] it counts as that.
-#[inline]
-pub(crate) fn record(histogram: &mut Histogram<u64>, ns: u64) {
-    histogram
-        .record(ns.min(LATENCY_MAX_NS))
-        .expect("a histogram that grows takes every value");
 }
 
 /// The random stream `name` of a run: the name and the seed decide, nothing else.

@@ -3,7 +3,6 @@
 use super::events::{Slots, Timer, Timers};
 use super::lines::Line;
 use super::memory::Memory;
-use super::services::new_histogram;
 use super::state::{Channel, Cpu, Pending, State, Task, NONE};
 use super::topo::{LlcState, Topo};
 use super::{headroom, ledger, report, Engine, Services};
@@ -106,7 +105,7 @@ impl<'o, C: Class> Engine<'o, C> {
             group_usage_ns: vec![0; nr_groups],
             group_delays: vec![RunDelay::default(); nr_groups],
             workload_usage_ns: vec![0; config.workloads.len()],
-            workload_delays: config.workloads.iter().map(|_| new_histogram()).collect(),
+            workload_delays: vec![Default::default(); config.workloads.len()],
             workloads: config.workloads,
             latencies: config.latencies,
             counters: config.counters,
