@@ -17,6 +17,7 @@
  *
  * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
  *            share     = load.h; 0 where the level is throttled, or all of its children are
+ *            with crowds: share * min(tasks, CPUs): a weight is one per CPU that the group keeps busy, not for all of them
  *            a task may run on a CPU if no level of its group is throttled there
  *
  * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
@@ -25,7 +26,8 @@
  *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by who is
  *            picked next.
  *
- * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that.
+ * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that. With crowds
+ *            a queue weighs no more than cpu.weight 10000 does on one CPU, which the kernel does not say.
  *
  * Source: ARCHITECTURE.md, How the hierarchy is flattened; systems 1, 4 and 5 for what is done at each level.
  */
@@ -44,6 +46,9 @@
 
 /* Bits of fraction of what a vruntime's lead is multiplied by. */
 #define PL_LEAD_SHIFT 12
+
+/* What a queue weighs at most where its share is multiplied: cpu.weight 10000 on one CPU. */
+#define PL_SHARE_MAX ((u64)100 * PL_WEIGHT_UNIT << PL_LOAD_SHIFT)
 
 #define PL_REFRESH_NS (1 * PL_MS) /* where nobody says otherwise */
 
@@ -70,21 +75,24 @@ struct pl_queue {
 struct pl_group {
 	struct pl_pool pool;
 	struct pl_group_load load;
+	struct pl_group_load crowd;	 /* of crowds */
 	u64 weight;			 /* pl_weight_of_cpu_weight */
 	struct pl_group PL_MEM *parent;	 /* NULL: this is the root */
 	struct pl_group PL_MEM *charged; /* nearest limited level, from here up; NULL: none */
 	struct pl_group PL_MEM *side;	 /* headroom's side group, if this is one of the side; else NULL */
 	struct pl_queue PL_MEM *queues;	 /* one per CPU */
-	u64 id;				 /* the engine's name for it */
-	u64 headroom_tolerance_ns;	 /* of a main group, per window; 0: headroom's configuration says */
-	u32 idle;			 /* cpu.idle */
-	u32 depth;			 /* root 0 */
-	u32 is_side;			 /* this is headroom's side group itself */
-	u32 headroom_percent;		 /* > 0: a main group */
-	u32 holds_main;			 /* a main group, or an ancestor of one */
-	u32 under_main;			 /* a main group, or a descendant of one */
-	u32 under_idle;			 /* cpu.idle, here or above */
-	u32 reserved;
+	struct pl_load PL_MEM
+	    *crowds; /* one per CPU: tasks runnable here and below; NULL: weights are the group's */
+	u64 id;	     /* the engine's name for it */
+	u64 headroom_tolerance_ns; /* of a main group, per window; 0: headroom's configuration says */
+	u32 idle;		   /* cpu.idle */
+	u32 depth;		   /* root 0 */
+	u32 is_side;		   /* this is headroom's side group itself */
+	u32 headroom_percent;	   /* > 0: a main group */
+	u32 holds_main;		   /* a main group, or an ancestor of one */
+	u32 under_main;		   /* a main group, or a descendant of one */
+	u32 under_idle;		   /* cpu.idle, here or above */
+	u32 cpus;		   /* that it may run on, for crowds; 0: all */
 };
 
 /* How often shared lines were touched: what the simulator prices, and statistics on the live side. */
@@ -175,6 +183,36 @@ PL_FN u64 pl_group_weight(const struct pl_group PL_MEM *group)
 	return group->idle ? PL_WEIGHT_IDLE : group->weight;
 }
 
+/* What a share is multiplied by: how many CPUs' worth of tasks the group runs. 1 without crowds. */
+PL_INLINE u64 pl_group_concurrency(const struct pl_group PL_MEM *group)
+{
+	if (!PL_BASELINE(group->crowds))
+		return 1;
+	return pl_min(pl_load_tasks(&group->crowd), group->cpus ? group->cpus : group->pool.nr_cpus);
+}
+
+/* One task more, one less (`change` +1, -1), or none, is runnable on this CPU in one level: its average, and the sum. */
+PL_INLINE void pl_level_crowd(struct pl_group PL_MEM *level, u32 cpu, s64 change, u64 now_ns,
+			      struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+{
+	struct pl_load PL_MEM *crowd = &level->crowds[cpu];
+
+	pl_load_update(crowd, now_ns);
+	crowd->weight += (u64)(change * (1 << (PL_LOAD_TASK_SHIFT + PL_LOAD_SHIFT)));
+	if (pl_load_publish(&level->crowd, crowd, now_ns, &config->load))
+		touch->load_writes++;
+}
+
+/* A task of the group is runnable on this CPU from now on (`change` +1), or no longer (-1): all levels count it. */
+PL_FN void pl_group_crowd(struct pl_group PL_MEM *group, u32 cpu, s64 change, u64 now_ns,
+			  struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
+{
+	struct pl_group PL_MEM *level;
+
+	for (level = group; level->parent && PL_LOOP; level = level->parent)
+		pl_level_crowd(level, cpu, change, now_ns, touch, config);
+}
+
 /*
  * What a level with something runnable on this CPU adds to its parent's queue there. 0 while none of it may run: it is
  * throttled, or all of its children are. Source: the kernel, where a throttled queue leaves its parent's.
@@ -182,11 +220,15 @@ PL_FN u64 pl_group_weight(const struct pl_group PL_MEM *group)
 PL_INLINE u64 pl_level_share(const struct pl_group PL_MEM *level, u32 cpu)
 {
 	const struct pl_queue PL_MEM *queue = &level->queues[cpu];
+	u64 share;
 
 	if (!queue->load.weight || pl_read(&level->pool.balances[cpu].throttled) ||
 	    (level->side && pl_read(&level->side->pool.balances[cpu].throttled)))
 		return 0;
-	return pl_load_share(&level->load, &queue->load, pl_group_weight(level));
+	share = pl_load_share(&level->load, &queue->load, pl_group_weight(level));
+	if (PL_BASELINE(level->crowds))
+		share = pl_min(share * pl_group_concurrency(level), PL_SHARE_MAX);
+	return share;
 }
 
 /* Brings one level's load and share up to date on one CPU. Returns the share. */
@@ -201,6 +243,8 @@ PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64
 	pl_load_update(&queue->load, now_ns);
 	if (pl_load_publish(&level->load, &queue->load, now_ns, &config->load))
 		touch->load_writes++;
+	if (PL_BASELINE(level->crowds))
+		pl_level_crowd(level, cpu, 0, now_ns, touch, config);
 	if (!queue->nr_runnable)
 		return 0;
 	share = pl_level_share(level, cpu);
@@ -439,6 +483,8 @@ PL_FN u64 pl_group_budget(const struct pl_group PL_MEM *group, u32 cpu, u64 max_
 PL_FN bool pl_level_forget(struct pl_group PL_MEM *level, struct pl_queue PL_MEM *queue, u64 now_ns)
 {
 	queue->look_at = queue->look_at + 1 < level->pool.nr_cpus ? queue->look_at + 1 : 0;
+	if (PL_BASELINE(level->crowds))
+		pl_load_forget(&level->crowd, &level->crowds[queue->look_at], now_ns);
 	return pl_load_forget(&level->load, &PL_ELEMENT(level->queues, queue->look_at)->load, now_ns);
 }
 

@@ -13,6 +13,8 @@
  *
  * Formula    share = weight * load / (group_load - own_contribution + load),  clamped to [2 / 1024, weight]
  *            load  = max(runnable weight now, its average)
+ *            where a kernel's cgroup_mode is "concur" (group.h, crowds): share * min(tasks, CPUs), tasks being the
+ *            average number of runnable tasks of the group and below, to the nearest, at least 1
  *
  * Trade-offs The group's sum may be 1/64 and 1 ms behind. Where nothing is runnable it is PL_LOAD_FORGET_NS behind,
  *            and until who runs elsewhere has come round: a running task looks at one queue at each tick.
@@ -23,7 +25,8 @@
  *
  * Limits     The root group is not published: it has no share to compute.
  *
- * Source: system 4; publish_ns = 0 is the rule before it.
+ * Source: system 4; publish_ns = 0 is the rule before it. "concur": Linux 7.3, calc_concur_shares() and tg_tasks() of
+ *            kernel/sched/fair.c, which rounds tasks down; "smp" is the rule of all kernels before, and the live scheduler's.
  */
 #ifndef PL_LOAD_H
 #define PL_LOAD_H
@@ -46,6 +49,9 @@ struct pl_load_config {
 struct pl_group_load {
 	s64 load_avg;
 };
+
+/* A runnable task as a load, for groups that weigh by how many they run at once. */
+#define PL_LOAD_TASK_SHIFT 10
 
 /* One queue's load: touched by its CPU only, but for what pl_load_forget does. */
 struct pl_load {
@@ -129,6 +135,14 @@ PL_FN u64 pl_load_moved(struct pl_load PL_MEM *from, struct pl_load PL_MEM *to, 
 		pl_add(&to->contribution, unbacked);
 	}
 	return moved;
+}
+
+/* How many tasks a sum of loads of 1 << PL_LOAD_TASK_SHIFT each stands for, to the nearest, at least 1. */
+PL_INLINE u64 pl_load_tasks(const struct pl_group_load PL_MEM *crowd)
+{
+	u64 sum = (u64)pl_smax(pl_read(&crowd->load_avg), 0);
+
+	return pl_max((sum + (1 << (PL_LOAD_TASK_SHIFT - 1))) >> PL_LOAD_TASK_SHIFT, 1);
 }
 
 /*

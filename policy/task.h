@@ -111,6 +111,8 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 	pl_task_load(task, false, now_ns);
 	task->came = task->cpu != cpu;
 	task->cpu = cpu;
+	if (PL_BASELINE(level->crowds))
+		pl_group_crowd(level, cpu, 1, now_ns, touch, config);
 	for (; PL_LOOP; level = level->parent) {
 		queue = &level->queues[cpu];
 		pl_load_update(&queue->load, now_ns);
@@ -146,6 +148,12 @@ PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns,
 
 	pl_task_load(task, false, now_ns);
 	most = task->load.avg;
+	if (PL_BASELINE(task->group->crowds)) {
+		moved = pl_div(most << PL_LOAD_TASK_SHIFT, task->weight);
+		for (level = task->group; level->parent && moved && PL_LOOP; level = level->parent)
+			pl_load_moved(&level->crowds[task->cpu], &level->crowds[to], moved, now_ns,
+				      &config->load);
+	}
 	for (level = task->group; level->parent && most && PL_LOOP; level = level->parent) {
 		moved = pl_load_moved(&level->queues[task->cpu].load, &level->queues[to].load, most, now_ns,
 				      &config->load);
@@ -180,6 +188,8 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 	u32 flags = 0;
 
 	pl_task_load(task, true, now_ns);
+	if (PL_BASELINE(level->crowds))
+		pl_group_crowd(level, cpu, -1, now_ns, touch, config);
 	if (PL_BASELINE(!config->refresh_ns))
 		pl_group_refresh(level, cpu, now_ns, touch, config);
 	for (; PL_LOOP; level = level->parent) {

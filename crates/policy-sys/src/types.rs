@@ -200,11 +200,13 @@ pub struct Queue {
 pub struct Group {
     pub pool: Pool,
     pub load: GroupLoad,
+    pub crowd: GroupLoad,
     pub weight: u64,
     pub parent: *mut Group,
     pub charged: *mut Group,
     pub side: *mut Group,
     pub queues: *mut Queue,
+    pub crowds: *mut Load,
     pub id: u64,
     pub headroom_tolerance_ns: u64,
     pub idle: u32,
@@ -214,7 +216,7 @@ pub struct Group {
     pub holds_main: u32,
     pub under_main: u32,
     pub under_idle: u32,
-    pub reserved: u32,
+    pub cpus: u32,
 }
 
 #[repr(C)]
@@ -480,11 +482,13 @@ macro_rules! for_each_struct {
             Group,
             pool,
             load,
+            crowd,
             weight,
             parent,
             charged,
             side,
             queues,
+            crowds,
             id,
             headroom_tolerance_ns,
             idle,
@@ -494,7 +498,7 @@ macro_rules! for_each_struct {
             holds_main,
             under_main,
             under_idle,
-            reserved
+            cpus
         );
         $m!(pl_task, Task, group, weight, effective, vruntime, lead, cpu, counted, idle, came, load);
         $m!(

@@ -21,6 +21,7 @@ use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestIn
 use crate::rivals::{self, Rival};
 use crate::settings::SettingsError;
 use crate::sockets::{self, SocketCounts, Sockets};
+use plimsoll_sim::Mainline;
 use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
 
 pub(crate) use crate::groups::{is_below, Group};
@@ -119,8 +120,8 @@ pub struct Program {
     pub(crate) seeks_idle_from: u32,
     /// Woken threads mostly wait for who runs of their group, as recorded.
     pub(crate) spares_own_group: bool,
-    /// The recorded kernel is 6.6 or later, or not known.
-    pub(crate) turns_by_lag: bool,
+    /// The recorded kernel's rules.
+    pub(crate) kernel: Mainline,
     job: bool,
     pub(crate) bursts: Vec<Burst>,
     /// Where each burst ran first.
@@ -251,7 +252,11 @@ impl Program {
             stretches,
             seeks_idle_from: places.seeks_idle_from.unwrap_or(0),
             spares_own_group: places.spares_own_group,
-            turns_by_lag: header.machine.kernel.as_deref().is_none_or(has_lags),
+            kernel: header
+                .machine
+                .kernel
+                .as_deref()
+                .map_or(Mainline::UNKNOWN, Mainline::of),
             job: matches!(request, Some(RequestSpec::Process { .. })),
             bursts,
             seats: places.seats,
@@ -367,17 +372,6 @@ fn main_group(thread: &ThreadTimeline, group_of: &[u32]) -> u32 {
         .and_then(|(group, _)| group_of.get(*group as usize))
         .copied()
         .unwrap_or(0)
-}
-
-/// Whether a kernel of this release has EEVDF: since 6.6. True where the release says no version.
-fn has_lags(release: &str) -> bool {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6, 6),
-        _ => true,
-    }
 }
 
 /// Threads of the kernel that belong to one CPU have a name that ends in `/CPU` or holds `/CPU:`.
@@ -512,23 +506,4 @@ fn arrivals_of(thread: &ThreadTimeline, is: fn(Cause) -> bool) -> Vec<Arrival> {
         last = Some(burst.woken_ns);
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_go_by_lag_from_6_6_on() {
-        for (release, lags) in [
-            ("6.18.44-fc-v657", true),
-            ("6.6.0", true),
-            ("6.1.0-50-cloud-amd64", false),
-            ("5.15", false),
-            ("10.0", true),
-            ("unknown", true),
-        ] {
-            assert_eq!(has_lags(release), lags, "{release}");
-        }
-    }
 }

@@ -8,7 +8,7 @@ use crate::rival_task::RivalTask;
 use crate::settings::{Semantics, Settings, SettingsError};
 use crate::task::ThreadTask;
 use plimsoll_sim::{
-    Config, ConfigError, CpuSet, Enforce, Fair, GroupId, GroupSpec, Limits, Machine, Observer, Policy,
+    Config, ConfigError, CpuSet, Enforce, Fair, GroupId, GroupSpec, Limits, Machine, Mainline, Observer,
     RunError, Simulation, TaskSpec, WorkloadId,
 };
 use rand::Rng;
@@ -158,26 +158,20 @@ fn from_stuck(stuck: RunError) -> SettingsError {
     }
 }
 
-/// The slice of the kernel's fair class since 6.6: sysctl_sched_base_slice, scaled by the logarithm of the CPUs, of 8
-/// at most. Threads that mostly sleep are owed more than that, and preempt all the same.
-fn base_slice_ns(nr_cpus: u32) -> u64 {
-    700_000 * u64::from(1 + nr_cpus.clamp(1, 8).ilog2())
-}
-
 fn mainline_or_published(config: &mut Config, semantics: Semantics, program: &Program, nr_cpus: u32) {
     match semantics {
         Semantics::Mainline => {
-            config.policy = Policy::mainline();
+            config.policy = program.kernel.policy();
             // Turns by lag and deadline, level by level: beside others, who is woken waits for what its own group has had.
             // Among threads of one group it is a habit of the recording that decides, below, which this rule does not have.
-            if program.turns_by_lag && program.has_rivals() {
+            if program.kernel.has_lags() && program.has_rivals() {
                 config.policy.fair = Fair::Eevdf;
-                config.policy.core.fair.slice_ns = base_slice_ns(nr_cpus);
+                config.policy.core.fair.slice_ns = Mainline::base_slice_ns(nr_cpus);
             }
             // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if who runs is not past
             // its due, when its slice is over. Which it mostly is shows in the recording.
             config.policy.core.fair.wakeup_gran_ns = match program.spares_own_group {
-                true => base_slice_ns(nr_cpus),
+                true => Mainline::base_slice_ns(nr_cpus),
                 false => 0,
             };
             config.policy.wake_affine_far = true;

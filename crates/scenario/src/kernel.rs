@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What differs between kernels on one machine: how the fair class slices time, and how it looks for idle CPUs.
 use crate::machine::MachineFile;
-use crate::switches::WakeSearchChoice;
-use plimsoll_sim::{Costs, Enforce, Policy};
+use crate::switches::{CgroupModeChoice, WakeSearchChoice};
+use plimsoll_sim::{Costs, Enforce, Mainline, Policy};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -40,6 +40,8 @@ pub struct KernelTable {
     /// Slices end by a timer, not at the next tick. Default false.
     #[serde(default)]
     pub slice_timer: bool,
+    /// What a group's weight is for. Default: mainline's of the version that is asked for, "concur" from 7.3 on.
+    pub cgroup_mode: Option<CgroupModeChoice>,
     /// How the CPU of a waking task is found. Default "all".
     pub wake_search: Option<WakeSearchChoice>,
     /// See the machine's costs: what each busy CPU adds to coming back from idle. Differs between kernels on virtual
@@ -74,6 +76,9 @@ impl KernelTable {
         policy.newidle_dice = self.newidle_dice;
         policy.busy_pull_overloaded = self.busy_pull_overloaded;
         policy.slice_timer = self.slice_timer;
+        if let Some(choice) = self.cgroup_mode {
+            policy.cgroup_mode = choice.mode();
+        }
         if let Some(choice) = self.wake_search {
             policy.wake_search = choice.search();
         }
@@ -104,9 +109,16 @@ impl Kernel {
 pub fn stand_in(asked: &str, taken: Option<&str>) -> Option<String> {
     match taken {
         Some(taken) if is_series(asked, taken) => None,
-        Some(taken) => Some(format!(
-            "kernel {asked}: not in the machine's model; simulated as {taken}"
-        )),
+        Some(taken) => {
+            let mode = |version| Mainline::of(version).cgroup_mode();
+            let weights = match mode(asked) == mode(taken) {
+                true => String::new(),
+                false => format!(", with the meaning of weights of {asked}"),
+            };
+            Some(format!(
+                "kernel {asked}: not in the machine's model; simulated as {taken}{weights}"
+            ))
+        }
         None => Some(format!(
             "kernel {asked}: the machine's model has none; simulated as the scenario's default"
         )),
@@ -158,13 +170,27 @@ fn numbers(version: &str) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_series;
+    use super::{is_series, stand_in};
     use crate::{read, MachineFile, Tree};
 
     #[test]
     fn a_point_release_belongs_to_its_series_and_a_longer_number_does_not() {
         assert!(is_series("6.1", "6.1") && is_series("7.2.13", "7.2"));
         assert!(!is_series("6.12", "6.1") && !is_series("5.10", "6.1"));
+    }
+
+    #[test]
+    fn a_stand_in_says_what_it_has_of_the_one_asked_for() {
+        let said = |asked, taken| stand_in(asked, Some(taken)).unwrap();
+        assert_eq!(
+            said("6.19", "6.12"),
+            "kernel 6.19: not in the machine's model; simulated as 6.12"
+        );
+        assert_eq!(
+            said("7.3", "7.2"),
+            "kernel 7.3: not in the machine's model; simulated as 7.2, with the meaning of weights of 7.3"
+        );
+        assert_eq!(stand_in("7.3.4", Some("7.3")), None);
     }
 
     #[test]

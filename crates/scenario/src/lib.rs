@@ -22,7 +22,9 @@ pub use machine::{machine, MachineChoice, MachineFile};
 pub use problem::{nearest, Problem, Problems};
 pub use reference::reference;
 pub use resolve::{Scenario, ScenarioGroup, ScenarioWorkload};
-pub use switches::{BurstSemantics, EnforceChoice, FairChoice, SwitchesTable, WakeSearchChoice};
+pub use switches::{
+    BurstSemantics, CgroupModeChoice, EnforceChoice, FairChoice, SwitchesTable, WakeSearchChoice,
+};
 pub use tree::Tree;
 
 use serde_json::Value as Json;

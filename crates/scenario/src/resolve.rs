@@ -8,7 +8,8 @@ use crate::problem::{nearest, Problem, Problems};
 use crate::tree::{Origin, Tree};
 use plimsoll_policy_sys as pl;
 use plimsoll_sim::{
-    cpus_of, Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Policy, TaskId,
+    cpus_of, Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Mainline, Policy,
+    TaskId,
 };
 use plimsoll_workload::{Place, Workload};
 use std::path::Path;
@@ -240,6 +241,7 @@ fn kernel_of(
             );
             return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
         }
+        policy.cgroup_mode = Mainline::of(wanted).cgroup_mode();
         kernel.apply(machine.topology.nr_cpus(), &mut policy, &mut machine.costs);
         simulated = Some(Kernel {
             asked: wanted.clone(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[switches]`: which of the published systems are on, and how the baseline around them behaves.
-use plimsoll_sim::{Enforce, Fair, Policy, WakeSearch};
+use plimsoll_sim::{CgroupMode, Enforce, Fair, Policy, WakeSearch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -78,6 +78,28 @@ pub struct SwitchesTable {
     /// Fairness: by which rules tasks take turns. "eevdf" ignores run_latency_us, sleeper_credit_us and
     /// wakeup_granularity_us. Default "flat".
     pub fair: Option<FairChoice>,
+    /// Fairness: what a group's weight is for, by the names of the kernel's cgroup_mode. Default: the kernel's, if the
+    /// scenario names one ("concur" from 7.3 on); else "smp".
+    pub cgroup_mode: Option<CgroupModeChoice>,
+}
+
+/// What a group's weight is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CgroupModeChoice {
+    /// All of the group, however many tasks it runs: kernels before 7.3, and the live scheduler.
+    Smp,
+    /// Each CPU that the group keeps busy: it weighs cpu.weight times the smaller of its runnable tasks and its CPUs.
+    Concur,
+}
+
+impl CgroupModeChoice {
+    pub(crate) fn mode(self) -> CgroupMode {
+        match self {
+            CgroupModeChoice::Smp => CgroupMode::Smp,
+            CgroupModeChoice::Concur => CgroupMode::Concur,
+        }
+    }
 }
 
 /// By which rules tasks take turns.
@@ -178,6 +200,10 @@ impl SwitchesTable {
                 FairChoice::Eevdf => Fair::Eevdf,
             };
         }
+        set(
+            self.cgroup_mode.map(CgroupModeChoice::mode),
+            &mut policy.cgroup_mode,
+        );
         set(self.newidle, &mut policy.newidle);
         set(self.periodic, &mut policy.periodic);
         set(self.wake_idle, &mut policy.wake_idle);

@@ -2,7 +2,7 @@
 //! Scenario files: what is refused, where, and with which words; and what a good one becomes.
 use expect_test::{expect, Expect};
 use plimsoll_scenario::Scenario;
-use plimsoll_sim::{ChangeKind, GroupId};
+use plimsoll_sim::{CgroupMode, ChangeKind, GroupId};
 use std::path::Path;
 
 const HEAD: &str = "machine = \"vm\"\nduration_ms = 1000\n";
@@ -330,6 +330,25 @@ fn an_unknown_machine_or_kind_is_an_error() {
         &refuse("machine = \"vm\"\nduration_ms = 1\n[workload.w]\nkind = \"schbench\"\nwork_threads = 3\n"),
     );
     expect!["s.toml:1:1: missing: machine, duration_ms"].assert_eq(&refuse(""));
+}
+
+/// Mainline's rule of the version asked for, whatever the machine's model knows; what its table or the scenario says goes
+/// before that.
+#[test]
+fn what_a_weight_is_for_follows_the_kernel_that_is_asked_for() {
+    let mode = |text: &str| good(text).config().policy.cgroup_mode;
+    assert_eq!(mode(""), CgroupMode::Smp);
+    assert_eq!(mode("kernel = \"7.2.13\"\n"), CgroupMode::Smp);
+    assert_eq!(mode("kernel = \"7.3\"\n"), CgroupMode::Concur);
+    assert_eq!(
+        mode("kernel = \"7.3\"\n[switches]\ncgroup_mode = \"smp\"\n"),
+        CgroupMode::Smp
+    );
+    assert_eq!(mode("[switches]\ncgroup_mode = \"concur\"\n"), CgroupMode::Concur);
+    refused(
+        "[switches]\ncgroup_mode = \"max\"\n",
+        expect![[r#"s.toml:4:15: switches.cgroup_mode: "max": allowed: smp, concur"#]],
+    );
 }
 
 #[test]

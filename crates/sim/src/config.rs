@@ -5,7 +5,7 @@ use crate::cpuset::CpuSet;
 use crate::topology::Topology;
 
 pub use crate::error::ConfigError;
-pub use crate::switches::{Enforce, Fair, Policy, WakeSearch};
+pub use crate::switches::{CgroupMode, Enforce, Fair, Policy, WakeSearch};
 
 /// A group; 0 is the root, which is always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -37,6 +37,7 @@ pub mod cpuset;
 mod engine;
 mod error;
 mod histogram;
+mod mainline;
 pub mod observer;
 pub mod results;
 mod run;
@@ -53,10 +54,11 @@ pub use cpuset::CpuSet;
 pub use engine::turns::Plimsoll;
 pub use error::{ConfigError, RunError, Stuck};
 pub use histogram::Histogram;
+pub use mainline::Mainline;
 pub use observer::Observer;
 pub use results::Results;
 pub use run::{Run, Simulation};
-pub use switches::{BurstRules, Enforce, Fair, Policy, WakeSearch};
+pub use switches::{BurstRules, CgroupMode, Enforce, Fair, Policy, WakeSearch};
 pub use topology::{CpuPlace, Distance, Numbering, Topology};
 
 /// The policy's own types, for those who set its switches.

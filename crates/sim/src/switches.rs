@@ -48,6 +48,17 @@ pub struct Policy {
     pub wake_search: WakeSearch,
     /// By which rules tasks take turns.
     pub fair: Fair,
+    /// What a group's weight is for.
+    pub cgroup_mode: CgroupMode,
+}
+
+/// What a group's weight is for, by the names of the kernel's cgroup_mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupMode {
+    /// All of the group, however many tasks it runs: every kernel before 7.3, and the live scheduler.
+    Smp,
+    /// Each CPU that the group keeps busy: times the smaller of its runnable tasks and its CPUs. Linux 7.3's default.
+    Concur,
 }
 
 /// By which rules a CPU's tasks take turns.
@@ -118,6 +129,7 @@ impl Default for Policy {
             wake_crowd: 0,
             wake_search: WakeSearch::All,
             fair: Fair::Flat,
+            cgroup_mode: CgroupMode::Smp,
         }
     }
 }
@@ -219,6 +231,13 @@ impl Policy {
     #[must_use]
     pub fn with_pull_ns(mut self, pull_ns: u64) -> Self {
         self.core.fair.pull_ns = pull_ns;
+        self
+    }
+
+    /// What a group's weight is for.
+    #[must_use]
+    pub fn with_cgroup_mode(mut self, mode: CgroupMode) -> Self {
+        self.cgroup_mode = mode;
         self
     }
 

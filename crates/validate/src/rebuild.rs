@@ -2,7 +2,9 @@
 //! A measured run again, on the simulated machine: built from the row's parameters alone.
 use crate::measured::Row;
 use plimsoll_scenario::{find, machine, read, MachineFile, Problems, Tree};
-use plimsoll_sim::{Config, GroupId, GroupSpec, Limits, Machine, Numbering, Policy, Simulation, Topology};
+use plimsoll_sim::{
+    Config, GroupId, GroupSpec, Limits, Machine, Mainline, Numbering, Policy, Simulation, Topology,
+};
 use plimsoll_workload::{Duty, Place};
 use std::path::Path;
 
@@ -174,7 +176,7 @@ impl Model {
         // A boundary far from the clock's zero, on the tick grid like zero itself.
         let boundary_us = 1_000 * row.period_us + phase_us;
         machine.clock_start_ns = (boundary_us + start_us) * 1000 - (self.scheduler.start_ms() * 1e6) as u64;
-        let mut policy = Policy::mainline();
+        let mut policy = Mainline::of(&row.kernel).policy();
         if let Some((_, kernel)) = self.file.kernel(&row.kernel) {
             kernel.apply(row.vcpus, &mut policy, &mut machine.costs);
         }

@@ -232,7 +232,13 @@ impl<C: Class> Engine<'_, C> {
                 set.iter()
                     .any(|cpu| self.cpus.get(cpu as usize).is_some_and(|c| c.online))
             };
-            self.cpusets[group as usize] = resolved.filter(usable).or(above);
+            let set = resolved.filter(usable).or(above);
+            let online = (0..self.cpus.len() as u32).filter(|cpu| {
+                self.cpus[*cpu as usize].online && set.as_ref().is_none_or(|set| set.contains(*cpu))
+            });
+            // SAFETY: as above.
+            unsafe { (*self.memory.group(group)).cpus = online.count() as u32 };
+            self.cpusets[group as usize] = set;
         }
     }
 }

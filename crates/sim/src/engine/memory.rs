@@ -56,6 +56,8 @@ pub(super) struct Memory {
     pub nr_groups: usize,
     groups: ZeroedArray<pl::Group>,
     queues: ZeroedArray<pl::Queue>,
+    /// Only where weights are times tasks.
+    crowds: Option<ZeroedArray<pl::Load>>,
     balances: ZeroedArray<pl::Balance>,
     _rings: ZeroedArray<u32>,
     /// First task parked by a group's throttling on a CPU, plus one.
@@ -69,7 +71,8 @@ pub(super) struct Memory {
 
 impl Memory {
     /// `parents[i]` is the parent of group i; the root's and the side group's is `None`.
-    pub fn new(parents: &[Option<u32>], nr_cpus: usize) -> Self {
+    /// With `crowds` groups count their tasks.
+    pub fn new(parents: &[Option<u32>], nr_cpus: usize, crowds: bool) -> Self {
         let nr_groups = parents.len();
         let slots = nr_cpus.next_power_of_two();
         let cells = nr_groups * nr_cpus;
@@ -78,6 +81,7 @@ impl Memory {
             nr_groups,
             groups: ZeroedArray::new(nr_groups),
             queues: ZeroedArray::new(cells),
+            crowds: crowds.then(|| ZeroedArray::new(cells)),
             balances: ZeroedArray::new(cells),
             _rings: ZeroedArray::new(nr_groups * slots),
             parked: ZeroedArray::new(cells),
@@ -102,6 +106,9 @@ impl Memory {
                     slots as u32,
                 );
                 (*memory.group(group as u32)).pool.nr_cpus = nr_cpus as u32;
+                if let Some(crowds) = &memory.crowds {
+                    (*memory.group(group as u32)).crowds = crowds.at(group * nr_cpus);
+                }
             }
         }
         memory

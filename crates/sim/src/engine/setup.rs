@@ -7,7 +7,7 @@ use super::state::{Channel, Cpu, Pending, State, Task, NONE};
 use super::topo::{LlcState, Topo};
 use super::{headroom, ledger, report, Engine, Services};
 use crate::class::{Class, Shape};
-use crate::config::{Config, GroupId, TaskId, TaskSpec};
+use crate::config::{CgroupMode, Config, GroupId, TaskId, TaskSpec};
 use crate::observer::Observer;
 use crate::results::{EventCounts, RunDelay, Touches};
 use plimsoll_policy_sys as pl;
@@ -33,7 +33,11 @@ impl<'o, C: Class> Engine<'o, C> {
             own_cpusets.push(group.cpuset.clone());
         }
         phases_ns.push(0);
-        let memory = Memory::new(&parents, nr_cpus as usize);
+        let memory = Memory::new(
+            &parents,
+            nr_cpus as usize,
+            config.policy.cgroup_mode == CgroupMode::Concur,
+        );
         class.begin(&Shape {
             nr_cpus,
             nr_groups: nr_groups as u32,

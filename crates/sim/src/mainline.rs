@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The rules of mainline Linux by version, once for whoever simulates a kernel: scenarios, recordings, measured runs.
+use crate::switches::{CgroupMode, Policy};
+
+/// The first releases with a rule.
+const LAGS_SINCE: (u32, u32) = (6, 6);
+const CONCUR_SINCE: (u32, u32) = (7, 3);
+
+/// A kernel's fair class, by its release.
+///
+/// ```
+/// use plimsoll_sim::{CgroupMode, Mainline};
+/// assert_eq!(Mainline::of("7.3.4+deb13-cloud-amd64").cgroup_mode(), CgroupMode::Concur);
+/// assert!(!Mainline::of("6.1").has_lags() && Mainline::of("7.2").has_lags());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mainline {
+    /// Major and minor number; `None`: not known.
+    version: Option<(u32, u32)>,
+}
+
+impl Mainline {
+    /// A kernel that is not known.
+    pub const UNKNOWN: Self = Self { version: None };
+
+    /// By what `uname -r` prints, or a version such as "6.1". Text that begins with no two numbers is a kernel not known.
+    pub fn of(release: &str) -> Self {
+        let mut numbers = release
+            .split(|c: char| !c.is_ascii_digit())
+            .map(str::parse::<u32>);
+        let version = match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => Some((major, minor)),
+            _ => None,
+        };
+        Self { version }
+    }
+
+    /// Tasks take turns by lag and deadline (EEVDF): since 6.6. One that is not known is taken for such a kernel.
+    pub fn has_lags(self) -> bool {
+        self.version.is_none_or(|version| version >= LAGS_SINCE)
+    }
+
+    /// What a group's weight is for, where nobody has written the kernel's cgroup_mode: "concur" since 7.3. One that is not
+    /// known is taken for an older one.
+    pub fn cgroup_mode(self) -> CgroupMode {
+        match self.version {
+            Some(version) if version >= CONCUR_SINCE => CgroupMode::Concur,
+            _ => CgroupMode::Smp,
+        }
+    }
+
+    /// The slice of the fair class since 6.6 (sysctl_sched_base_slice), scaled by the logarithm of the CPUs, of 8 at most.
+    pub fn base_slice_ns(nr_cpus: u32) -> u64 {
+        700_000 * u64::from(1 + nr_cpus.clamp(1, 8).ilog2())
+    }
+
+    /// [`Policy::mainline`] with this version's meaning of weights.
+    pub fn policy(self) -> Policy {
+        Policy::mainline().with_cgroup_mode(self.cgroup_mode())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_begin_with_their_releases() {
+        for (release, lags, mode) in [
+            ("5.15", false, CgroupMode::Smp),
+            ("6.1.0-50-cloud-amd64", false, CgroupMode::Smp),
+            ("6.18.44-fc-v657", true, CgroupMode::Smp),
+            ("5.10.0-28-amd64", false, CgroupMode::Smp),
+            ("6.5.13", false, CgroupMode::Smp),
+            ("6.6", true, CgroupMode::Smp),
+            ("6.12.48+deb13-amd64", true, CgroupMode::Smp),
+            ("7.2.13+deb14-cloud-amd64", true, CgroupMode::Smp),
+            ("7.3-rc1", true, CgroupMode::Concur),
+            ("7.3.4+deb13-cloud-amd64", true, CgroupMode::Concur),
+            ("7.10.1", true, CgroupMode::Concur),
+            ("10.0", true, CgroupMode::Concur),
+            ("6", true, CgroupMode::Smp),
+            ("", true, CgroupMode::Smp),
+            ("unknown", true, CgroupMode::Smp),
+        ] {
+            let kernel = Mainline::of(release);
+            assert_eq!(
+                (kernel.has_lags(), kernel.cgroup_mode()),
+                (lags, mode),
+                "{release}"
+            );
+        }
+    }
+}
