@@ -139,6 +139,96 @@ fn plan_that_fails_its_self_check_offers_no_limit_and_says_what_to_do_instead() 
     assert_eq!(json["settings"].as_array().map(Vec::len), Some(0), "{out}");
 }
 
+/// Who runs next on a CPU, as a test writes it down.
+struct Rounds(Vec<Event>);
+
+impl Rounds {
+    /// A server, thread 20 on CPU 1, that never blocks while it is owed for: each request keeps it busy for 10 ms. Its
+    /// client, thread 10 on CPU 0, is woken with each answer, runs 20 us and asks again on the same connection.
+    fn busy_server(answers: i64, asks_seen: impl Fn(i64) -> bool) -> (Header, Vec<Event>) {
+        let us = MS / 1000;
+        let threads = [(10, "client", 0), (20, "server", 1)];
+        let header = example::header(answers * 10 * MS + 20 * MS, &threads);
+        let mut rounds = Rounds(vec![
+            switch(1, 0, 0, State::Runnable, 10),
+            switch(2, 1, 20, State::Sleeping, 0),
+            waking(3, 0, 20, 10, Context::Task),
+            switch(4, 0, 10, State::Sleeping, 0),
+            switch(5, 1, 0, State::Runnable, 20),
+        ]);
+        for answer in 1..=answers {
+            let at = answer * 10 * MS;
+            rounds.answer(at, answer < answers && asks_seen(answer), us);
+        }
+        (header, rounds.0)
+    }
+
+    fn answer(&mut self, at: i64, asks: bool, us: i64) {
+        self.0.push(waking(at, 1, 10, 20, Context::Task));
+        if asks {
+            self.0.push(switch(at + us, 1, 20, State::Sleeping, 0));
+        }
+        self.0.push(switch(at + 2 * us, 0, 0, State::Runnable, 10));
+        if asks {
+            self.0.push(waking(at + 20 * us, 0, 20, 10, Context::Task));
+            self.0.push(switch(at + 22 * us, 1, 0, State::Runnable, 20));
+        }
+        self.0.push(switch(at + 23 * us, 0, 10, State::Sleeping, 0));
+    }
+}
+
+#[test]
+fn answers_to_a_thread_with_several_requests_under_way_are_a_doubt_and_no_figure() {
+    // One client thread with many connections: the server always finds the next request there.
+    let busy = trace("several.trace", &Rounds::busy_server(400, |_| false));
+    let words = ["which answer belongs", "399 came to a thread", "comm:GLOB"];
+    refused(&busy, &words);
+    // One that asks again by a timer, before it is answered; all of it is seen.
+    let us = MS / 1000;
+    let threads = [(10, "client", 0), (20, "one", 1), (21, "two", 1)];
+    let mut events = vec![
+        switch(1, 0, 10, State::Sleeping, 0),
+        switch(2, 1, 20, State::Sleeping, 0),
+    ];
+    for round in 0..40 {
+        let at = round * 50 * MS + MS;
+        for (after, server, context) in [(0, 20, Context::Interrupt), (10 * MS, 21, Context::Interrupt)] {
+            events.extend([
+                waking(at + after, 0, 10, 0, context),
+                switch(at + after + us, 0, 0, State::Runnable, 10),
+                waking(at + after + 2 * us, 0, server, 10, Context::Task),
+                switch(at + after + 3 * us, 0, 10, State::Sleeping, 0),
+            ]);
+        }
+        events.push(switch(at + 4 * us, 1, 0, State::Runnable, 20));
+        for (after, server, next) in [(20 * MS, 20, 21), (40 * MS, 21, 0)] {
+            events.extend([
+                waking(at + after, 1, 10, server, Context::Task),
+                switch(at + after + us, 1, server, State::Sleeping, next),
+                switch(at + after + 2 * us, 0, 0, State::Runnable, 10),
+                switch(at + after + 3 * us, 0, 10, State::Sleeping, 0),
+            ]);
+        }
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let twice = trace("twice.trace", &(example::header(2010 * MS, &threads), events));
+    refused(&twice, &["which answer belongs", "had asked again"]);
+}
+
+#[test]
+fn client_that_waits_for_each_answer_is_no_doubt_though_its_server_now_and_then_still_runs() {
+    let seen = trace("waits.trace", &Rounds::busy_server(400, |_| true));
+    let (out, _) = run(&["simulate", "--replay", &seen], 0);
+    assert!(out.contains("400 closed loop") && !out.contains("doubt"), "{out}");
+    // Of each 40 one finds its server running: 2.5%.
+    let few = trace("few.trace", &Rounds::busy_server(400, |i| i % 40 != 0));
+    let (out, _) = run(&["simulate", "--replay", &few], 0);
+    assert!(
+        out.contains("doubt: latencies may be those of other requests"),
+        "{out}"
+    );
+}
+
 #[test]
 fn empty_file_is_refused() {
     std::fs::write(file("empty.trace"), "").unwrap();

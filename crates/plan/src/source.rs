@@ -6,6 +6,10 @@ use plimsoll_trace::{Place, RequestSpec, Timeline, TraceError, DOUBTFUL_SHARE_MA
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+/// Share of a client's answers that may be those of other requests, above which no latency is shown. A client with one
+/// request under way whose server is slow to block after an answer stays below it.
+const MISPAIRED_MAX: f64 = 0.05;
+
 pub struct Source {
     /// As it was named.
     pub file: String,
@@ -48,7 +52,7 @@ impl Source {
     /// chains.
     ///
     /// Refuses traces that contradict themselves in more than 1 of 100 switches, that hold no switches, and those in
-    /// which no request is found.
+    /// which no request is found, or whose answers cannot be told apart.
     pub fn read(
         path: &Path,
         group: Option<&str>,
@@ -86,11 +90,29 @@ impl Source {
                 "name another --group or --request",
             ));
         }
+        let pairing = program.pairing;
+        let in_doubt = format!(
+            "of {} answers {} came to a thread with no request since the answer before that is seen, and {} to one that had \
+             asked again before it",
+            pairing.answers, pairing.unseen, pairing.several
+        );
+        if pairing.in_doubt() > MISPAIRED_MAX {
+            return Err(empty(
+                "which answer belongs to which request cannot be told from wake-ups",
+                in_doubt,
+                "clients with several requests under way: record with plimsoll record and without --request (sockets tell \
+                 them apart), or name the threads that answer (--request comm:GLOB)",
+            ));
+        }
+        let mut warnings: Vec<String> = timeline.quality.warnings.iter().map(|w| w.to_string()).collect();
+        if pairing.in_doubt() > DOUBTFUL_SHARE_MAX {
+            warnings.push(format!("latencies may be those of other requests: {in_doubt}"));
+        }
         Ok(Source {
             file: path.display().to_string(),
             recorded_on: header.machine.clone(),
             machine: machine(&header, &timeline),
-            warnings: timeline.quality.warnings.iter().map(|w| w.to_string()).collect(),
+            warnings,
             program: Arc::new(program),
             request,
             replayed: OnceLock::new(),

@@ -15,6 +15,7 @@ use crate::groups::{find, find_target, groups, indices, upwards};
 use crate::loops::{hand_on, open_work_ns};
 use crate::machine::Dense;
 use crate::marks::Marks;
+use crate::pairing::Pairing;
 use crate::pieces::in_order_of_arrival;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
@@ -103,6 +104,8 @@ pub struct Program {
     pub others_ns: u64,
     /// What was seen on the sockets, if requests are what those say.
     pub sockets: Option<SocketCounts>,
+    /// Whether answers can be told apart, if requests are what wake-ups of clients say.
+    pub pairing: Pairing,
     /// CPU time of that group and those below, of what arrivals set off that keep their own times.
     pub open_work_ns: u64,
     /// Length of the recording.
@@ -243,6 +246,7 @@ impl Program {
             target,
             others_ns: timeline.others.iter().map(|run| run.run_ns).sum(),
             sockets: by_sockets.then_some(sockets.counts),
+            pairing: found.pairing,
             open_work_ns,
             duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
             clock_start_ns: timeline.start_ns.max(0) as u64,

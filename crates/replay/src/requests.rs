@@ -7,6 +7,7 @@
 //! clients, arrivals from devices and from threads that were not recorded begin a request, and without those, timers;
 //! it ends where the thread blocks, waits for storage or for its own program not counted as the end.
 use crate::marks::Mark;
+use crate::pairing::{asked_on_sockets, Pairing};
 use crate::program::{is_below, is_stuck, same_program, Burst, Group, Start, Thread};
 use crate::sockets::Sockets;
 use plimsoll_trace::{Cause, End, RequestSpec, ThreadIx, ThreadTimeline, Tid, Timeline};
@@ -66,6 +67,7 @@ pub(crate) struct Pair {
 pub(crate) struct Found {
     pub requests: Vec<Pair>,
     pub classes: Vec<RequestClass>,
+    pub pairing: Pairing,
 }
 
 /// Kernel threads that wake others on the kernel's behalf, not as clients.
@@ -305,8 +307,20 @@ impl Finder<'_> {
             (due + u32::from(on_schedule(self, i - 1)), all + 1)
         });
         let scheduled = due * 2 > all;
+        let on_sockets = asked_on_sockets(timeline, ix);
+        self.found.pairing.several += on_sockets.map_or(0, |(_, beside)| beside);
+        // Bursts since the answer before.
+        let mut since = 0;
         for i in 1..thread.bursts.len() {
             let Some(server) = answered(self, i) else { continue };
+            let asking = (since..i).filter(|&b| asked(self, b).is_some()).count();
+            since = i;
+            self.found.pairing.answers += 1;
+            if on_sockets.is_none() {
+                let due = scheduled && on_schedule(self, i - 1);
+                self.found.pairing.unseen += u64::from(asking == 0 && !due);
+                self.found.pairing.several += u64::from(asking > 1);
+            }
             let mut from = i - 1;
             while !scheduled
                 && from > 0
