@@ -114,6 +114,7 @@ struct live_cpu {
 	s32 passes_to;	 /* whom its running task woke last saying that it is about to sleep */
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
 	u64 head_vruntime; /* of the queue last looked at */
+	u64 head_weight;   /* likewise, where it was asked for */
 	u32 other_class;   /* a real-time or deadline task runs here, and counts as one more that is queued */
 	u32 reserved;
 };

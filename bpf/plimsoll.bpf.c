@@ -72,7 +72,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 
 	/* A slice ended, or somebody was stopped: another one's turn, here or from elsewhere. */
 	if (task) {
-		bool queued = look_at_head(cpu, cpu);
+		bool queued = look_at_head(cpu, cpu, false);
 
 		if (keep) {
 			if (task->yielded)

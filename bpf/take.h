@@ -91,6 +91,14 @@ __noinline bool steal(u32 cpu)
 	return taken;
 }
 
+static __always_inline void saw_head(struct live_cpu PL_MEM *looker, struct task_struct *head, bool weigh)
+{
+	struct live_task PL_MEM *task = weigh ? task_of(head) : NULL;
+
+	looker->head_vruntime = head->scx.dsq_vtime;
+	looker->head_weight = task ? task->t.effective : PL_FAIR_WEIGHT_ONE;
+}
+
 /* Before 7.1 no function shows the head of a queue safely: an iterator's first step does. See look_at_head. */
 __noinline bool walk_to_head(u32 queue, u32 looker)
 {
@@ -99,15 +107,18 @@ __noinline bool walk_to_head(u32 queue, u32 looker)
 
 	bpf_for_each(scx_dsq, p, queue, 0)
 	{
-		cpu_of(looker)->head_vruntime = p->scx.dsq_vtime;
+		saw_head(cpu_of(looker), p, true);
 		found = true;
 		break;
 	}
 	return found;
 }
 
-/* Whether anything waits in a CPU's queue; if so, the vruntime of its head is in head_vruntime of who looks. */
-static __always_inline bool look_at_head(u32 queue, u32 looker)
+/*
+ * Whether anything waits in a CPU's queue; if so, the vruntime of its head is in head_vruntime of the CPU that looks and, where
+ * asked for, its weight in head_weight.
+ */
+static __always_inline bool look_at_head(u32 queue, u32 looker, bool weigh)
 {
 	struct task_struct *head;
 
@@ -116,7 +127,7 @@ static __always_inline bool look_at_head(u32 queue, u32 looker)
 		return walk_to_head(queue, looker);
 	head = scx_bpf_dsq_peek(queue);
 	if (head)
-		cpu_of(looker)->head_vruntime = head->scx.dsq_vtime;
+		saw_head(cpu_of(looker), head, weigh);
 	return head;
 }
 
@@ -132,9 +143,9 @@ __noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
 	/* A lone task there is about to run there. */
 	if (other == cpu || nr_running(cpu_of(other)) < PL_STEAL_OVERLOADED || !scx_bpf_dsq_nr_queued(other))
 		return false;
-	if (!look_at_head(other, cpu) ||
+	if (!look_at_head(other, cpu, true) ||
 	    !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair, c->head_vruntime,
-				 &S->config.fair))
+				 c->head_weight, &S->config.fair))
 		return false;
 	if (!take_from(other, cpu))
 		return false;

@@ -47,23 +47,14 @@ PL_INLINE void pl_domain_center(struct pl_domain PL_MEM *domain)
 	domain->u0 = mean;
 }
 
-/*
- * A distance in u of so many ns: of weight-1024 time, or of the task's own service if it is lighter. One request moves a
- * light task's u by much, which is no reason to move it or to forget what it is due.
- */
-PL_INLINE u64 pl_domain_distance(u64 ns, u64 weight)
-{
-	return pl_fair_scale(ns, pl_min(weight, PL_FAIR_WEIGHT_ONE));
-}
-
 /* u of a task of an effective weight, within what its domain allows. */
 PL_FN u64 pl_domain_clamp(const struct pl_domain PL_MEM *domain, u64 u, u64 weight, u64 behind_ns,
 			  u64 ahead_ns)
 {
 	u64 mean = pl_domain_mean(domain);
 
-	return pl_fair_clamp(u, mean - pl_domain_distance(behind_ns, weight),
-			     mean + pl_domain_distance(ahead_ns, weight));
+	return pl_fair_clamp(u, mean - pl_fair_distance(behind_ns, weight),
+			     mean + pl_fair_distance(ahead_ns, weight));
 }
 
 /* A task with u near U comes into a domain or leaves it: clamp u first. */
@@ -81,7 +72,7 @@ PL_FN void pl_domain_count(struct pl_domain PL_MEM *domain, u64 u, u64 weight, b
 /* Whether a task at u `theirs` is so far behind what a CPU of the same domain has at `own` that it moves there. */
 PL_FN bool pl_domain_pulls(u64 own, u64 theirs, u64 weight, const struct pl_fair_config PL_MEM *config)
 {
-	return config->pull_ns && pl_fair_before(theirs + pl_domain_distance(config->pull_ns, weight), own);
+	return config->pull_ns && pl_fair_before(theirs + pl_fair_distance(config->pull_ns, weight), own);
 }
 
 #endif

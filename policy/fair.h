@@ -10,7 +10,7 @@
  *            long sleep earns no more than that; one that was preempted or moved keeps what it is owed.
  *            Each CPU's timeline has an offset to a common one; a task that moves keeps its lag. A CPU that
  *            ends a slice looks at one other CPU's head: if that head is further behind on the common
- *            timeline than `pull_ns` of weight-1024 time, it is taken over.
+ *            timeline than `pull_ns`, it is taken over.
  *
  * Formula    vruntime += delta * 2^20 / weight            weight in units of 2^-10 of PL_WEIGHT_UNIT's unit
  *            place:   preempted or moved: vruntime = max(vruntime, clock - owed)
@@ -24,13 +24,16 @@
  *                     a queue's clock advances 2^20 / sum per ns, but stands while what others are owed is paid
  *                     back: at weights that stay, no task waits longer than about wait_max + lag_max
  *            common:  vruntime + offset
+ *            pull:    a difference above pull_ns * 2^20 / min(weight of the head, 1024): of its own service, if it weighs
+ *                     less. One slice moves a light task's vruntime by much, which is no reason to move tasks: pulled for
+ *                     less, tasks of a tenth of the weight beside them got a seventh of the time (16 CPUs)
  *
  * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the
  *            common timeline without end. Its offset is moved up so that it is never more than lag_max
  *            behind: what could not be served is forgotten, and the order within the CPU does not change.
  *            Likewise a CPU with one task, which no other wants or may come to: it does not move the common
  *            timeline on, or all others would be lag_max behind it, and the differences between them lost. It is
- *            ahead of it by 2 * pull_ns at most, enough to pull.
+ *            ahead of it by twice what moves a task of its weight at most, enough to pull.
  *
  * Limits     Equality across CPUs holds to about pull_ns plus one slice. Vruntimes wrap after 584 years of
  *            nice 0.
@@ -73,7 +76,7 @@ struct pl_fair_config {
 	u64 sleeper_credit_ns; /* how far before the clock a woken task may be placed */
 	u64 wakeup_gran_ns; /* a woken task preempts when it is at least this far ahead; see pl_task_preempts */
 	u64 wait_max_ns;    /* bound on waiting */
-	u64 pull_ns;	    /* difference on the common timeline that moves a task; 0: never */
+	u64 pull_ns;	    /* difference on the common timeline that moves a task: "pull" above; 0: never */
 	u64 lag_max_ns;	    /* in which a preempted or moved task is paid what it is owed; how far a CPU's
 				* timeline may be behind the common one */
 };
@@ -166,6 +169,15 @@ PL_FN u64 pl_fair_move(u64 vruntime, const struct pl_fair_cpu PL_MEM *from,
 }
 
 /*
+ * A distance of so many ns between CPUs: of weight-1024 time, or of the task's own service if it is lighter. One slice moves
+ * a light task by much, which is no reason to move it to another CPU, or to forget what it is due.
+ */
+PL_INLINE u64 pl_fair_distance(u64 ns, u64 weight)
+{
+	return pl_fair_scale(ns, pl_min(weight, PL_FAIR_WEIGHT_ONE));
+}
+
+/*
  * A task, counted in nr_queued, was picked to run: the queue's clock follows, and does not fall too far behind the
  * machine's, nor get too far ahead of it alone.
  */
@@ -173,7 +185,7 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 			  u64 vruntime, const struct pl_fair_config PL_MEM *config)
 {
 	u64 common, ahead;
-	s64 behind;
+	s64 behind, lead;
 
 	if (pl_fair_before(cpu->clock, vruntime))
 		cpu->clock = vruntime;
@@ -192,23 +204,27 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 	else if (cpu->nr_queued > 1 && behind < -(s64)(config->pull_ns / 4))
 		pl_write(&machine->clock, (s64)common);
 	/* What has a CPU to itself is no measure of what others are due. It is ahead enough to pull, and no further. */
-	else if (behind < -2 * (s64)config->pull_ns)
-		cpu->offset -= (u64)-behind - 2 * config->pull_ns;
+	lead = 2 * (s64)pl_fair_distance(config->pull_ns, cpu->weight_sum);
+	if (cpu->nr_queued == 1 && behind < -lead)
+		cpu->offset -= (u64)(-behind - lead);
 }
 
 /*
  * Whether this CPU, ending a slice, should take over the head of another one's queue. has_own: whether
- * anything else is queued or was running here; own_vruntime: the earliest of it.
+ * anything else is queued or was running here; own_vruntime: the earliest of it. other_weight: the effective weight
+ * of that head.
  */
 PL_FN bool pl_fair_should_pull(const struct pl_fair_cpu PL_MEM *cpu, bool has_own, u64 own_vruntime,
-			       const struct pl_fair_cpu PL_MEM *other, u64 other_vruntime,
+			       const struct pl_fair_cpu PL_MEM *other, u64 other_vruntime, u64 other_weight,
 			       const struct pl_fair_config PL_MEM *config)
 {
 	if (PL_BASELINE(!config->pull_ns))
 		return false;
 	if (!has_own)
 		return true;
-	return pl_fair_before(other_vruntime + other->offset + config->pull_ns, own_vruntime + cpu->offset);
+	return pl_fair_before(other_vruntime + other->offset +
+				  pl_fair_distance(config->pull_ns, other_weight),
+			      own_vruntime + cpu->offset);
 }
 
 /* Whether a task just woken preempts the one that runs. Idle-class work is preempted by any other. */

@@ -209,6 +209,12 @@ cases! {
             also: &["/usr/bin/taskset"],
             ..Case::of(&["beside-alone.sh"])
         };
+        light_work_has_its_share_on_many_cpus: Case {
+            cpus: "8",
+            loaded: false,
+            also: &["/usr/bin/nice"],
+            ..Case::of(&["light-groups.sh"])
+        };
         a_service_of_many_threads_does_not_wait_for_a_batch_job: Case {
             cpus: "1",
             also: &["target/guest/duty"],

@@ -98,6 +98,7 @@ pub struct Cpu {
     pub passes_to: i32,
     pub watch_at_ns: u64,
     pub head_vruntime: u64,
+    pub head_weight: u64,
     pub other_class: u32,
     pub reserved: u32,
 }

@@ -100,6 +100,7 @@ extern "C" {
         own_vruntime: u64,
         other: *const FairCpu,
         other_vruntime: u64,
+        other_weight: u64,
         config: *const FairConfig,
     ) -> bool;
     pub fn pl_fair_preempts(

@@ -94,9 +94,9 @@ pub trait Class {
         false
     }
 
-    /// A CPU whose slice is over, or that has nothing to do, looks at one other, where `first` is the lowest key. `own`: the
+    /// A CPU whose slice is over, or that has nothing to do, looks at one other, where `first` has the lowest key. `own`: the
     /// lowest of its own. Whether it looks for a task to take.
-    fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: u64) -> bool {
+    fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: &Seen) -> bool {
         false
     }
 

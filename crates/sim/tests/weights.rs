@@ -219,3 +219,50 @@ fn a_service_of_many_threads_waits_for_a_batch_job_no_longer_than_one_of_few() {
         );
     }
 }
+
+/// As many spinners of weight 1000 as there are CPUs beside as many of 100, as two groups below one or, in one group, of nice
+/// 0 and 10. The light ones' percentage of the machine.
+fn light_ones(cpus: u32, nice: bool, balance: bool) -> f64 {
+    let mut config = Config::new(Machine::new(Topology::flat(cpus)), 14_000_000_000);
+    config.warmup_ns = 2_000_000_000;
+    config.policy.newidle = balance;
+    config.policy.periodic = balance;
+    let pod = config.add_group(GroupSpec::new("/pod", GroupId::ROOT));
+    let groups = [("/pod/heavy", 1000), ("/pod/light", 100)].map(|(path, weight)| {
+        let mut group = GroupSpec::new(path, pod);
+        group.cpu_weight = weight;
+        config.add_group(group)
+    });
+    let workloads = ["heavy", "light"].map(|name| config.add_workload(name));
+    for number in 0..cpus {
+        for kind in 0..2 {
+            let group = if nice { pod } else { groups[kind] };
+            let mut task = TaskSpec::new(group, workloads[kind], format!("{kind} {number}"), spin);
+            task.nice = if nice { 10 * kind as i32 } else { 0 };
+            config.add_task(task);
+        }
+    }
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
+    results.workloads[1].usage_ns as f64 * 100.0 / results.groups[0].usage_ns as f64
+}
+
+#[test]
+fn what_is_light_has_its_share_on_many_cpus() {
+    for cpus in [2, 3, 4, 8, 16, 64] {
+        // Without the kernel's balance, as live: single tasks are pulled by what they are behind, and rest uneven for a while.
+        for (balance, points) in [(false, 1.0), (true, 0.5)] {
+            let got = light_ones(cpus, false, balance);
+            assert!(
+                (got - 100.0 / 11.0).abs() < points,
+                "{cpus} CPUs, balance {balance}: {got:.2}%, due 9.09%"
+            );
+        }
+    }
+    for cpus in [4, 8] {
+        let got = light_ones(cpus, true, false);
+        assert!(
+            (got - 9.70).abs() < 1.5,
+            "{cpus} CPUs, nice 10 beside 0: {got:.2}%, due 9.70%"
+        );
+    }
+}

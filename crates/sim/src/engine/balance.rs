@@ -206,7 +206,7 @@ impl<C: Class> Engine<'_, C> {
         if self.cpus[other as usize].fair.nr_queued < pl::STEAL_OVERLOADED {
             return false;
         }
-        let Some(first) = self.cpus[other as usize].queue.head_key() else {
+        let Some(first) = self.cpus[other as usize].queue.first() else {
             return false;
         };
         let state = &self.cpus[cpu as usize];
@@ -221,7 +221,7 @@ impl<C: Class> Engine<'_, C> {
             }));
         }
         let (to, from) = (self.cpu_seen(cpu), self.cpu_seen(other));
-        if !self.class.looks(&to, own, &from, first) {
+        if !self.class.looks(&to, own, &from, &self.seen(first)) {
             return false;
         }
         let Some(task) = self.movable(other, cpu, false) else {

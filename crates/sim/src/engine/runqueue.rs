@@ -62,6 +62,11 @@ impl RunQueue {
     }
 
     #[inline]
+    pub fn first(&self) -> Option<u32> {
+        self.waiting.last().map(|w| w.task)
+    }
+
+    #[inline]
     pub fn pop(&mut self) -> Option<u32> {
         self.waiting.pop().map(|w| w.task)
     }

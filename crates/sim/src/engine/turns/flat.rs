@@ -51,7 +51,7 @@ pub(super) fn preempts(woken: &Seen, running: &Seen) -> bool {
 }
 
 #[inline]
-pub(super) fn looks(to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: u64) -> bool {
+pub(super) fn looks(to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: &Seen) -> bool {
     // SAFETY: plain structs.
     unsafe {
         pl::pl_fair_should_pull(
@@ -59,7 +59,8 @@ pub(super) fn looks(to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: u64) 
             own.is_some(),
             own.unwrap_or(0),
             from.fair,
-            first,
+            first.policy.vruntime,
+            first.policy.effective,
             to.config,
         )
     }

@@ -130,7 +130,7 @@ impl Class for Plimsoll {
         }
     }
 
-    fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: u64) -> bool {
+    fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: &Seen) -> bool {
         self.eevdf.is_some() || flat::looks(to, own, from, first)
     }
 
