@@ -315,7 +315,7 @@ impl Resolve<'_> {
     ) -> Option<CpuSet> {
         match list.as_ref()?.cpus(self.nr_cpus()) {
             Ok(set) if set.intersection(within).is_empty() => {
-                let allowed = listed(within);
+                let allowed = within;
                 self.refuse(path, format!("none of these CPUs is {rule}; allowed: {allowed}"));
                 None
             }
@@ -526,23 +526,6 @@ impl Resolve<'_> {
             self.refuse(&["workload", name, idle.key], message);
         }
     }
-}
-
-/// CPUs as in a cpuset file: "0,1,4-7".
-fn listed(cpus: &CpuSet) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for cpu in cpus.iter() {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => runs.push((cpu, cpu)),
-        }
-    }
-    let shown = |(first, last): &(u32, u32)| match last - first {
-        0 => first.to_string(),
-        1 => format!("{first},{last}"),
-        _ => format!("{first}-{last}"),
-    };
-    runs.iter().map(shown).collect::<Vec<_>>().join(",")
 }
 
 fn ns_of_ms(ms: f64) -> u64 {

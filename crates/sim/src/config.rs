@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is simulated: a machine, groups, tasks, and what changes on the way. Plain data; nothing is read from outside.
 use crate::behaviour::Behaviour;
-use crate::cpuset::CpuSet;
 use crate::topology::Topology;
+use plimsoll_cpus::CpuSet;
 
 pub use crate::error::ConfigError;
 pub use crate::switches::{CgroupMode, Enforce, Fair, Policy, WakeSearch};

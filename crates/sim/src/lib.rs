@@ -33,7 +33,6 @@
 pub mod behaviour;
 mod class;
 pub mod config;
-pub mod cpuset;
 mod engine;
 mod error;
 mod histogram;
@@ -50,7 +49,6 @@ pub use config::{
     cpus_of, Change, ChangeKind, ChannelId, ChannelSpec, Config, Costs, CounterId, GroupId, GroupSpec,
     IdleState, LatencyId, Limits, Machine, PerDistance, TaskId, TaskSpec, WorkloadId,
 };
-pub use cpuset::CpuSet;
 pub use engine::turns::Plimsoll;
 pub use error::{ConfigError, RunError, Stuck};
 pub use histogram::Histogram;
@@ -62,4 +60,5 @@ pub use switches::{BurstRules, CgroupMode, Enforce, Fair, Policy, WakeSearch};
 pub use topology::{CpuPlace, Distance, Numbering, Topology};
 
 /// The policy's own types, for those who set its switches.
+pub use plimsoll_cpus::CpuSet;
 pub use plimsoll_policy_sys as policy;

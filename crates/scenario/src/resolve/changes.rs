@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[[change]]`: each is judged by how things are at its time, after those before it.
-use super::{listed, ns_of_ms, Resolve, What, LEFT};
+use super::{ns_of_ms, Resolve, What, LEFT};
 use crate::file::ChangeTable;
 use plimsoll_sim::{ChangeKind, CpuSet, GroupId, Limits};
 
@@ -127,7 +127,7 @@ impl Resolve<'_> {
             if online.is_empty() {
                 let message = format!(
                     "no CPU would be on line; allowed is a list without one of these: {}",
-                    listed(&now.online)
+                    now.online
                 );
                 self.refuse(&path, message);
                 return Vec::new();

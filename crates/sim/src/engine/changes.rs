@@ -4,8 +4,8 @@ use super::state::{State, NONE};
 use super::Engine;
 use crate::class::Class;
 use crate::config::ChangeKind;
-use crate::cpuset::CpuSet;
 use crate::observer::{Move, Stop};
+use plimsoll_cpus::CpuSet;
 use plimsoll_policy_sys as pl;
 
 impl<C: Class> Engine<'_, C> {

@@ -2,7 +2,7 @@
 //! Whether what was given can be simulated: the first thing that cannot, its value, what is allowed.
 use super::bandwidth::policy_limits;
 use crate::config::{ChangeKind, Config, ConfigError, Costs, GroupId, Limits, TaskId, TaskSpec};
-use crate::cpuset::CpuSet;
+use plimsoll_cpus::CpuSet;
 use plimsoll_policy_sys as pl;
 use std::fmt::Display;
 use std::ops::RangeInclusive;

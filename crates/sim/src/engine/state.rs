@@ -4,8 +4,8 @@ use super::events::NEVER;
 use super::runqueue::RunQueue;
 use super::topo::LEVELS;
 use crate::config::{ChannelSpec, WorkloadId};
-use crate::cpuset::CpuSet;
 use crate::results::CpuResult;
+use plimsoll_cpus::CpuSet;
 use plimsoll_policy_sys as pl;
 use std::collections::VecDeque;
 
