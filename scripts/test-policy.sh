@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 
 flags="-std=gnu11 -Wall -Wextra -Werror -Ipolicy -x c -c -o /dev/null"
 count=0
-for header in policy/*.h; do
-	unit="#include \"$(basename "$header")\""
+for header in policy/*.h policy/baseline/*.h; do
+	unit="#include \"${header#policy/}\""
 	for compiler in gcc clang-19; do
 		for mode in "" -DPL_EXPORT "-DPL_SINGLE_THREADED -DNDEBUG"; do
 			# shellcheck disable=SC2086 # flags are words

@@ -5,11 +5,13 @@ use std::path::Path;
 fn main() {
     let policy = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says")).join("../../policy");
     println!("cargo:rerun-if-changed=src");
-    for entry in std::fs::read_dir(&policy)
-        .expect("policy/ is part of the repository")
-        .flatten()
-    {
-        println!("cargo:rerun-if-changed={}", entry.path().display());
+    for folder in [policy.clone(), policy.join("baseline")] {
+        for entry in std::fs::read_dir(&folder)
+            .expect("policy/ is part of the repository")
+            .flatten()
+        {
+            println!("cargo:rerun-if-changed={}", entry.path().display());
+        }
     }
     let mut build = cc::Build::new();
     build

@@ -291,7 +291,7 @@ extern "C" {
         config: *const Config,
     );
 
-    // balance.h
+    // baseline/balance.h
     pub fn pl_newidle_init(newidle: *mut Newidle);
     pub fn pl_newidle_drawn(newidle: *mut Newidle, dice: u32) -> bool;
     pub fn pl_newidle_found(newidle: *mut Newidle, found: bool);
@@ -302,7 +302,7 @@ extern "C" {
     pub fn pl_balance_to_move(busiest: u32, mine: u32) -> u32;
     pub fn pl_balance_overloaded(nr_queued: u32, runnable: *const Pelt) -> bool;
 
-    // wake.h
+    // baseline/wake.h
     pub fn pl_wake_count(waker: *mut Waker, woken: u32, now_ns: u64);
     pub fn pl_wake_wide(waker: *const Waker, woken: *const Waker, cpus: u32) -> bool;
     pub fn pl_wake_affine(here: u64, there: u64, task: u64, waker: u64, sync: bool) -> bool;

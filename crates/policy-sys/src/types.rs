@@ -317,7 +317,7 @@ pub struct Steps {
     pub nr_cpus: u64,
 }
 
-// balance.h
+// baseline/balance.h
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -330,7 +330,7 @@ pub struct Newidle {
     pub reserved: u32,
 }
 
-// wake.h
+// baseline/wake.h
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

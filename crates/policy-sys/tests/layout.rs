@@ -29,9 +29,13 @@ fn every_struct_has_the_size_and_offsets_that_c_gives_it() {
 /// All of policy/, one after the other.
 fn headers() -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policy");
-    let headers = std::fs::read_dir(folder).unwrap();
-    headers
-        .map(|header| std::fs::read_to_string(header.unwrap().path()).unwrap())
+    let folders = [folder.to_string(), format!("{folder}/baseline")];
+    folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+        .map(|header| header.unwrap().path())
+        .filter(|path| path.is_file())
+        .map(|path| std::fs::read_to_string(path).unwrap())
         .collect()
 }
 

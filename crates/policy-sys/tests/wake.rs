@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! wake.h: how far a wake-up looks for an idle CPU.
+//! baseline/wake.h: how far a wake-up looks for an idle CPU.
 use plimsoll_policy_sys as pl;
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the kernel's fair class puts a waking task: the baseline's placement (policy/wake.h decides, this looks).
+//! Where the kernel's fair class puts a waking task: the baseline's placement (policy/baseline/wake.h decides, this looks).
 //!
 //! The kernel's searches overlap. A waker finds a CPU idle, and until it has that CPU's queue locked and its task in it
 //! every other waker finds the same: some tasks wait behind others of whom nobody knew. (The live scheduler does not: it

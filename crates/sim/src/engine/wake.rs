@@ -69,10 +69,6 @@ impl<C: Class> Engine<'_, C> {
             // SAFETY: the group and its queues are alive and not borrowed.
             unsafe { pl::pl_task_moved(&mut entry.policy, cpu, self.now_ns, &self.policy.core) };
         }
-        // SAFETY: likewise.
-        let flags = unsafe {
-            pl::pl_task_runnable(&mut entry.policy, cpu, self.now_ns, &mut touch, &self.policy.core)
-        };
         if from != cpu {
             let from_fair = self.cpus[from as usize].fair;
             let from = CpuSeen {
@@ -82,6 +78,11 @@ impl<C: Class> Engine<'_, C> {
             };
             self.class.moved(&mut entry!(self, task, cpu), &from);
         }
+        let entry = &mut self.tasks[task as usize];
+        // SAFETY: likewise.
+        let flags = unsafe {
+            pl::pl_task_runnable(&mut entry.policy, cpu, self.now_ns, &mut touch, &self.policy.core)
+        };
         if flags != 0 {
             self.arm(flags, group);
             if flags & pl::BW_THROTTLED != 0 {

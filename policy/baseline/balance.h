@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * balance.h - the baseline that stealing is compared with: new-idle and periodic balancing
+ * balance.h - for comparisons only, the baseline that stealing is compared with: new-idle and periodic balancing
  *
  * Problem    A figure for stealing means nothing without what Linux does in its place.
  *

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The order in which each engine calls the policy at each step of a task's life, held to one table.
+//!
+//! The live scheduler does not run here, so both orders are read off the sources: from the function that is the step, in
+//! the order of its text, through the engine's own functions that it calls. What is not about turns, such as limits' timers,
+//! is left out (`PARTS`).
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One step: the functions that are it in each engine, and what of the policy they call. A row of both is the rule; where the
+/// engines differ each has its own, and `why`.
+struct Step {
+    name: &'static str,
+    live: (&'static [&'static str], &'static [&'static str]),
+    sim: (&'static str, &'static [&'static str]),
+    why: &'static str,
+}
+
+const ENTER: [&str; 5] = [
+    "pl_task_moved",
+    "pl_fair_move",
+    "pl_task_runnable",
+    "pl_task_place",
+    "pl_task_count",
+];
+const LEAVE: [&str; 3] = ["pl_task_charge", "pl_task_uncount", "pl_task_blocked"];
+
+/// Every call that makes up a step.
+const PARTS: [&str; 15] = [
+    "pl_task_moved",
+    "pl_fair_move",
+    "pl_task_runnable",
+    "pl_task_place",
+    "pl_task_count",
+    "pl_task_weigh",
+    "pl_task_gives_way",
+    "pl_fair_picked",
+    "pl_fair_slice",
+    "pl_task_charge",
+    "pl_task_turn_over",
+    "pl_task_reweigh",
+    "pl_waiting_due",
+    "pl_task_uncount",
+    "pl_task_blocked",
+];
+
+const STEPS: [Step; 6] = [
+    Step {
+        name: "enter",
+        live: (&["account_in"], &ENTER),
+        sim: (
+            "enqueue",
+            &[
+                "pl_task_charge",
+                "pl_task_moved",
+                "pl_fair_move",
+                "pl_task_runnable",
+                "pl_fair_picked",
+                "pl_task_place",
+                "pl_task_count",
+            ],
+        ),
+        why: "the simulator charges who runs there and sets the queue's clock by it first; live, both are a tick old at most",
+    },
+    Step {
+        name: "pick",
+        live: (&["pick"], &["pl_task_weigh", "pl_task_gives_way", "pl_fair_picked"]),
+        sim: ("start", &["pl_task_reweigh", "pl_fair_picked", "pl_fair_slice"]),
+        why: "the simulator weighs the queue, too, and says how long; live, that was done as the slice before ended, and \
+              slices are constant; what gives way is found as a task's group or policy changes",
+    },
+    Step {
+        name: "ran",
+        live: (&["charge"], &["pl_task_charge"]),
+        sim: ("charge", &["pl_task_charge"]),
+        why: "",
+    },
+    Step {
+        name: "tick",
+        live: (&["plimsoll_tick"], &["pl_task_turn_over"]),
+        sim: ("tick", &["pl_task_charge", "pl_task_reweigh"]),
+        why: "live, a tick ends the slice only, and dispatch charges and weighs anew",
+    },
+    Step {
+        name: "leave",
+        live: (&["plimsoll_stopping", "plimsoll_quiescent"], &LEAVE),
+        sim: ("block", &LEAVE),
+        why: "",
+    },
+    Step {
+        name: "leave, while it waits",
+        live: (
+            &["plimsoll_quiescent"],
+            &["pl_task_uncount", "pl_task_blocked"],
+        ),
+        sim: ("dequeue", &LEAVE),
+        why: "who runs there is charged for simulated classes that ask for it, eevdf's: what is due to those who wait is \
+              known as of now",
+    },
+];
+
+/// An engine's functions by name, each body with its calls in order.
+struct Engine {
+    bodies: BTreeMap<String, String>,
+    /// Where calls of another one's methods go: the policy's own class of the simulator.
+    class: BTreeMap<String, String>,
+    /// Part of a step that begins in the middle of a callback: the function, and the call at which it begins.
+    middle: BTreeMap<&'static str, (&'static str, &'static str)>,
+}
+
+fn source(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    without_comments(&text)
+}
+
+fn without_comments(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("/*") {
+        out.push_str(&rest[..at]);
+        let end = rest[at..].find("*/").map_or(rest.len(), |end| at + end + 2);
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out.lines()
+        .map(|line| line.split("//").next().unwrap_or(""))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// From the brace that opens at or after `from` to the one that closes it.
+fn body(text: &str, from: usize) -> Option<&str> {
+    let open = from + text[from..].find('{')?;
+    let mut depth = 0;
+    for (at, byte) in text.bytes().enumerate().skip(open) {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(&text[open..=at]);
+        }
+    }
+    None
+}
+
+/// Functions of Rust by `fn NAME`, of C by a line that begins one.
+fn functions(text: &str, c: bool) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let name = if c {
+            let begins = line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && !line.trim_end().ends_with(';');
+            let head = line.replace("BPF_OPS(", "").replace("__attribute__((", "");
+            // `plimsoll_tick, struct ...` of a callback, `name(...` of a function.
+            let end = if line.contains("BPF_OPS(") {
+                head.find(',')
+            } else {
+                head.find('(')
+            };
+            end.filter(|_| begins).and_then(|end| {
+                head[..end]
+                    .split([' ', '*', '\t'])
+                    .next_back()
+                    .map(str::to_string)
+            })
+        } else {
+            line.trim_start()
+                .split_once("fn ")
+                .filter(|(before, _)| before.is_empty() || before.starts_with("pub"))
+                .map(|(_, rest)| rest.split(['(', '<']).next().unwrap_or("").to_string())
+        };
+        if let (Some(name), Some(body)) = (name, body(text, at)) {
+            found.entry(name).or_insert_with(|| body.to_string());
+        }
+        at += line.len();
+    }
+    found
+}
+
+impl Engine {
+    /// The parts that a function calls, in order.
+    fn calls(&self, name: &str) -> Vec<String> {
+        let (name, from) = self.middle.get(name).copied().unwrap_or((name, ""));
+        let text = self
+            .bodies
+            .get(name)
+            .unwrap_or_else(|| panic!("no function {name}"));
+        let start = text
+            .find(from)
+            .unwrap_or_else(|| panic!("{name} does not call {from}"));
+        let mut found = Vec::new();
+        self.walk(&text[start..], &mut vec![name.to_string()], &mut found);
+        found
+    }
+
+    fn walk(&self, text: &str, path: &mut Vec<String>, found: &mut Vec<String>) {
+        for (at, _) in text.match_indices('(') {
+            let before = &text[..at];
+            let start = before
+                .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .map_or(0, |place| place + 1);
+            let name = &before[start..];
+            if PARTS.contains(&name) {
+                found.push(name.to_string());
+                continue;
+            }
+            let of_class = before[..start].ends_with("self.class.");
+            let own = of_class || !before[..start].ends_with('.') || before[..start].ends_with("self.");
+            let map = if of_class { &self.class } else { &self.bodies };
+            let key = format!("{}{name}", if of_class { "class." } else { "" });
+            if let Some(inner) = map.get(name).filter(|_| own && !path.contains(&key)) {
+                path.push(key);
+                self.walk(inner, path, found);
+                path.pop();
+            }
+        }
+    }
+}
+
+fn live() -> Engine {
+    let mut bodies = BTreeMap::new();
+    for file in ["state.h", "account.h", "plimsoll.bpf.c"] {
+        bodies.extend(functions(&source(&format!("bpf/{file}")), true));
+    }
+    // A step of the table, not of this one.
+    for other in [
+        "account_move",
+        "count_again",
+        "park_end",
+        "arm_stop",
+        "after_policy",
+    ] {
+        bodies.remove(other);
+    }
+    Engine {
+        bodies,
+        class: BTreeMap::new(),
+        // What it does before is to bring in who was not counted here: the step "enter".
+        middle: [("pick", ("plimsoll_running", "idle_ended"))].into(),
+    }
+}
+
+fn sim() -> Engine {
+    let mut bodies = BTreeMap::new();
+    for file in ["wake.rs", "dispatch.rs"] {
+        bodies.extend(functions(
+            &source(&format!("crates/sim/src/engine/{file}")),
+            false,
+        ));
+    }
+    // What follows from a step, and is one of its own: another task is picked, a limit is handed out, somebody pays.
+    for other in [
+        "kick",
+        "preempt_for",
+        "schedule",
+        "resched",
+        "stall",
+        "overhead",
+        "after_charge",
+        "set_limit",
+    ] {
+        bodies.remove(other);
+    }
+    for end in ["end_of_slice", "newidle", "pick", "go_idle", "reschedule"] {
+        bodies.remove(end);
+    }
+    let flat = functions(&source("crates/sim/src/engine/turns/flat.rs"), false);
+    Engine {
+        bodies,
+        class: flat,
+        middle: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn each_engine_calls_the_policy_in_the_order_of_the_table() {
+    let (live, sim) = (live(), sim());
+    for step in &STEPS {
+        let calls: Vec<String> = step.live.0.iter().flat_map(|name| live.calls(name)).collect();
+        assert_eq!(calls, step.live.1, "live, {}: {:?}", step.name, step.live.0);
+        assert_eq!(
+            sim.calls(step.sim.0),
+            step.sim.1,
+            "simulated, {}: {}",
+            step.name,
+            step.sim.0
+        );
+        assert_eq!(
+            step.live.1 == step.sim.1,
+            step.why.is_empty(),
+            "{}: a difference has a reason, and only that",
+            step.name
+        );
+    }
+}
+
+/// Where the simulator does more at a step, it does what the live scheduler does in the same order.
+#[test]
+fn what_both_do_at_a_step_they_do_in_one_order() {
+    for step in &STEPS {
+        let both = |one: &[&str], other: &[&str]| -> Vec<String> {
+            let shared = one.iter().filter(|call| other.contains(call));
+            shared.map(|call| call.to_string()).collect()
+        };
+        let (live, sim) = (step.live.1, step.sim.1);
+        assert_eq!(both(live, sim), both(sim, live), "{}", step.name);
+    }
+}
+
+#[test]
+fn an_order_that_changes_is_seen() {
+    let mut live = live();
+    let body = live.bodies.get_mut("account_in").unwrap();
+    *body = body
+        .replace("pl_task_place", "pl_swapped")
+        .replace("pl_task_runnable", "pl_task_place")
+        .replace("pl_swapped", "pl_task_runnable");
+    assert_ne!(live.calls("account_in"), ENTER);
+    let mut sim = sim();
+    let body = sim.bodies.get_mut("no_longer_runnable").unwrap();
+    *body = body.replace("pl_task_blocked", "pl_task_weigh");
+    assert_ne!(sim.calls("block"), LEAVE);
+}
