@@ -9,6 +9,7 @@
 mod out;
 
 mod cmd;
+mod documents;
 mod exit;
 mod http;
 mod listen;

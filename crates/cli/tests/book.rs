@@ -121,6 +121,15 @@ fn links_and_their_anchors_exist() {
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
 }
 
+/// mdBook writes NAME.html for NAME.md, and copies other files over it.
+#[test]
+fn no_file_takes_the_place_of_a_page() {
+    for page in pages() {
+        let rendered = page.with_extension("html");
+        assert!(!root().join(&rendered).exists(), "{}", rendered.display());
+    }
+}
+
 #[test]
 fn the_summary_has_every_page_once() {
     let summary = PathBuf::from("docs/src/SUMMARY.md");

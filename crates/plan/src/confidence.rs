@@ -19,10 +19,11 @@
 use plimsoll_replay::{percentile_ns, rank_of, Outcome};
 use rand::Rng;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Nine of ten runs are expected between the two.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Range {
     pub low: f64,
     pub middle: f64,

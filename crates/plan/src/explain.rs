@@ -12,6 +12,7 @@ use plimsoll_replay::{percentile_ns, replay, GroupSettings, Outcome, Settings};
 use plimsoll_sim::observer::Stop;
 use plimsoll_sim::{GroupId, Observer, TaskId};
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 /// notices that a quota is used up.
 const AT_ONCE_NS: u64 = 4_000_000;
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Explanation {
     pub limits: Limits,
     /// CPUs used under the limit.
@@ -49,7 +50,7 @@ pub struct Explanation {
 }
 
 /// What another setting would have given.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Instead {
     pub limits: Limits,
     pub throttled: f64,

@@ -3,13 +3,14 @@
 use crate::goal::{Goal, Subject};
 use crate::source::Source;
 use plimsoll_replay::{percentile_ns, replay, Settings, SettingsError};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Where they make less of a difference nothing is said.
 const SHARE_MIN: f64 = 0.05;
 
 /// A percentile without any limit of the planned group, beside others and without them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WaitingForOthers {
     /// In the words of goals.
     pub what: String,

@@ -4,9 +4,10 @@ use crate::kubernetes;
 use crate::search::Limits;
 use crate::target::Target;
 use plimsoll_replay::Semantics;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Paste {
     pub system: &'static str,
     pub text: String,

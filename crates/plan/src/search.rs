@@ -12,6 +12,7 @@ use crate::source::Source;
 use crate::variation::Variation;
 use plimsoll_replay::{replay, GroupSettings, Outcome, Semantics, Settings, SettingsError};
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub struct Options {
@@ -33,7 +34,7 @@ pub struct Options {
 
 /// One setting of the group and what it gives: in one replay of the median recording; of one that was looked at closely,
 /// the middles of its ranges.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Candidate {
     #[serde(flatten)]
     pub limits: Limits,
@@ -72,7 +73,7 @@ pub struct Candidate {
 }
 
 /// [`GroupSettings`] as they are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Limits {
     pub quota_us: Option<u64>,
     pub period_us: u64,
@@ -126,7 +127,7 @@ impl From<Limits> for GroupSettings {
 }
 
 /// What came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The recommendation meets every goal, its whole range included.
@@ -137,7 +138,7 @@ pub enum Verdict {
     NotMet,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Plan {
     pub verdict: Verdict,
     pub group: String,
@@ -160,7 +161,7 @@ pub struct Plan {
 }
 
 /// The best for a target that cannot express the recommendation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Other {
     pub verdict: Verdict,
     pub recommended: Candidate,

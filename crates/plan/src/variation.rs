@@ -14,10 +14,11 @@
 //!
 //! Whoever asks for ranges gets replays with all work scaled to both ends of this ([`crate::Recordings`]).
 use plimsoll_replay::{Program, Stretch, STRETCH_NS};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Where the variation was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeenIn {
     Recordings,
@@ -27,7 +28,7 @@ pub enum SeenIn {
     Nothing,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Variation {
     pub seen_in: SeenIn,
     /// CPU time per request, ns: of each recording, or of each block.

@@ -2,10 +2,11 @@
 //! What is wrong with a container's limit, and why, in a sentence.
 use crate::digest::Digest;
 use crate::model::{Change, Demand, Estimate};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a container's limit is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Throttled although on average much is left: burst or a longer period would help.
@@ -89,7 +90,7 @@ pub struct Settings {
 }
 
 /// What is advised. Each is there only where it helps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Advice {
     /// CPUs of one pod.
     pub request: Option<f64>,

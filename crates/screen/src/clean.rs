@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a counter's samples to what it grew by between two of them. What cannot be trusted is left out and counted.
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Growth over (`end_ms - length_ms`, `end_ms`].
@@ -11,7 +12,7 @@ pub struct Growth {
 }
 
 /// What was left out, in samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Faults {
     /// NaN, infinite or negative.
     pub not_numbers: u64,

@@ -7,6 +7,7 @@ use crate::digest::{Counters, Digest};
 use crate::labels::{Container, Metric, Setting};
 use crate::owners::{Owners, Workload};
 use crate::table::Row;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -50,7 +51,7 @@ pub struct Collector {
 }
 
 /// The result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Screening {
     /// Throttled ones first, then what gives most back.
     pub rows: Vec<Row>,

@@ -33,12 +33,13 @@
 //! in the first. `BEND` says how far it may be off, and gives the bounds. Limits: samples whose use is the limit hide
 //! how much was wanted; they get bounds only.
 use crate::digest::Digest;
+use schemars::JsonSchema;
 use serde::Serialize;
 use statrs::function::gamma::gamma_ur;
 use std::sync::OnceLock;
 
 /// A setting to be asked about. CPUs and seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Change {
     pub limit: f64,
     pub period_s: f64,
@@ -46,7 +47,7 @@ pub struct Change {
 }
 
 /// Share of periods at whose end somebody is throttled. Nine of ten are expected between `low` and `high`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     pub share: f64,
     pub low: f64,

@@ -2,10 +2,11 @@
 //! From a pod to the workload that it belongs to, through the owners that kube-state-metrics names.
 use crate::answer::Labels;
 use crate::labels::Container;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct Workload {
     pub namespace: String,
     /// Deployment, StatefulSet, DaemonSet, CronJob, Job, ...; Pod where no owner is known.

@@ -3,10 +3,11 @@
 use crate::class::{Advice, Class};
 use crate::model::{Change, Estimate};
 use crate::owners::Workload;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One container of one workload, over all of its pods.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
     pub workload: Workload,
     pub container: String,

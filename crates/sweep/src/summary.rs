@@ -3,10 +3,11 @@
 use crate::columns::{Cell, Columns};
 use crate::merge::SET;
 use plimsoll_scenario::nearest;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A table of a sweep, by combination.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Summary {
     /// What varied, without `set.`.
     pub keys: Vec<String>,
@@ -18,7 +19,7 @@ pub struct Summary {
 }
 
 /// A column of results, in the unit of its name but nanoseconds, which are ms.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Measure {
     pub column: String,
     /// As a table calls it, with its unit.
@@ -28,7 +29,7 @@ pub struct Measure {
 }
 
 /// Over the seeds, between neighbours in a straight line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Quantiles {
     pub runs: u64,
     pub min: f64,

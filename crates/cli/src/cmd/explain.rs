@@ -3,11 +3,10 @@
 use crate::cmd::replay::figure;
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
-use crate::{number, output};
+use crate::{documents, number, output};
 use plimsoll_plan::{explain, Explanation, Limits, Source};
 use plimsoll_replay::Settings;
 use plimsoll_trace::RequestSpec;
-use serde_json::json;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -72,9 +71,13 @@ pub fn run(args: &Args) -> Result {
         return Err(Failure::Input(format!("{}: {what}", source.file)));
     }
     let found = explain(&source, limits)?;
-    let value =
-        || json!({"format": 1, "trace": source.file, "group": source.target_path(), "explanation": found});
-    if output::json(args.json.as_deref(), || format!("{:#}\n", value()))? {
+    let document = documents::Explained {
+        format: 1,
+        trace: &source.file,
+        group: source.target_path(),
+        explanation: &found,
+    };
+    if output::json(args.json.as_deref(), || documents::text(&document))? {
         out!("{}", text(&source, &found, args.limit.is_none()));
     }
     Ok(Outcome::Done)

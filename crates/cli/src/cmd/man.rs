@@ -156,24 +156,37 @@ mod book {
     }
 
     #[test]
-    fn the_schema_of_results_is_that_of_the_program() {
-        let schema = schemars::schema_for!(plimsoll_report::Report).to_value();
-        expect_test::expect_file!["../../../../docs/src/reference/results.schema.json"]
-            .assert_eq(&format!("{schema:#}\n"));
-        // The page describes every field.
+    fn schemas_of_results_are_those_of_the_program() {
+        use crate::cmd::schema::Kind;
         let page = include_str!("../../../../docs/src/reference/results.md");
+        let words: std::collections::BTreeSet<&str> = page
+            .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .collect();
         let mut missing = Vec::new();
-        let all = schema["$defs"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(_, one)| one);
-        for table in all.chain([&schema]) {
-            for (field, _) in table["properties"].as_object().into_iter().flatten() {
-                let words = page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-                if !words.into_iter().any(|word| word == field) {
-                    missing.push(field.clone());
-                }
+        for (name, kind) in [
+            ("results", Kind::Results),
+            ("replay", Kind::Replay),
+            ("plan", Kind::Plan),
+            ("explain", Kind::Explain),
+            ("screen", Kind::Screen),
+            ("sweep", Kind::Sweep),
+        ] {
+            let schema = kind.schema();
+            let file = format!("../../../../docs/src/reference/{name}.schema.json");
+            expect_test::expect_file![file].assert_eq(&format!("{schema:#}\n"));
+            // The page describes every field.
+            let all = schema["$defs"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(_, one)| one);
+            for table in all.chain([&schema]) {
+                let fields = table["properties"].as_object().into_iter().flatten();
+                missing.extend(
+                    fields
+                        .filter(|(field, _)| !words.contains(field.as_str()))
+                        .map(|(field, _)| format!("{name}: {field}")),
+                );
             }
         }
         assert!(missing.is_empty(), "not in results.md: {missing:?}");

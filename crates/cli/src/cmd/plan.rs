@@ -5,7 +5,7 @@ mod screen;
 use crate::cmd::replay::{check_table, figure, heading};
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
-use crate::{number, output};
+use crate::{documents, number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
     goal_cells, goal_titles, paste, plan, range_cell, runtimes, self_check, Candidate, Goal, Options, Other,
@@ -13,7 +13,6 @@ use plimsoll_plan::{
 };
 use plimsoll_replay::{recorded, Semantics};
 use plimsoll_trace::RequestSpec;
-use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -285,28 +284,36 @@ pub fn run(args: &Args) -> Result {
         _ => Outcome::Done,
     };
     let waiting = WaitingForOthers::of(recordings.median(), &options.goals)?;
-    let value = || {
-        let traces: Vec<String> = args
+    let document = documents::Planned {
+        format: 2,
+        traces: args
             .traces
             .iter()
             .map(|path| path.display().to_string())
-            .collect();
-        json!({
-            "format": 2, "traces": traces, "plan": found, "self_check_holds": hold,
-            "closed_loop": recordings.median().program.is_closed_loop(), "settings": settings,
-            "median_recording": recordings.median, "warning": warning(&recordings, &found),
-            "few_requests": few_requests(&recordings, &options.goals), "throttled_goal_is_default": default_goal,
-            "waiting_for_others": waiting,
-            "for": target.name(), "request_cpus": request_cpus, "price_per_core": args.price_per_core,
-            "others": OTHERS.iter().zip(&found.others).filter_map(|((name, _), other)| {
-                other.as_ref().map(|other| json!({"for": name, "plan": other}))
-            }).collect::<Vec<_>>(),
-            "runtimes": runtimes(&recordings.median().program).iter().map(|runtime| {
-                runtime.under(found.recommended.reserved_cpus, cpus)
-            }).collect::<Vec<_>>(),
-        })
+            .collect(),
+        median_recording: recordings.median,
+        closed_loop: recordings.median().program.is_closed_loop(),
+        self_check_holds: hold,
+        plan: &found,
+        target: target.name(),
+        others: OTHERS
+            .iter()
+            .zip(&found.others)
+            .filter_map(|((target, _), plan)| plan.as_ref().map(|plan| documents::ForOther { target, plan }))
+            .collect(),
+        settings: &settings,
+        request_cpus,
+        price_per_core: args.price_per_core,
+        runtimes: runtimes(&recordings.median().program)
+            .iter()
+            .map(|runtime| runtime.under(found.recommended.reserved_cpus, cpus))
+            .collect(),
+        waiting_for_others: waiting.as_ref(),
+        warning: warning(&recordings, &found),
+        few_requests: few_requests(&recordings, &options.goals),
+        throttled_goal_is_default: default_goal,
     };
-    if !output::json(args.json.as_deref(), || format!("{:#}\n", value()))? {
+    if !output::json(args.json.as_deref(), || documents::text(&document))? {
         return Ok(outcome);
     }
     let shown = Shown {

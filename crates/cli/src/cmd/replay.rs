@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll simulate --replay`: a recorded workload, as it was and under other limits.
 use crate::exit::{Failure, Outcome, Result};
-use crate::output;
 use crate::table::Table;
-use plimsoll_plan::{self_check, Range, Recordings, Replicates, SelfCheck, Source, SourceError, Subject};
+use crate::{documents, output};
+use plimsoll_plan::{
+    self_check, Check, Range, Recordings, Replicates, SelfCheck, Source, SourceError, Subject,
+};
 use plimsoll_replay::{describe_machine, percentile_ns, recorded, replay, Pacing, Program, Settings};
 use plimsoll_trace::{RequestSpec, TraceError};
-use serde_json::json;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -87,28 +88,33 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
     let holds = all.iter().all(|r| r.check.holds());
     let outcome = if holds { Outcome::Done } else { Outcome::Missed };
 
-    let value = || {
-        let program = &median.source.program;
-        json!({
-            "format": 2,
-            "recordings": all.iter().map(Replayed::json).collect::<Vec<_>>(),
-            "median_recording": recordings.median,
-            "variation": recordings.variation,
-            "target": median.source.target_path(),
-            "closed_loop": program.is_closed_loop(),
-            "settings": sets,
-            "changed": other.map(|o| figures(program, o)),
-            "ranges": replicates.as_ref().map(|r| json!({
-                "p50_ns": r.percentile(50.0), "p99_ns": r.percentile(99.0), "throttled": r.range(&Subject::Throttled),
-                "cpus": r.cpus(), "requests_per_s": r.rate(),
-                "cases": r.resampled(RESAMPLES).iter().map(|(case, latencies)| json!({
-                    "recording": case.recording, "work_scale": case.work_scale,
-                    "latencies": latencies.iter().map(|l| distribution(l)).collect::<Vec<_>>(),
-                })).collect::<Vec<_>>(),
-            })),
-        })
+    let document = || documents::Replay {
+        format: 2,
+        recordings: all.iter().map(Replayed::document).collect(),
+        median_recording: recordings.median,
+        variation: &recordings.variation,
+        target: median.source.target_path(),
+        closed_loop: median.source.program.is_closed_loop(),
+        settings: sets,
+        changed: other.map(|o| figures(&median.source.program, o)),
+        ranges: replicates.as_ref().map(|r| documents::Ranges {
+            p50_ns: r.percentile(50.0),
+            p99_ns: r.percentile(99.0),
+            throttled: r.range(&Subject::Throttled),
+            cpus: r.cpus(),
+            requests_per_s: r.rate(),
+            cases: r
+                .resampled(RESAMPLES)
+                .iter()
+                .map(|(case, latencies)| documents::Case {
+                    recording: case.recording,
+                    work_scale: case.work_scale,
+                    latencies: latencies.iter().map(|l| distribution(l)).collect(),
+                })
+                .collect(),
+        }),
     };
-    if !output::json(json, || format!("{:#}\n", value()))? {
+    if !output::json(json, || documents::text(&document()))? {
         return Ok(outcome);
     }
     for Replayed { source, check, .. } in &all {
@@ -173,18 +179,26 @@ impl Replayed<'_> {
         })
     }
 
-    fn json(&self) -> serde_json::Value {
+    fn document(&self) -> documents::Recording<'_> {
         let program = &self.source.program;
-        json!({
-            "trace": self.source.file,
-            "warnings": doubts(self.source),
-            "self_check": self.check.checks.iter().map(|c| json!({
-                "name": c.name, "unit": c.unit, "recorded": c.recorded, "replayed": c.replayed,
-                "tolerance": c.tolerance, "holds": c.holds(),
-            })).collect::<Vec<_>>(),
-            "recorded": figures(program, &self.before),
-            "replayed": figures(program, &self.same),
-        })
+        documents::Recording {
+            trace: &self.source.file,
+            warnings: doubts(self.source),
+            self_check: self.check.checks.iter().map(checked).collect(),
+            recorded: figures(program, &self.before),
+            replayed: figures(program, &self.same),
+        }
+    }
+}
+
+fn checked(check: &Check) -> documents::Checked<'_> {
+    documents::Checked {
+        name: &check.name,
+        unit: check.unit,
+        recorded: check.recorded,
+        replayed: check.replayed,
+        tolerance: check.tolerance,
+        holds: check.holds(),
     }
 }
 
@@ -209,23 +223,23 @@ fn ranges(replicates: &Replicates) -> Table {
     table
 }
 
-fn figures(program: &Program, outcome: &plimsoll_replay::Outcome) -> serde_json::Value {
+fn figures(program: &Program, outcome: &plimsoll_replay::Outcome) -> documents::Figures {
     let latencies = outcome.latencies(None);
     let target = &outcome.groups[program.target as usize];
-    json!({
-        "requests": latencies.len(),
-        "p50_ns": percentile_ns(&latencies, 50.0),
-        "p90_ns": percentile_ns(&latencies, 90.0),
-        "p99_ns": percentile_ns(&latencies, 99.0),
-        "max_ns": percentile_ns(&latencies, 100.0),
-        "cpus": target.cpus,
-        "throttled": target.throttled,
-        "throttled_ns": target.stat.map(|s| s.throttled_ns),
-        "nr_periods": target.stat.map(|s| s.nr_periods),
-        "end_ns": outcome.end_ns,
-        "work_done": outcome.work_done,
-        "events": outcome.events,
-    })
+    documents::Figures {
+        requests: latencies.len(),
+        p50_ns: percentile_ns(&latencies, 50.0),
+        p90_ns: percentile_ns(&latencies, 90.0),
+        p99_ns: percentile_ns(&latencies, 99.0),
+        max_ns: percentile_ns(&latencies, 100.0),
+        cpus: target.cpus,
+        throttled: target.throttled,
+        throttled_ns: target.stat.map(|s| s.throttled_ns),
+        nr_periods: target.stat.map(|s| s.nr_periods),
+        end_ns: outcome.end_ns,
+        work_done: outcome.work_done,
+        events: outcome.events,
+    }
 }
 
 /// Latencies in ns and how often, to 3 digits.

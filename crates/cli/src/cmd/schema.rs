@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll schema`: the JSON schemas of our input files and of results, for editors, programs and reading.
+use crate::documents::{Explained, Planned, Replay, Screened, Swept};
 use crate::exit::{Outcome, Result};
+use schemars::schema_for;
 
 /// Print the JSON schema of scenario files, machine files or results
 ///
-/// An editor with a TOML language server completes and checks scenarios with it. `results` is what `plimsoll simulate
-/// --json` writes.
+/// An editor with a TOML language server completes and checks scenarios with it. The others are of what commands write with
+/// `--json`.
 #[derive(clap::Args)]
 pub struct Args {
     /// What to print the schema of
@@ -18,18 +20,42 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Kind {
+pub enum Kind {
+    /// A scenario's file
     Scenario,
+    /// A machine model's file
     Machine,
+    /// Results of `plimsoll simulate`
     Results,
+    /// Results of `plimsoll simulate --replay`
+    Replay,
+    /// Results of `plimsoll plan`
+    Plan,
+    /// Results of `plimsoll explain`
+    Explain,
+    /// Results of `plimsoll screen`
+    Screen,
+    /// Results of `plimsoll sweep report`
+    Sweep,
+}
+
+impl Kind {
+    pub fn schema(self) -> serde_json::Value {
+        match self {
+            Kind::Scenario => plimsoll_scenario::scenario_schema(),
+            Kind::Machine => plimsoll_scenario::machine_schema(),
+            Kind::Results => schema_for!(plimsoll_report::Report).to_value(),
+            Kind::Replay => schema_for!(Replay).to_value(),
+            Kind::Plan => schema_for!(Planned).to_value(),
+            Kind::Explain => schema_for!(Explained).to_value(),
+            Kind::Screen => schema_for!(Screened).to_value(),
+            Kind::Sweep => schema_for!(Swept).to_value(),
+        }
+    }
 }
 
 pub fn run(args: &Args) -> Result {
-    let schema = match args.kind {
-        Kind::Scenario => plimsoll_scenario::scenario_schema(),
-        Kind::Machine => plimsoll_scenario::machine_schema(),
-        Kind::Results => schemars::schema_for!(plimsoll_report::Report).to_value(),
-    };
+    let schema = args.kind.schema();
     if args.markdown {
         out!("{}", plimsoll_scenario::reference(&schema));
     } else {

@@ -4,9 +4,8 @@ mod server;
 
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
-use crate::{number, output};
+use crate::{documents, number, output};
 use plimsoll_screen::{input, Class, Collector, Left, Options, Row, Screening};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -126,7 +125,8 @@ pub fn run(args: &Args) -> Result {
         false => Outcome::Missed,
     };
     if !output::json(args.json.as_deref(), || {
-        format!("{:#}\n", json!({"format": 1, "screening": found}))
+        let screening = &found;
+        documents::text(&documents::Screened { format: 1, screening })
     })? {
         return Ok(outcome);
     }

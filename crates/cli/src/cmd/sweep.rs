@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll sweep`: a scenario under many values and seeds, on one machine or many.
 use crate::exit::{Failure, Outcome, Result};
-use crate::output;
 use crate::table::Table;
+use crate::{documents, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_sweep::{
     figure, html, merge, run as run_points, summary, Columns, Plan, Shard, Store, Summary, Sweep,
 };
-use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -213,7 +212,8 @@ fn run_report(args: &ReportArgs) -> Result {
         output::write(path, html(&found, &stem(&args.table)))?;
     }
     if !output::json(args.json.as_deref(), || {
-        format!("{:#}\n", json!({"format": 1, "sweep": found}))
+        let sweep = &found;
+        documents::text(&documents::Swept { format: 1, sweep })
     })? {
         return Ok(Outcome::Done);
     }
