@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live
+.PHONY: publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,9 @@ DENY := 0.20.2
 deny: ## check licences, sources and duplicates of all dependencies with cargo-deny, which is installed if it is not there
 	@cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny --version $(DENY)
 	cargo deny --all-features check licenses bans sources
+
+publish-check: ## what crates.io would be given of the crates that are useful by themselves: a dry run, each built from its package
+	cargo publish --dry-run --locked -p plimsoll-cpus -p plimsoll-policy-sys -p plimsoll-sim -p plimsoll-trace
 
 clean: ## remove everything built here
 	cargo clean

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Compiles policy/*.h natively, with external linkage, for the simulator and the tests.
+//! Compiles policy/*.h natively, with external linkage, for the simulator and the tests. `policy` here is a link to the repository's, so that the package holds the
+//! headers themselves.
 use std::path::Path;
 
 fn main() {
-    let policy = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says")).join("../../policy");
+    let policy = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says")).join("policy");
     println!("cargo:rerun-if-changed=src");
     for folder in [policy.clone(), policy.join("baseline")] {
         for entry in std::fs::read_dir(&folder)
