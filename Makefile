@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live
+.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ test-live-all: test-live ## the cases, too, that `make test-live` runs on the ne
 
 fuzz: ## 10,000 random machines against the invariants; three broken policies must be caught (SEEDS=N FIRST=N)
 	scripts/fuzz.sh $(SEEDS) $(FIRST)
+
+fuzz-readers: ## cargo-fuzz on every reader of what others wrote, a minute each (SECONDS=N CORPUS="script nri": only these)
+	scripts/fuzz-readers.sh $(or $(SECONDS),60) $(CORPUS)
 
 bench: ## speed and memory of the simulator, beside SimSo; raw results go to bench/results/
 	scripts/bench.sh

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The agent's settings and its journal.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+
+fuzz_target!(|text: &str| {
+    let _ = plimsoll_agent::Settings::read(Path::new("agent.toml"), text);
+});
