@@ -32,7 +32,17 @@ pub fn read(text: &str, each: &mut dyn FnMut(Series)) -> Result<Said, InputError
         },
     };
     let head = reader.headers().map_err(damaged)?.clone();
-    let at = COLUMNS.map(|column| head.iter().position(|name| name == column).expect("is_head"));
+    // A quote that opens in the first line makes one cell of several: that line looked like a head and is none.
+    let mut at = [0; COLUMNS.len()];
+    for (at, column) in at.iter_mut().zip(COLUMNS) {
+        *at = head
+            .iter()
+            .position(|name| name == column)
+            .ok_or_else(|| InputError {
+                line: 1,
+                what: format!("no column \"{column}\"; allowed: a head with metric, time, value and labels"),
+            })?;
+    }
     let mut joined = Joined::new(each);
     for record in reader.records() {
         let record = record.map_err(damaged)?;

@@ -116,6 +116,11 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_allowed() {
         (format!("{head}1,a,b,one\n"), "line 2: value"),
         (format!("{head}1,a,b,1\nnow,a,b,1\n"), "line 3: time"),
         (format!("{head}1,a,b\n"), "line 2: 3 cells; allowed: 4"),
+        // One cell that goes on into the next line: found by `make fuzz-readers`.
+        (
+            "\"metric,time,value\na,1,b\"\n".into(),
+            "line 1: no column \"metric\"",
+        ),
     ];
     for (text, wanted) in cases {
         let text: String = text;
