@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Any history of events: the writer takes it or refuses it, what it wrote is read back as it was, and what its threads did is
+//! Any history of events: the writer takes it or refuses it, what it wrote is read back as it was or refused by its header, and what its threads did is
 //! reconstructed. (A whole file that is damaged is caught by its checksum, so `trace` does not come this far.)
 #![no_main]
 use libfuzzer_sys::arbitrary::{self, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use plimsoll_trace::example::{header, write};
-use plimsoll_trace::{Context, Event, SocketOp, State, Timeline, Trace, What};
+use plimsoll_trace::{Context, Event, SocketOp, State, Timeline, Trace, TraceError, What};
 use std::path::PathBuf;
 
 const THREADS: u32 = 6;
@@ -74,14 +74,15 @@ fuzz_target!(|data: &[u8]| {
     let header = header(events.last().map_or(1, |event| event.ts_ns + 1), &threads);
     let timeline = Timeline::build(&header, &events);
     for thread in &timeline.threads {
-        assert!(thread
-            .bursts
-            .windows(2)
-            .all(|two| two[0].end_ns <= two[1].end_ns));
+        assert!(thread.bursts.windows(2).all(|two| two[0].end_ns <= two[1].end_ns));
     }
     let path = PathBuf::from(format!("/dev/shm/plimsoll-fuzz-events-{}", std::process::id()));
     if write(&path, &header, &events).is_ok() {
-        let read = Trace::read(&path).unwrap_or_else(|error| panic!("written, and cannot be read: {error}"));
-        assert_eq!(read.events, events);
+        match Trace::read(&path) {
+            Ok(read) => assert_eq!(read.events, events),
+            // The reader holds events against the header, such as connections that it does not name.
+            Err(TraceError::Value { .. }) => {}
+            Err(error) => panic!("written, and cannot be read: {error}"),
+        }
     }
 });
