@@ -158,7 +158,7 @@ fn socket_event(kind: u8, tid: u32, id: u32, bytes: u32) -> Option<What> {
 
 /// One event of a batch; `None` if its kind is not known. The group of others is the lower half of the kernel's id.
 pub fn event(bytes: &[u8], base_ns: u64) -> Option<(i64, What)> {
-    let ts_ns = (base_ns + u32_at(bytes, 0) as u64) as i64;
+    let ts_ns = base_ns.saturating_add(u32_at(bytes, 0).into()) as i64;
     let (a, b, kind, arg) = (u32_at(bytes, 4), u32_at(bytes, 8), bytes[12], bytes[13]);
     let mask = u16::from_ne_bytes([bytes[14], bytes[15]]);
     let what = match kind {
@@ -310,4 +310,19 @@ fn socket(bytes: &[u8], cpu: u32, ts_ns: i64) -> Option<SocketRecord> {
             remote_port: u16_at(34),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by `make fuzz-readers`.
+    #[test]
+    fn a_batch_at_the_end_of_all_time_is_decoded() {
+        let mut bytes = vec![0xff; BATCH_HEADER + EVENT];
+        bytes[..4].copy_from_slice(&1u32.to_ne_bytes());
+        bytes[32..36].copy_from_slice(&1u32.to_ne_bytes());
+        assert!(matches!(parse(&bytes), Some(Record::Batch(batch)) if batch.events.len() == EVENT));
+        read_what_bpf_sends(&bytes);
+    }
 }
