@@ -116,7 +116,7 @@ struct live_cpu {
 	u64 head_vruntime; /* of the queue last looked at */
 	u64 head_weight;   /* likewise, where it was asked for */
 	u32 other_class;   /* a real-time or deadline task runs here, and counts as one more that is queued */
-	u32 reserved;
+	u32 gives_way;	   /* the task picked last is idle work, and no woken one is on its way here yet */
 };
 
 struct live_state {
@@ -158,6 +158,8 @@ struct live_state {
 	struct live_merged PL_MEM *merged; /* the last MERGES_KEPT, by nr_merges */
 	u32 nr_merges;			   /* told of so far */
 	u32 nr_merged;			   /* cgroups that are merged now */
+	u32 nr_give_way;		   /* CPUs with gives_way */
+	u32 reserved;
 };
 
 /* Switches of the machine, as the loader passes them. */

@@ -4,7 +4,8 @@
  *
  * Mechanism  A waker that is about to sleep (a synchronous wake-up) and has its CPU to itself passes the CPU
  *            on. Otherwise an idle CPU, looked for by the kernel's own search: the previous one, a whole idle
- *            core, the LLC, the node, any. Otherwise the previous CPU.
+ *            core, the LLC, the node, any. Otherwise one of the LLC that runs idle work (pl_task_yields_cpu), the
+ *            previous one first. Otherwise the previous CPU.
  *
  *            Who preempts goes to the front of the CPU's local queue. So does who waits for nobody but its waker, which
  *            is expected to sleep: it runs next without a pass through dispatch.
@@ -28,6 +29,40 @@ static __always_inline bool any_idle(void)
 	return any;
 }
 
+/* The running task of a CPU is idle work, or not. */
+static __always_inline void set_gives_way(struct live_cpu PL_MEM *c, u32 gives_way)
+{
+	if (c->gives_way != gives_way && pl_xchg32(&c->gives_way, gives_way) != gives_way)
+		pl_add32(&S->nr_give_way, gives_way ? 1 : -1);
+}
+
+/* Where no CPU is idle. Whoever goes to idle work's CPU claims it: the next one to wake up looks elsewhere. */
+__noinline s32 select_idle_work(struct task_struct *p __arg_trusted, u32 prev_cpu)
+{
+	struct live_task PL_MEM *task = task_of(p);
+	u32 llc = cpu_llc[CPU_INDEX(prev_cpu)];
+	u32 elements = llc_elements[CPU_INDEX(llc)];
+	u32 first = cpu_element[CPU_INDEX(prev_cpu)];
+	u32 i;
+
+	if (!task || !pl_read(&S->nr_give_way))
+		return prev_cpu;
+	for (i = zero; i < elements && can_loop; i++) {
+		/* Not carried from turn to turn, all of which the verifier would follow. */
+		u32 element = first + i < elements ? first + i : first + i - elements;
+		u32 cpu = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];
+		struct live_cpu PL_MEM *c = cpu_of(cpu);
+		struct live_task PL_MEM *running = c->running;
+
+		if (c->gives_way && running && pl_task_yields_cpu(&running->t, &task->t) &&
+		    bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+			set_gives_way(c, 0);
+			return cpu;
+		}
+	}
+	return prev_cpu;
+}
+
 s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	USE_ARENA;
@@ -46,9 +81,9 @@ s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 		    !(waker->flags & PF_EXITING) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			return cpu;
 	}
-	if (!any_idle())
-		return prev_cpu;
-	return scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
+	if (any_idle())
+		prev_cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
+	return idle ? prev_cpu : select_idle_work(p, prev_cpu);
 }
 
 /* What the task weighs is read when it enters the queues, and does not change while it is in them. */

@@ -95,8 +95,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	    (!must_stop(task, cpu) || pl_read(&task->border_asked))) {
 		leave_border(task);
 		set_slice(prev, settings.config.fair.slice_ns);
-		pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
-		arm_stop(prev, task, c, cpu, now_ns);
+		picked(prev, task, c, cpu, now_ns);
 		return;
 	}
 	if (steal(cpu) || pull(cpu, false, 0))
@@ -183,9 +182,8 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	pl_task_gives_way(&task->t, p->policy == SCHED_IDLE);
 	c->nr_switches++;
 	c->check_at_ns = 0;
-	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
 	c->running = task;
-	arm_stop(p, task, c, cpu, now_ns);
+	picked(p, task, c, cpu, now_ns);
 	watch(c, cpu, now_ns);
 }
 
@@ -413,6 +411,7 @@ void BPF_OPS_SLEEPABLE(plimsoll_cpu_offline, s32 cpu)
 
 	cpu_of(cpu)->online = 0;
 	idle_ended(cpu_of(cpu), scx_bpf_now());
+	set_gives_way(cpu_of(cpu), 0);
 	link_online();
 	evacuate(cpu, cpu);
 	for (slot = zero; slot < S->nr_slots && can_loop; slot++)

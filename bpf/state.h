@@ -131,14 +131,31 @@ static __always_inline bool leaves_here(void)
 	return !cpu_of(bpf_get_smp_processor_id())->online;
 }
 
+/* Tries for as long as the kernel lets one loop go on: 131,070 turns, a few milliseconds. */
+__noinline bool cpu_trylock(struct live_cpu PL_MEM *c PL_ARENA)
+{
+	while (pl_xchg32(&c->lock, 1))
+		if (!can_loop)
+			return false;
+	return true;
+}
+
+#define LOCK_PATIENCE_NS (8 * PL_SEC) /* less than it takes the kernel to call a CPU locked up */
+
 /*
- * Interrupts must be off: callbacks under a run queue's lock have them off, timers turn them off. Where who holds the lock
- * does not go on for too long, as its virtual CPU stands still, counts are wrong from there on: mend_timers gives up.
+ * Interrupts must be off: callbacks under a run queue's lock have them off, timers turn them off. Where the host does not run
+ * the virtual CPU of who holds the lock, which may be for many milliseconds, it is waited for, as in any lock of the kernel's.
+ * One that has not gone on by LOCK_PATIENCE_NS leaves counts wrong: mend_timers gives up.
  */
 __noinline int cpu_lock(struct live_cpu PL_MEM *c PL_ARENA)
 {
-	while (pl_xchg32(&c->lock, 1)) {
-		if (can_loop)
+	u64 since_ns = 0;
+
+	while (!cpu_trylock(c)) {
+		u64 now_ns = bpf_ktime_get_ns();
+
+		since_ns = since_ns ?: now_ns;
+		if (now_ns - since_ns < LOCK_PATIENCE_NS && can_loop)
 			continue;
 		pl_write(&S->lock_lost, 1);
 		break;

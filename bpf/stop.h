@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stop.h - the running task is stopped when its groups' run time is used up
+ * stop.h - the running task is stopped when its groups' run time or its turn is used up
  *
  * Problem    A limit holds only if who is out of run time leaves its CPU at once: a tick, up to 10 ms away, is too
  *            late for a quota of 1 ms.
  *
- * Mechanism  As a task begins to run, this CPU's timer is set to the end of what its groups may still use here. It
- *            ends the slice, and dispatch finds that the task must stop. One that is in a system call by then runs
+ * Mechanism  As a task begins to run, this CPU's timer is set to the end of what its groups may still use here, or of
+ *            its turn if others wait. It ends the slice, and dispatch finds whether the task must stop. One that is in a system call by then runs
  *            on to the border of user space (border.h), for GO_ON_NS at most, and is parked there.
  *
- * Limits     Run time beyond STOP_LOOKAHEAD_NS is not asked for: a tick comes first, and looks again. A budget below
+ *            The timer is not set anew where it fires earlier already: one that many short turns set is started once
+ *            a slice.
+ *
+ * Limits     Who begins to wait while another runs that was alone waits for a tick. Run time beyond STOP_LOOKAHEAD_NS is not asked for: a tick comes first, and looks again. A budget below
  *            min_run_ns is rounded up to it, which becomes debt of the balance.
  */
 #ifndef PLIMSOLL_STOP_H
@@ -27,8 +30,8 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 #define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
 
 /*
- * The task runs on this CPU from now on: sees to it that it is stopped when its groups' run time is used up. If
- * that is so already, it is in a system call, and stopped as it leaves it.
+ * The task runs on this CPU from now on: sees to it that it is stopped when its groups' run time or its turn is used up.
+ * If the former is so already, it is in a system call, and stopped as it leaves it.
  */
 static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_MEM *task,
 				     struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
@@ -36,17 +39,29 @@ static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_
 	u64 budget_ns = task->grant_ns;
 
 	c->stop_at_ns = 0;
-	if (!is_limited(task->group))
-		return;
-	if (!budget_ns) {
+	if (!budget_ns && is_limited(task->group)) {
 		budget_ns = budget_of((u64)task->group, cpu, STOP_LOOKAHEAD_NS);
 		/* Nothing left, and the pool had nothing, either. */
 		if (!budget_ns && throttled_at((u64)task->group, cpu) && ask_at_border(p, task))
 			return;
 		budget_ns = pl_max(budget_ns, settings.min_run_ns);
 	}
+	/* Where somebody waits the turn ends on time, too: a tick is up to 10 ms late. */
+	if (c->fair.nr_queued > 1 && (!budget_ns || budget_ns > settings.config.fair.slice_ns))
+		budget_ns = settings.config.fair.slice_ns;
+	if (!budget_ns)
+		return;
 	c->stop_at_ns = now_ns + budget_ns;
 	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
+}
+
+/* A task has this CPU from now on, or goes on. */
+static __always_inline void picked(struct task_struct *p, struct live_task PL_MEM *task,
+				   struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+{
+	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
+	set_gives_way(c, task->t.idle);
+	arm_stop(p, task, c, cpu, now_ns);
 }
 
 /*

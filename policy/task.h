@@ -471,6 +471,16 @@ PL_FN bool pl_task_preempts(const struct pl_task PL_MEM *woken, const struct pl_
 }
 
 /*
+ * Whether a CPU that runs this task is as good as an idle one to a task that wakes up: it has it at once. Engines look for
+ * such a CPU in the cache of the task's previous one, that first, where they find no idle CPU. Source: sched_idle_cpu() of
+ * the kernel's fair class.
+ */
+PL_FN bool pl_task_yields_cpu(const struct pl_task PL_MEM *running, const struct pl_task PL_MEM *woken)
+{
+	return running->idle && !woken->idle;
+}
+
+/*
  * Whether all that wait on a CPU are to be weighed anew, pl_task_reweigh, before one of them is picked: something that weighed
  * much has left, and it was not done less than refresh_ns ago. Counts as done.
  */

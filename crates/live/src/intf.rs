@@ -100,7 +100,7 @@ pub struct Cpu {
     pub head_vruntime: u64,
     pub head_weight: u64,
     pub other_class: u32,
-    pub reserved: u32,
+    pub gives_way: u32,
 }
 
 #[repr(C)]
@@ -143,6 +143,8 @@ pub struct State {
     pub merged: *const Merged,
     pub nr_merges: u32,
     pub nr_merged: u32,
+    pub nr_give_way: u32,
+    pub reserved: u32,
 }
 
 /// How many merges are kept to be told of.

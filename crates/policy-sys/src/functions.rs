@@ -229,6 +229,7 @@ extern "C" {
         running_vruntime: u64,
         config: *const FairConfig,
     ) -> bool;
+    pub fn pl_task_yields_cpu(running: *const Task, woken: *const Task) -> bool;
     pub fn pl_waiting_due(cpu: *mut FairCpu, now_ns: u64, config: *const Config) -> bool;
 
     // entity.h

@@ -223,7 +223,7 @@ impl Engine {
 
 fn live() -> Engine {
     let mut bodies = BTreeMap::new();
-    for file in ["state.h", "account.h", "plimsoll.bpf.c"] {
+    for file in ["state.h", "account.h", "stop.h", "plimsoll.bpf.c"] {
         bodies.extend(functions(&source(&format!("bpf/{file}")), true));
     }
     // A step of the table, not of this one.

@@ -60,12 +60,10 @@ fn latencies(batch: Batch) -> Vec<u64> {
                 false => Step::SleepUntil { at_ns: released_ns },
             }
         };
-        config.add_task(TaskSpec::new(
-            service,
-            workload,
-            format!("service {number}"),
-            request,
-        ));
+        let mut thread = TaskSpec::new(service, workload, format!("service {number}"), request);
+        // They wake up as one, and all were on this CPU before.
+        thread.start_cpu = Some(0);
+        config.add_task(thread);
     }
     Simulation::new(config).unwrap().run(None).unwrap();
     let mut seen = std::mem::take(&mut *seen.lock().unwrap());
@@ -79,7 +77,9 @@ fn who_wakes_up_does_not_wait_beside_a_cpu_of_idle_work() {
         let latencies = latencies(batch);
         let p99 = latencies[latencies.len() * 99 / 100];
         assert!(latencies.len() > 550, "{batch:?}: {}", latencies.len());
-        assert!(p99 < 3_500_000, "{batch:?}: p99 {p99} ns of work of 3 ms");
+        let longest = latencies[latencies.len() - 1];
+        println!("{batch:?}: p99 {p99} ns, longest {longest} ns");
+        assert!(longest < 3_500_000, "{batch:?}: {longest} ns of work of 3 ms");
     }
 }
 

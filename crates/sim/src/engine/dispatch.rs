@@ -324,6 +324,12 @@ impl<C: Class> Engine<'_, C> {
                 &self.policy.core,
             );
         }
+        let gives_way = task.policy.idle != 0;
+        if state.gives_way != gives_way {
+            state.gives_way = gives_way;
+            let change = if gives_way { 1 } else { -1 };
+            self.nr_give_way = self.nr_give_way.wrapping_add_signed(change);
+        }
         let slice_ns = self.class.picked(&mut entry!(self, next, cpu));
         let state = &mut self.cpus[cpu as usize];
         let task = &mut self.tasks[next as usize];

@@ -96,6 +96,8 @@ pub(crate) struct Engine<'o, C> {
     nr_online: u32,
     nr_busy: u32,
     nr_overloaded: u32,
+    /// CPUs that run idle work.
+    nr_give_way: u32,
     machine: pl::FairMachine,
     /// The CPU whose task is between two steps; NONE: no one's.
     stepping: u32,

@@ -71,6 +71,7 @@ impl<'o, C: Class> Engine<'o, C> {
             nr_online: nr_cpus,
             nr_busy: 0,
             nr_overloaded: 0,
+            nr_give_way: 0,
             machine: pl::zeroed(),
             stepping: NONE,
             tasks: Vec::with_capacity(config.tasks.len()),

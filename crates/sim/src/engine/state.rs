@@ -23,6 +23,8 @@ pub(super) struct Cpu {
     /// Neither running nor about to pick.
     pub idle: bool,
     pub online: bool,
+    /// The task picked last is idle work.
+    pub gives_way: bool,
     /// Run time is charged up to here; ahead of now while the CPU is still on its way to the task.
     pub exec_ns: u64,
     /// The running task's work: what was left, as of when, and when it will be done.
@@ -82,6 +84,7 @@ impl Cpu {
             running: NONE,
             idle: true,
             online: true,
+            gives_way: false,
             exec_ns: 0,
             work_ns: 0,
             work_from_ns: 0,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A task becomes runnable: where it goes, and whether it runs at once.
+use super::events::NEVER;
 use super::state::{State, NONE};
 use super::topo::{bits_from, set_bit};
 use super::{entry, Engine};
@@ -344,7 +345,27 @@ impl<C: Class> Engine<'_, C> {
                 }
             }
         }
-        (target, most)
+        (self.idle_work(task, target, most).unwrap_or(target), most)
+    }
+
+    /// A CPU of a cache that runs idle work, which the woken task will preempt, and nobody else yet; of `most` from `target`
+    /// on.
+    fn idle_work(&self, task: u32, target: u32, most: u32) -> Option<u32> {
+        if self.nr_give_way == 0 {
+            return None;
+        }
+        let cpus = &self.topo.llcs[self.topo.llc(target) as usize];
+        let from = self.topo.in_llc[target as usize] as usize;
+        let woken = &self.tasks[task as usize].policy;
+        let near = cpus[from..].iter().chain(&cpus[..from]).take(most as usize);
+        near.copied().find(|&cpu| {
+            let Some(running) = self.running(cpu) else {
+                return false;
+            };
+            // SAFETY: plain structs.
+            let yields = unsafe { pl::pl_task_yields_cpu(&self.tasks[running as usize].policy, woken) };
+            yields && self.cpus[cpu as usize].resched_ns == NEVER && self.allowed(task, cpu)
+        })
     }
 
     /// A CPU, or, if the task may not use that one, the least busy of those it may.
