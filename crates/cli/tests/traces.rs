@@ -65,6 +65,27 @@ fn perf_data_where_there_is_no_perf_is_what_the_machine_cannot_do() {
 }
 
 #[test]
+fn plan_says_what_go_makes_of_the_limit_it_recommends() {
+    let (mut header, events) = example::open_loop(300);
+    header.threads.push(plimsoll_trace::Thread {
+        tid: 30,
+        tgid: Some(30),
+        comm: "elsewhere".into(),
+        group: Some(0),
+        from_ns: 0,
+    });
+    let process = |tgid, go: &str| plimsoll_trace::Process { tgid, go: go.into() };
+    header.processes = vec![process(20, "go1.25.3"), process(30, "go1.20")];
+    let trace = trace("go.trace", &(header, events));
+    let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 20ms", "--json"], 0);
+    assert!(
+        out.contains("Go 1.25 will set GOMAXPROCS to 2 under this limit"),
+        "{out}"
+    );
+    assert!(!out.contains("Go 1.20"), "of another group: {out}");
+}
+
+#[test]
 fn good_trace_passes_its_own_check_and_gets_a_plan() {
     let trace = good("good.trace");
     let most = [

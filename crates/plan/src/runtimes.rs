@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Language runtimes that size themselves by the CPU limit, told by the names of the threads that they make.
+//! Language runtimes that size themselves by the CPU limit, told by the names of the threads that they make, and Go by what its
+//! programs say of themselves as they are recorded.
 //!
 //! What each does is in docs/src/reference/plan.md, "Runtimes that look at the limit", with its source. It is said, and changes no figure:
 //! a replay has the threads that were recorded.
@@ -10,6 +11,8 @@ pub enum Runtime {
     Jvm,
     Node,
     DotNet,
+    /// Go 1.N, this being N.
+    Go(u32),
 }
 
 /// Names of threads, as the kernel keeps them (15 characters), by which a runtime is known; all that begin so.
@@ -37,7 +40,23 @@ pub fn runtimes(program: &Program) -> Vec<Runtime> {
     let known = NAMES
         .iter()
         .filter(|(_, names)| names.iter().any(|name| own(name)));
-    known.map(|(runtime, _)| *runtime).collect()
+    let mut known: Vec<Runtime> = known.map(|(runtime, _)| *runtime).collect();
+    let mut go: Vec<Runtime> = program
+        .go_versions
+        .iter()
+        .filter_map(|text| go_1(text))
+        .map(Runtime::Go)
+        .collect();
+    go.dedup();
+    known.extend(go);
+    known
+}
+
+/// N of `go1.N`, `go1.N.M`, `go1.Nrc1` or `devel go1.N-...`.
+fn go_1(version: &str) -> Option<u32> {
+    let (_, rest) = version.split_once("go1.")?;
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
 
 /// Whether a group is the planned one or below it.
@@ -76,6 +95,16 @@ impl Runtime {
             Runtime::Node => "Node.js keeps its threads under a limit: libuv's pool has 4 whatever the limit; \
                               UV_THREADPOOL_SIZE sets it"
                 .into(),
+            // Go 1.25 release notes and the package runtime's "GOMAXPROCS": the limit rounded up, at least 2.
+            Runtime::Go(minor @ 25..) => format!(
+                "Go 1.{minor} will set GOMAXPROCS to {} under this limit, unless that variable is set or \
+                 GODEBUG=containermaxprocs=0. Recorded was that of the limit then in force. To keep it: GOMAXPROCS={machine_cpus}",
+                cpus.ceil().max(2.0).min(machine_cpus)
+            ),
+            Runtime::Go(minor) => format!(
+                "Go 1.{minor} keeps GOMAXPROCS at the CPUs of the machine ({machine_cpus}) under a limit, so that as many threads \
+                 can use the quota up at once; GOMAXPROCS={processors} sets it to what the limit allows"
+            ),
             Runtime::DotNet => format!(
                 ".NET will count {seen} under this limit, for its thread pool and its collector's heaps. \
                  Recorded were those of the limit then in force. To keep them: DOTNET_PROCESSOR_COUNT={machine_cpus}"
@@ -87,6 +116,25 @@ impl Runtime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn go_looks_at_the_limit_from_1_25_on_and_takes_2_at_least() {
+        for (version, minor) in [
+            ("go1.26.8", Some(26)),
+            ("go1.25", Some(25)),
+            ("go1.24rc1", Some(24)),
+            ("devel go1.27-0a1b", Some(27)),
+            ("go2", None),
+            ("", None),
+        ] {
+            assert_eq!(go_1(version), minor, "{version}");
+        }
+        let said = |minor, cpus| Runtime::Go(minor).under(cpus, 8.0);
+        assert!(said(25, 0.4).contains("GOMAXPROCS to 2 "), "{}", said(25, 0.4));
+        assert!(said(26, 2.1).contains("GOMAXPROCS to 3 "));
+        assert!(Runtime::Go(25).under(0.4, 1.0).contains("GOMAXPROCS to 1 "));
+        assert!(said(24, 2.1).contains("machine (8)") && said(24, 2.1).contains("GOMAXPROCS=3"));
+    }
 
     #[test]
     fn a_fraction_of_a_cpu_is_one_processor_and_no_more_than_the_machine_has_are_seen() {

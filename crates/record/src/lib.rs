@@ -6,6 +6,7 @@
 pub mod cgroup;
 mod connections;
 mod error;
+mod go;
 pub mod machine;
 mod names;
 mod probes;

@@ -12,11 +12,11 @@ use crate::stage::Stage;
 use crate::urgent::{be_prompt, Urgent};
 use crate::wire::{self, Batch, Record};
 use plimsoll_trace::{
-    Clock, Event, GroupIx, Header, Loss, Machine, Place, RequestSpec, Sockets, State, Tid, TraceError,
-    TraceWriter, What, EVENTS_MAX, HEADER_MAX,
+    Clock, Event, GroupIx, Header, Loss, Machine, Place, Process, RequestSpec, Sockets, State, Tid,
+    TraceError, TraceWriter, What, EVENTS_MAX, HEADER_MAX,
 };
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
@@ -479,6 +479,12 @@ impl Finished {
             let before = |entry: &&(i64, Option<GroupIx>)| entry.0 <= ts_ns;
             entries.get(&tid)?.iter().rev().find(before)?.1
         };
+        let processes: BTreeSet<Tid> = threads.iter().filter_map(|t| t.tgid).collect();
+        let processes = processes.into_iter().filter_map(|tgid| {
+            let go = crate::go::version(Path::new(&format!("/proc/{tgid}/exe")))?;
+            Some(Process { tgid, go })
+        });
+        let processes = processes.collect();
         let announced: HashSet<u64> = connections.ids().collect();
         let sockets = match self.without_sockets {
             None => connections.finish(group_of),
@@ -539,6 +545,7 @@ impl Finished {
             only_below: self.only_below,
             request: options.request.as_ref().map(RequestSpec::to_string),
             sockets,
+            processes,
         };
         report.connections = header.sockets.connections.len() as u64;
         report.without_sockets = header

@@ -23,7 +23,8 @@ use crate::rivals::{self, Rival};
 use crate::settings::SettingsError;
 use crate::sockets::{self, SocketCounts, Sockets};
 use plimsoll_sim::Mainline;
-use plimsoll_trace::{Cause, End, Header, RequestSpec, ThreadTimeline, Timeline};
+use plimsoll_trace::{Cause, End, Header, Process, RequestSpec, ThreadTimeline, Timeline};
+use std::collections::BTreeSet;
 
 pub(crate) use crate::groups::{is_below, Group};
 
@@ -106,6 +107,8 @@ pub struct Program {
     pub sockets: Option<SocketCounts>,
     /// Whether answers can be told apart, if requests are what wake-ups of clients say.
     pub pairing: Pairing,
+    /// Versions of Go that the planned group's processes were built with, each once.
+    pub go_versions: Vec<String>,
     /// CPU time of that group and those below, of what arrivals set off that keep their own times.
     pub open_work_ns: u64,
     /// Length of the recording.
@@ -176,6 +179,17 @@ impl Program {
             None => sockets::find(timeline, &threads, &groups, target),
             Some(_) => Sockets::default(),
         };
+        let inside = |process: &Process| {
+            let mut own = threads.iter().zip(&timeline.threads);
+            own.any(|(t, known)| known.tgid == Some(process.tgid) && is_below(&groups, t.group, target))
+        };
+        let go: BTreeSet<&String> = header
+            .processes
+            .iter()
+            .filter(|p| inside(p))
+            .map(|p| &p.go)
+            .collect();
+        let go_versions = go.into_iter().cloned().collect();
         keep_arrivals(timeline, &sockets, &firsts, &mut bursts);
         hand_on(timeline, &firsts, &mut bursts);
         let by_sockets = !sockets.requests.is_empty();
@@ -247,6 +261,7 @@ impl Program {
             others_ns: timeline.others.iter().map(|run| run.run_ns).sum(),
             sockets: by_sockets.then_some(sockets.counts),
             pairing: found.pairing,
+            go_versions,
             open_work_ns,
             duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
             clock_start_ns: timeline.start_ns.max(0) as u64,

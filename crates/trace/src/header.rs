@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What may stand in the header of a trace file.
 use crate::error::{At, Place, TraceError};
-use crate::model::{Clock, Group, Header, Sockets, CPU_MAX, DURATION_NS_MAX, TID_MAX};
+use crate::model::{Clock, Group, Header, Sockets, CPU_MAX, DURATION_NS_MAX, GO_VERSION_MAX, TID_MAX};
 use crate::request::RequestSpec;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -51,6 +51,16 @@ fn check(header: &Header) -> Result<(), Bad> {
             let field = format!("threads.group of thread {}", thread.tid);
             let allowed = format!("below {}, the number of groups", header.groups.len());
             return bad(&field, group, allowed);
+        }
+    }
+    for process in &header.processes {
+        if process.tgid > TID_MAX {
+            return bad("processes.tgid", process.tgid, format!("0 to {TID_MAX}"));
+        }
+        if !(1..=GO_VERSION_MAX).contains(&process.go.len()) {
+            let field = format!("processes.go of process {}", process.tgid);
+            let allowed = format!("1 to {GO_VERSION_MAX} bytes");
+            return bad(&field, format!("{} bytes", process.go.len()), allowed);
         }
     }
     header.groups.iter().try_for_each(check_group)?;

@@ -269,7 +269,23 @@ pub struct Header {
     /// Sockets of the recorded groups. Version 1 had none.
     #[serde(default)]
     pub sockets: Sockets,
+    /// Processes of which more is known, if they still ran as recording ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<Process>,
 }
+
+/// What is known of a process by the program that it runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// [`Thread::tgid`].
+    pub tgid: Tid,
+    /// Version of Go that its program was built with, such as `go1.25.1`; at most [`GO_VERSION_MAX`] bytes.
+    pub go: String,
+}
+
+/// Longest version of Go in a trace, in bytes.
+pub const GO_VERSION_MAX: usize = 64;
 
 /// What was recorded of sockets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

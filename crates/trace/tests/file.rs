@@ -387,6 +387,19 @@ fn sockets_that_cannot_be_are_refused() {
         "",
         expect!["FILE: header: sockets.connections: 2; allowed: none where sockets.recorded is false"],
     );
+    fn process(tgid: u32, go: &str) -> Process {
+        Process { tgid, go: go.into() }
+    }
+    of(
+        &with(|h| h.processes = vec![process(4, "go1.25"), process(5, "")]),
+        "",
+        expect!["FILE: header: processes.go of process 5: 0 bytes; allowed: 1 to 64 bytes"],
+    );
+    of(
+        &with(|h| h.processes = vec![process(1 << 23, "go1.25")]),
+        "",
+        expect!["FILE: header: processes.tgid: 8388608; allowed: 0 to 4194304"],
+    );
     of(
         &with(|h| h.sockets.connections.push(connection(5))),
         "",
