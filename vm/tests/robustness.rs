@@ -281,6 +281,17 @@ mod agent {
 
     #[test]
     #[ignore = "boots a kernel"]
+    fn burst_and_headroom_hold_beside_those_of_run_newest() {
+        let case = Case {
+            loaded: false,
+            also: &["target/guest/duty"],
+            ..Case::of(&["agent-beside-run.sh"])
+        };
+        holds("newest", &case);
+    }
+
+    #[test]
+    #[ignore = "boots a kernel"]
     fn five_hundred_groups_at_rest_cost_less_than_half_a_percent_of_a_cpu() {
         let case = Case {
             loaded: false,

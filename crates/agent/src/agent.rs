@@ -41,6 +41,8 @@ pub struct Agent<F, S> {
     wrote: BTreeSet<PathBuf>,
     /// What is looked at again at a time: a burst was given back, or what was to be written was refused.
     later: BTreeMap<PathBuf, u64>,
+    /// Not everything is watched: an owner may write and no event says so.
+    blind: bool,
     said: Vec<String>,
 }
 
@@ -78,6 +80,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             lent: BTreeSet::new(),
             wrote: BTreeSet::new(),
             later: BTreeMap::new(),
+            blind: false,
             said: Vec::new(),
         }
     }
@@ -91,6 +94,7 @@ impl<F: Files, S: Store> Agent<F, S> {
     /// is one of the journal's, after which nothing may be changed any more.
     pub fn step(&mut self, now_ns: u64) -> Result<Vec<String>> {
         let events = self.files.events();
+        self.blind = events.blind;
         if events.blind {
             self.look_at_all_ns = self.look_at_all_ns.min(self.looked_at_all_ns() + LOOK_BLIND_NS);
         }
@@ -128,11 +132,34 @@ impl<F: Files, S: Store> Agent<F, S> {
             let loan = self.groups.get(*path).and_then(|group| group.loan.as_ref());
             loan.is_some_and(|loan| now_ns >= loan.due_ns)
         });
-        self.due.extend(loans.cloned());
+        for path in loans.cloned().collect::<Vec<_>>() {
+            if !self.stays_lent(&path, now_ns) {
+                self.due.insert(path);
+            }
+        }
         for path in std::mem::take(&mut self.due) {
             self.look(&path, now_ns)?;
         }
         Ok(std::mem::take(&mut self.said))
+    }
+
+    /// A look at a loan that reads what the group has used and nothing else. True: its quota stays as it is. What else may have
+    /// happened to the group is an event.
+    fn stays_lent(&mut self, path: &Path, now_ns: u64) -> bool {
+        let Some(group) = self.groups.get_mut(path) else {
+            return false;
+        };
+        let Some(loan) = group.loan.as_mut() else {
+            return false;
+        };
+        if self.blind || !group.complaint.is_empty() {
+            return false;
+        }
+        let Some(usage_us) = self.files.usage_us(path) else {
+            return false;
+        };
+        let lent_us = loan.look(usage_us, now_ns);
+        group.lent_us == Some(marked(lent_us, loan.terms.quota_us))
     }
 
     fn looked_at_all_ns(&self) -> u64 {
@@ -262,9 +289,14 @@ impl<F: Files, S: Store> Agent<F, S> {
             }
         };
         let mut changed = false;
+        // Those whose directory was removed or made anew.
+        let mut left: Vec<(u64, PathBuf)> = Vec::new();
         for path in found {
             let Some(id) = self.files.id(&path) else { continue };
-            let known = before.remove(&path).filter(|group| group.id == id);
+            let mut known = before.remove(&path);
+            if let Some(other) = known.take_if(|group| group.id != id) {
+                left.push((other.id, path.clone()));
+            }
             if known.is_none() {
                 self.read_label(&path);
             }
@@ -300,16 +332,18 @@ impl<F: Files, S: Store> Agent<F, S> {
                 self.wishes.remove(self.files.shown(path));
             }
         }
-        let is_there = |id: u64, path: &Path| self.groups.get(path).is_some_and(|group| group.id == id);
-        let gone: Vec<(u64, PathBuf)> = self
-            .journal
-            .changed()
-            .iter()
-            .filter(|(_, changed)| below.is_none_or(|below| changed.path.starts_with(below)))
-            .filter(|(id, changed)| !is_there(**id, &changed.path))
-            .map(|(id, changed)| (*id, changed.path.clone()))
-            .collect();
-        for (id, path) in gone {
+        match below {
+            // What the journal names and the agent knows nothing of is looked for among all: the journal is long.
+            None => {
+                let is_there =
+                    |id: u64, path: &Path| self.groups.get(path).is_some_and(|group| group.id == id);
+                let changed = self.journal.changed().iter();
+                let gone = changed.filter(|(id, changed)| !is_there(**id, &changed.path));
+                left = gone.map(|(id, changed)| (*id, changed.path.clone())).collect();
+            }
+            Some(_) => left.extend(before.into_iter().map(|(path, group)| (group.id, path))),
+        }
+        for (id, path) in left {
             // A directory that is only moved out of sight would be put back by no one.
             if self.files.id(&path) != Some(id) {
                 self.forget(id, &path)?;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Several times a second. A window is seen a window late, so a shorter one reacts faster and reads more files.
 pub(crate) const WINDOW_NS: u64 = 200_000_000;
+/// While the machine's use stays as it is, the side groups are read this seldom: there may be hundreds of them.
+const CALM_WINDOW_NS: u64 = 1_000_000_000;
 /// A quota is rewritten when it changes by this part of the machine: the kernel refills it at each write.
 const STEP_PER_CENT: u64 = 1;
 
@@ -19,6 +21,9 @@ pub(crate) struct Headroom {
     /// The topmost groups of the side, and what they had used at the last window's end.
     side: BTreeMap<PathBuf, Option<u64>>,
     last: Option<(u64, u64)>,
+    /// The machine's use at the last look, and, where the last window changed nothing, its part in thousandths then.
+    glance: Option<(u64, u64)>,
+    calm: Option<u64>,
     pub budget_us: u64,
     pub used_us: u64,
     pub idle_us: u64,
@@ -30,10 +35,12 @@ impl Headroom {
     }
 
     pub fn due_ns(&self) -> Option<u64> {
-        (self.percent > 0).then(|| self.last.map_or(0, |(at_ns, _)| at_ns + WINDOW_NS))
+        // At multiples of it, when loans are looked at, too: half to one and a half of it later.
+        let next_ns = |at_ns: u64| ((at_ns + WINDOW_NS / 2) / WINDOW_NS + 1) * WINDOW_NS;
+        (self.percent > 0).then(|| self.glance.map_or(0, |(at_ns, _)| next_ns(at_ns)))
     }
 
-    /// Finds main and side anew. `due` gets those whose limit is no longer headroom's.
+    /// Finds main and side anew, and looks at all of them in the next window. `due` gets those whose limit is no longer headroom's.
     pub fn link(&mut self, groups: &mut BTreeMap<PathBuf, Group>, due: &mut BTreeSet<PathBuf>) {
         let wants = |group: &Group| group.knobs.headroom_percent.unwrap_or(0) > 0;
         if self.percent == 0 && !groups.values().any(wants) {
@@ -63,6 +70,7 @@ impl Headroom {
                 .is_some_and(|level| unsafe { pl::pl_headroom_is_side(&marked, &**level) })
         };
         let topmost = |path: &&PathBuf| is_side(path) && !path.parent().is_some_and(is_side);
+        self.calm = None;
         let before = std::mem::take(&mut self.side);
         self.side = groups
             .keys()
@@ -72,7 +80,7 @@ impl Headroom {
         self.percent = marked.percent;
         self.tolerance_ns = marked.tolerance_ns;
         if self.percent == 0 {
-            self.last = None;
+            (self.last, self.glance, self.calm) = (None, None, None);
         }
         for (path, group) in groups {
             if !self.side.contains_key(path) && group.side_us.take().is_some() {
@@ -92,6 +100,23 @@ impl Headroom {
         let Some((busy_us, nr_cpus)) = files.busy() else {
             return;
         };
+        let glance = self.glance.replace((now_ns, busy_us));
+        let part = glance.map(|(at_ns, before_us)| {
+            let capacity_us = (now_ns - at_ns).max(1) / 1000 * u64::from(nr_cpus);
+            busy_us.saturating_sub(before_us) * 1000 / capacity_us.max(1)
+        });
+        // Whether main rises or a side group falls, the machine's use shows it, but where both happen at once.
+        let is_calm = self
+            .calm
+            .zip(part)
+            .is_some_and(|(before, now)| before.abs_diff(now) < STEP_PER_CENT * 10);
+        if is_calm
+            && self
+                .last
+                .is_some_and(|(at_ns, _)| now_ns < at_ns + CALM_WINDOW_NS)
+        {
+            return;
+        }
         let last = self.last.replace((now_ns, busy_us));
         let mut used = Vec::new();
         for (path, before) in &mut self.side {
@@ -139,6 +164,7 @@ impl Headroom {
             .zip(&used)
             .map(|(path, used_us)| is_hungry(path, *used_us))
             .collect();
+        let mut changed = false;
         let nr_hungry = hungry.iter().filter(|hungry| **hungry).count() as u32;
         for ((path, used_us), hungry) in self.side.keys().zip(&used).zip(hungry) {
             let among = if hungry { nr_hungry } else { self.side.len() as u32 };
@@ -156,8 +182,10 @@ impl Headroom {
             {
                 group.side_us = Some(side_us);
                 due.insert(path.clone());
+                changed = true;
             }
         }
+        self.calm = part.filter(|_| !changed);
     }
 
     /// "main", "side" or "-".

@@ -12,9 +12,9 @@ const CONFIG: pl::BwConfig = pl::BwConfig {
     reserved: 0,
 };
 
-/// Looks in a period while the group uses CPU time, and while it does not.
+/// Looks in a period while the group uses CPU time, and while it does not: between two of them the kernel refills at most once.
 const LOOKS_BUSY: u64 = 10;
-const LOOKS_IDLE: u64 = 2;
+const LOOKS_IDLE: u64 = 1;
 
 /// What a loan is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct Loan {
     /// The pool has its address.
     _ring: Box<[u32; 1]>,
     usage_us: u64,
+    /// When it was last looked at, and the quota that it had from then.
+    looked: Option<(u64, u64)>,
     pub due_ns: u64,
 }
 
@@ -43,6 +45,7 @@ impl Loan {
             balance: Box::new(pl::zeroed()),
             _ring: Box::new([0]),
             usage_us,
+            looked: None,
             due_ns: now_ns,
         };
         let limits = pl::BwLimits {
@@ -60,8 +63,12 @@ impl Loan {
         loan
     }
 
-    /// The quota until the next look, which is due at `due_ns`.
+    /// The quota until the next look, which is due at `due_ns`: at a multiple of the time between two looks, so that one wake-up
+    /// does for all loans with the same period.
     pub fn look(&mut self, usage_us: u64, now_ns: u64) -> u64 {
+        if let Some((_, quota_us)) = self.looked.filter(|(at_ns, _)| *at_ns == now_ns) {
+            return quota_us;
+        }
         let used_us = usage_us.saturating_sub(self.usage_us);
         self.usage_us = usage_us;
         let (pool, balance): (*mut pl::Pool, *mut pl::Balance) = (&mut *self.pool, &mut *self.balance);
@@ -79,7 +86,9 @@ impl Loan {
             pl::pl_lend_quota(pool, balance)
         };
         let looks = if used_us > 0 { LOOKS_BUSY } else { LOOKS_IDLE };
-        self.due_ns = now_ns + self.terms.period_us * 1000 / looks;
+        let between_ns = self.terms.period_us * 1000 / looks;
+        self.due_ns = (now_ns / between_ns + 1) * between_ns;
+        self.looked = Some((now_ns, quota_ns / 1000));
         quota_ns / 1000
     }
 
@@ -140,8 +149,9 @@ mod tests {
             0,
         );
         assert_eq!(loan.look(5, MS), 80_000);
-        assert_eq!(loan.due_ns, 51 * MS);
-        loan.look(6, 51 * MS);
-        assert_eq!(loan.due_ns, 61 * MS);
+        assert_eq!(loan.look(5, MS), 80_000, "the same look");
+        assert_eq!(loan.due_ns, 100 * MS);
+        loan.look(6, 101 * MS);
+        assert_eq!(loan.due_ns, 110 * MS);
     }
 }

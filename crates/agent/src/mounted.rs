@@ -4,9 +4,10 @@ use crate::{Error, Events, File, Files, Result};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use plimsoll_live::KnobValues;
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 pub struct Mounted {
@@ -19,7 +20,12 @@ pub struct Mounted {
     /// Some directory cannot be watched: there is a limit to watches.
     unwatched: bool,
     busy: Busy,
+    /// cpu.stat of groups that are looked at many times a second, open.
+    stats: RefCell<HashMap<PathBuf, std::fs::File>>,
 }
+
+/// Fewer than the 1,024 descriptors that a process may have where nobody allowed it more.
+const STATS_MAX: usize = 256;
 
 struct Watched {
     path: PathBuf,
@@ -51,6 +57,7 @@ impl Mounted {
             watches: HashMap::new(),
             unwatched: false,
             busy: Busy::default(),
+            stats: RefCell::default(),
         })
     }
 
@@ -91,6 +98,25 @@ fn gives_limits(path: &Path) -> bool {
     controllers.split_ascii_whitespace().any(|name| name == "cpu")
 }
 
+/// The CPU time in the file, which is open, as it is now.
+fn usage_of(stat: &std::fs::File) -> Option<u64> {
+    // It is the first of some ten lines.
+    let mut start = [0; 64];
+    let length = stat.read_at(&mut start, 0).ok()?;
+    let text = std::str::from_utf8(&start[..length]).ok()?;
+    text.lines().next()?.strip_prefix("usage_usec ")?.parse().ok()
+}
+
+/// How many CPUs a list such as `0-3,8` has.
+fn nr_online(list: &str) -> Option<u32> {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        Some(last.checked_sub(first)? + 1)
+    };
+    list.trim().split(',').map(count).sum()
+}
+
 impl Files for Mounted {
     fn groups(&mut self, below: Option<&Path>) -> Vec<PathBuf> {
         let top = below.unwrap_or(&self.root).to_path_buf();
@@ -107,6 +133,7 @@ impl Files for Mounted {
         }
         if below.is_none() {
             // Of those that no event told about.
+            self.stats.get_mut().retain(|path, _| path.exists());
             let inotify = &self.inotify;
             self.watches.retain(|path, watch| {
                 let is_there = path.exists();
@@ -139,9 +166,18 @@ impl Files for Mounted {
     }
 
     fn usage_us(&self, group: &Path) -> Option<u64> {
-        let text = std::fs::read_to_string(group.join("cpu.stat")).ok()?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())
+        let mut stats = self.stats.borrow_mut();
+        // One that was removed cannot be read any more; another may be there by now.
+        if let Some(usage_us) = stats.get(group).and_then(usage_of) {
+            return Some(usage_us);
+        }
+        stats.remove(group);
+        let stat = std::fs::File::open(group.join("cpu.stat")).ok()?;
+        let usage_us = usage_of(&stat)?;
+        if stats.len() < STATS_MAX {
+            stats.insert(group.into(), stat);
+        }
+        Some(usage_us)
     }
 
     fn counted(&self, group: &Path) -> HashMap<String, u64> {
@@ -184,6 +220,7 @@ impl Files for Mounted {
                             let path = path.join(name);
                             // One that was made anew meanwhile has a watch of its own.
                             if event.mask.contains(AddWatchFlags::IN_DELETE) && !path.exists() {
+                                self.stats.get_mut().remove(&path);
                                 if let Some(watch) = self.watches.remove(&path) {
                                     unwatch(&self.inotify, watch);
                                 }
@@ -227,9 +264,7 @@ impl Files for Mounted {
     }
 
     fn busy(&mut self) -> Option<(u64, u32)> {
-        let text = std::fs::read_to_string("/proc/stat").ok()?;
-        let is_cpu = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
-        let nr_cpus = text.lines().filter(is_cpu).count() as u32;
+        let nr_cpus = nr_online(&std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?)?;
         let mut seen_us = HashMap::new();
         for entry in std::fs::read_dir(&self.root).ok()?.flatten() {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -245,7 +280,7 @@ impl Files for Mounted {
             seen_us.insert(path, now_us);
         }
         self.busy.seen_us = seen_us;
-        Some((self.busy.used_us, nr_cpus.max(1)))
+        Some((self.busy.used_us, nr_cpus))
     }
 
     fn shown<'a>(&self, group: &'a Path) -> &'a Path {
@@ -288,6 +323,37 @@ pub fn lock(path: &Path) -> Result<Flock<std::fs::File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_group_has_used_is_that_of_the_group_that_is_there_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::write(root.join("cgroup.controllers"), "cpu").unwrap();
+        let files = Mounted::at(root).unwrap();
+        let group = root.join("a");
+        std::fs::create_dir(&group).unwrap();
+        assert_eq!(files.usage_us(&group), None);
+        let stat = group.join("cpu.stat");
+        std::fs::write(&stat, "usage_usec 5\nuser_usec 4\n").unwrap();
+        assert_eq!(files.usage_us(&group), Some(5));
+        std::fs::write(&stat, "usage_usec 1234567890123\n").unwrap();
+        assert_eq!(files.usage_us(&group), Some(1_234_567_890_123));
+        // A file on a disk that is open can be read when it is gone; of a cgroup it cannot.
+        std::fs::write(&stat, "").unwrap();
+        std::fs::remove_file(&stat).unwrap();
+        std::fs::write(&stat, "usage_usec 7\n").unwrap();
+        assert_eq!(files.usage_us(&group), Some(7));
+    }
+
+    #[test]
+    fn cpus_on_line_are_counted_in_their_list() {
+        for (list, count) in [("0\n", 1), ("0-3\n", 4), ("0-1,4,6-127\n", 125)] {
+            assert_eq!(nr_online(list), Some(count), "{list}");
+        }
+        for wrong in ["", "3-1", "x"] {
+            assert_eq!(nr_online(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn what_is_removed_is_watched_no_more_and_what_is_made_anew_is() {

@@ -145,8 +145,13 @@ impl Server {
         // What is below 0 is left out.
         let beside = beside.map_or(-1, |fd| fd.as_raw_fd());
         let mut descriptors = [descriptor(self.listener.as_raw_fd()), descriptor(beside)];
-        // SAFETY: two descriptors, which are open.
-        unsafe { libc::poll(descriptors.as_mut_ptr(), 2, wait.as_millis() as i32) };
+        // Not in whole milliseconds: who waits for a time would wake up before it, and wait once more.
+        let wait = libc::timespec {
+            tv_sec: wait.as_secs() as libc::time_t,
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        // SAFETY: two descriptors, which are open; a time; no mask of signals.
+        unsafe { libc::ppoll(descriptors.as_mut_ptr(), 2, &wait, std::ptr::null()) };
         let is_ready = descriptors[1].revents != 0;
         loop {
             match self.listener.accept() {

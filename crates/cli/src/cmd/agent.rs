@@ -102,6 +102,7 @@ pub fn run(args: &Args) -> Result {
     let server = Server::open()?;
     let mut first = true;
     let (mut took_over, mut failed) = (false, None);
+    let mut asked_ns = 0;
     while !stop.load(Ordering::Relaxed) && !took_over {
         match agent.step(now_ns()) {
             Ok(lines) => lines.iter().for_each(|line| errln!("{line}")),
@@ -134,7 +135,10 @@ pub fn run(args: &Args) -> Result {
                 }
             }
         }
-        took_over = runs();
+        let now_ns = now_ns();
+        if now_ns >= asked_ns + POLL_NS {
+            (asked_ns, took_over) = (now_ns, runs());
+        }
     }
     let ended = agent.end();
     if let Some(error) = failed {
