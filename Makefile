@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live
+.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live wheel test-wheel test-clusters
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +108,15 @@ package: static ## deb, rpm, tarball and OCI image with checksums, into dist/pac
 
 test-package: package ## install the packages into clean roots of Debian, and try them there (root, mmdebstrap)
 	@scripts/test-package.sh
+
+wheel: ## build the Python package, into dist/wheels (maturin from PyPI)
+	@scripts/wheel.sh build
+
+test-wheel: wheel ## try the wheel in fresh environments of the oldest and newest Python here (PyPI; PYTHONS="python3.9 ...")
+	@scripts/wheel.sh test
+
+test-clusters: wheel ## sweep on local clusters of Ray and Dask with two workers each: the same bytes, a killed worker, overhead (PyPI; POINTS=10000)
+	@scripts/wheel.sh clusters $(or $(POINTS),10000)
 
 # BENCH_LIVE: more arguments, such as --scheduler plimsoll or --only quota
 bench-live: guest static ## measure schedulers on a real kernel in virtual time; raw results in bench/results

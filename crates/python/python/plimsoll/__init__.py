@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""CPU limits for Linux, simulated: the burst, bandwidth and scheduling rules of Plimsoll's policy.
+
+``simulate`` runs one scenario, ``sweep`` many, on whatever maps a function over a list. Tables are taken by pyarrow, polars and
+others through the Arrow PyCapsule interface.
+"""
+
+import builtins
+
+from ._plimsoll import (
+    InputError,
+    PanicError,
+    RunError,
+    Table,
+    __version__,
+    run_point,
+    simulate,
+)
+
+__all__ = [
+    "InputError",
+    "PanicError",
+    "RunError",
+    "Table",
+    "__version__",
+    "run_point",
+    "simulate",
+    "sweep",
+]
+
+_KEYS = {"scenario", "set", "seed"}
+
+
+def _run(point):
+    return run_point(point["scenario"], point.get("set"), point.get("seed"))
+
+
+def sweep(points, map=builtins.map):
+    """Runs every point and gives a table with a row for each, in their order.
+
+    A point is a dict: ``scenario``, and where wanted ``set`` and ``seed``. ``map(function, list)`` gives the results in the order
+    of the list; the function and what it gives can be pickled. A run that cannot go on has the reason in the column ``error``.
+    """
+    points = list(points)
+    if not points:
+        raise ValueError("points: none; allowed: at least one")
+    heads = {}
+    for number, point in enumerate(points):
+        unknown = set(point) - _KEYS
+        if unknown or "scenario" not in point:
+            wrong = f"{sorted(unknown)[0]!r} is no key" if unknown else "no scenario"
+            raise ValueError(f"points[{number}]: {wrong}; allowed: scenario (needed), set, seed")
+        for key in point.get("set") or {}:
+            heads[f"set.{key}"] = None
+    rows = list(map(_run, points))
+    if len(rows) != len(points):
+        raise ValueError(f"map: {len(rows)} results for {len(points)} points; allowed: one for each")
+    for number, (point, row) in enumerate(zip(points, rows)):
+        wanted = {f"set.{key}": value for key, value in (point.get("set") or {}).items()}
+        if point.get("seed") is not None:
+            wanted["seed"] = point["seed"]
+        if any(row.get(key) != value for key, value in wanted.items()):
+            raise ValueError(f"map: result {number} is another point's; allowed: the order of the points")
+    return Table.from_rows(rows, [*heads, "seed", "key"])

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# `make wheel`: the Python package, into dist/wheels; `make test-wheel`: that wheel in fresh environments of the oldest and newest
+# Python there are. maturin and what the tests use come from PyPI.
+# `make test-clusters`: its sweeps on Ray and Dask.
+# wheel.sh build|test|clusters [POINTS]   PYTHONS="python3.9 ...": which ones, instead of those found
+# Exit: 0 good, 1 a test failed, 3 something needed is not here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+absent() { echo "wheel.sh: $1" >&2; exit 3; }
+
+venv() { # venv FOLDER PYTHON PACKAGE...
+	local folder=$1 python=$2
+	shift 2
+	rm -rf "$folder"
+	"$python" -m venv "$folder" || absent "$python -m venv failed; python3-venv brings it"
+	"$folder/bin/pip" install -q --disable-pip-version-check "$@" || absent "pip could not install $*"
+}
+
+# Oldest and newest from 3.9 on, of the path and of pyenv.
+pythons() {
+	local minor python found=()
+	for minor in $(seq 9 20); do
+		for python in "$(command -v "python3.$minor" || true)" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$minor".*/bin/python; do
+			if [ -x "$python" ] && "$python" -c "import sys, venv; sys.exit(sys.version_info[:2] != (3, $minor))" 2>/dev/null; then
+				found+=("$python")
+				break
+			fi
+		done
+	done
+	[ ${#found[@]} -gt 0 ] || absent "no Python from 3.9 on"
+	printf '%s\n' "${found[0]}" "${found[-1]}" | uniq
+}
+
+case ${1:-} in
+build)
+	maturin=target/maturin/bin/maturin
+	[ -x $maturin ] || venv target/maturin python3 'maturin>=1.9,<2'
+	mkdir -p dist/wheels
+	rm -f dist/wheels/plimsoll-*.whl
+	CARGO_TARGET_DIR=$PWD/target/python $maturin build --release --locked --manifest-path crates/python/Cargo.toml --out dist/wheels \
+		--compatibility linux
+	ls -l dist/wheels
+	;;
+test)
+	wheel=$(ls dist/wheels/plimsoll-*.whl)
+	for python in ${PYTHONS:-$(pythons)}; do
+		echo "== $("$python" --version)"
+		folder=$(mktemp -d)
+		trap 'rm -rf "$folder"' EXIT
+		venv "$folder/venv" "$python" "$wheel" pytest pyarrow polars
+		cp crates/python/tests/test_wheel.py "$folder"
+		(cd "$folder" && venv/bin/python -m pytest -q test_wheel.py)
+		rm -rf "$folder"
+	done
+	;;
+clusters)
+	wheel=$(ls dist/wheels/plimsoll-*.whl)
+	folder=$(mktemp -d)
+	trap 'rm -rf "$folder"' EXIT
+	venv "$folder/venv" "${PYTHON:-python3}" "$wheel" ray 'dask[distributed]'
+	cp crates/python/tests/clusters.py "$folder"
+	(cd "$folder" && venv/bin/python clusters.py "${2:-10000}")
+	;;
+*) echo "wheel.sh build|test|clusters [POINTS]" >&2; exit 2 ;;
+esac
