@@ -12,7 +12,7 @@
  *            after it.
  *
  * Limits     From 6.18 on; before, and where the kernel has no memory to call back, the CPU's timer looks. One
- *            request for each pid modulo BORDERS at a time: who sleeps in the call keeps it from the others. While
+ *            request for each pid modulo BORDERS at a time: a task that sleeps in the call keeps it from the others. While
  *            it is parked the task counts as a reader of RCU tasks trace, for whose end those wait who take BPF
  *            programs, what they have allocated, or probes of user space out. Threads that the kernel runs for a
  *            process (io_uring, vhost) have no user space to go back to; they call back with locks held, or never.

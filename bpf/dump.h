@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * dump.h - what the scheduler knows, for who asks the kernel (SysRq-D) and for the report when it was ejected
+ * dump.h - what the scheduler knows, for a user who asks the kernel (SysRq-D) and for the report when it was ejected
  *
  * Limits     The kernel cuts a report at exit_dump_len. Of the groups only those with a limit or parked tasks are
  *            shown, the first DUMP_GROUPS_MAX. Others write meanwhile: each number was there, no two at one time.

@@ -184,14 +184,14 @@ __noinline int apply_limits_once(u64 group_address, u64 now_ns)
 	release_all((u64)group, now_ns);
 	if (was_limited != pl_bw_limited(&group->g.pool))
 		link_groups(group_address);
-	/* Who became runnable before the links were there asked for a timer that nobody found. */
+	/* Tasks that became runnable before the links were there asked for a timer that no walk found. */
 	if (pl_bw_take_arm_period(&group->g.pool))
 		start_period_timer(group->slot, group->g.pool.next_ns, now_ns);
 	start_slack_timer(group->slot, TIMER_DELAY_MIN_NS);
 	return 0;
 }
 
-/* After they were written. cpu.max and knobs may be written at once: who finds others newer than his takes those. */
+/* After they were written. cpu.max and knobs may be written at once: a writer that finds newer ones takes those. */
 __noinline int apply_limits(u64 group_address, u64 now_ns)
 {
 	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
@@ -324,7 +324,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 		pl_add32(&parent->nr_children, 1);
 		count_below((u64)group, 1);
 		/*
-		 * A limit of a group above may have come since this one was linked, when nobody could find it. From
+		 * A limit of a group above may have come since this one was linked, when no walk could find it. From
 		 * here on that finds this group, or this group finds the limit.
 		 */
 		link_groups((u64)group);
@@ -523,8 +523,8 @@ __noinline int relink(u32 what)
 }
 
 /*
- * Who is main and who is side; then how much of the side is runnable where. A group that is made meanwhile is alive
- * before it looks at its parent's marks (join_side). It may see them half done: then it sees this walk counted or
+ * Which groups are main and which are side; then how much of the side is runnable where. A group that is made meanwhile
+ * is alive before it looks at its parent's marks (join_side). It may see them half done: then it sees this walk counted or
  * under way.
  */
 __noinline int walk_side(void)
@@ -545,7 +545,7 @@ __noinline int walk_side(void)
 	return 0;
 }
 
-/* A group came to want headroom, or no longer does. One walk at a time; who finds another at it has it walk again. */
+/* A group came to want headroom, or no longer does. One walk at a time: a second caller has the first walk again. */
 __noinline int relink_side(void)
 {
 	pl_xchg32(&S->relink_owed, 1);

@@ -97,7 +97,7 @@ struct live_cpu {
 	u64 idle_ns;	   /* up to the last idle stretch that ended */
 	u64 timer_at_ns;   /* this CPU's timer fires then; 0: it is not armed */
 	u64 stop_at_ns;	   /* the running task is out of run time then; 0: not known to be */
-	u64 check_at_ns;   /* somebody here waits for a waker, or another class, to sleep; 0: nobody */
+	u64 check_at_ns;   /* a task here waits for a waker, or another class, to sleep; 0: none */
 	u64 side_used_ns;
 	u64 nr_switches;
 	u64 nr_wakeups;
@@ -110,7 +110,7 @@ struct live_cpu {
 	u32 online;
 	u32 next_online; /* the next CPU on line, round; itself where it is the only one */
 	u32 is_idle;	 /* it runs nothing, of no class */
-	u32 offer;	 /* who is stopped next is offered to an idle CPU */
+	u32 offer;	 /* the next task that is stopped is offered to an idle CPU */
 	s32 passes_to;	 /* whom its running task woke last saying that it is about to sleep */
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
 	u64 head_vruntime; /* of the queue last looked at */
@@ -145,7 +145,7 @@ struct live_state {
 	u32 nr_groups; /* alive */
 	u32 max_depth;
 	u32 window_active;  /* the headroom window timer runs */
-	u32 timers_owed;    /* some group owes a timer */
+	u32 timers_owed;    /* a timer of some group has to be started */
 	u32 timers_refused; /* times that the kernel did not start a group's timer */
 	u32 timers_overdue; /* period timers that should have fired long before they were started again */
 	u64 groups_changed; /* times that a group came or went */

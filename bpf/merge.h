@@ -13,7 +13,7 @@
  *            is how many groups there may be below a group at that depth: whatever one subtree does, half of the groups of
  *            the one above it stay for others.
  *
- * Trade-offs The rule asks nobody who owns a cgroup, and needs no setting; one subtree may not use all of an empty machine.
+ * Trade-offs The rule does not depend on who owns a cgroup, and needs no setting; one subtree may not use all of an empty machine.
  *            A merged cgroup stays merged until it is made anew, or the scheduler is loaded anew.
  *
  * Limits     cpu.max, cpu.weight and cpu.idle of a merged cgroup have no effect of their own. Each merge, and each limit

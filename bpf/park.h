@@ -7,7 +7,7 @@
  *
  * Mechanism  Each group has a parking queue. A task counts itself there (nr_parked) before it looks once more
  *            whether the group is still throttled. Whoever releases the group looks at the count after: if it
- *            is not zero the queue is gone through, and again a little later until nobody is on the way.
+ *            is not zero the queue is gone through, and again a little later until no task is on the way.
  *            A task that has not run for PL_BW_TURN_NS at a stretch within PL_BW_STARVED_NS gets that run time,
  *            charged to its groups. A task in a system call or a page fault is not parked: it runs on, charged, until
  *            it is back in user space (border.h).
@@ -107,7 +107,7 @@ static __always_inline bool park_begin(struct live_task PL_MEM *task, struct liv
 		pl_add32(&group->nr_parked, -1);
 		return false;
 	}
-	/* Before it can be released: count_released counts whoever is not parked any more. */
+	/* Before it can be released: count_released counts every task that is no longer parked. */
 	parked_in(task, group->slot);
 	cpu_lock(c);
 	count_out(task, c, cpu);
@@ -152,8 +152,8 @@ static __always_inline void count_released(struct live_task PL_MEM *task, u32 cp
 }
 
 /*
- * After a walk that saw `seen` of `before` parked tasks: somebody who counts as parked was not there yet, or the walk was
- * cut short. One that moved nobody would find the same tasks in front again at once.
+ * After a walk that saw `seen` of `before` parked tasks: a task that counts as parked was not there yet, or the walk was
+ * cut short. One that moved no task would find the same tasks in front again at once.
  */
 __noinline int walk_again(u64 group_address, u32 before, u32 seen)
 {
@@ -167,7 +167,7 @@ __noinline int walk_again(u64 group_address, u32 before, u32 seen)
 }
 
 /*
- * Goes through a group's parking queue and moves on whoever may run, or is held by another level. From timers,
+ * Goes through a group's parking queue and moves on the tasks that may run, or are held by another level. From timers,
  * without any run queue's lock.
  */
 __noinline int unpark(u64 group_address, u64 now_ns)
@@ -348,7 +348,7 @@ static int slack_fired(void *map, u32 *key, struct group_timer *timer)
 
 /*
  * Waits for the callbacks of a group that is gone. One that was held up, as a virtual CPU may be for long, would go on
- * in a pool that has become another group's: a ring whose head it moves releases nobody any more. Sleepable contexts
+ * in a pool that has become another group's: a ring whose head it moves releases no CPU any more. Sleepable contexts
  * only, without a lock that a callback takes.
  */
 __noinline int stop_timers(u32 slot)

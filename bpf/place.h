@@ -7,10 +7,10 @@
  *            core, the LLC, the node, any. Otherwise one of the LLC that runs idle work (pl_task_yields_cpu), the
  *            previous one first. Otherwise the previous CPU.
  *
- *            Who preempts goes to the front of the CPU's local queue. So does who waits for nobody but its waker, which
+ *            A task that preempts goes to the front of the CPU's local queue. So does one that waits for its waker only, which
  *            is expected to sleep: it runs next without a pass through dispatch.
  *
- *            Nobody is put into the local queue of a CPU that a real-time or deadline task has: nobody could take it
+ *            No task is put into the local queue of a CPU that a real-time or deadline task has: no CPU could take it
  *            from there. Who is there as such a task comes is queued anew.
  *
  * Trade-offs A waker that said it would sleep and does not makes its task wait. After sync_wait_ns one of the two
@@ -163,7 +163,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	 */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	/* Before 6.19 who is preempted by another class waits for it. */
+	/* Before 6.19 a task that another class preempts waits for it. */
 	if (woken && other_class_runs(c) && !c->other_class)
 		set_other_class(cpu, 1);
 	others = nr_running(c) - 1;
@@ -249,7 +249,7 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 	if (c->check_at_ns) {
 		if (now_ns >= c->check_at_ns) {
 			c->check_at_ns = 0;
-			/* A task of another class has the CPU: who waits in the local queue is queued anew. */
+			/* A task of another class has the CPU: the local queue's tasks are queued anew. */
 			if (other_class_runs(c)) {
 				if (!c->other_class) {
 					bpf_local_irq_save(&flags);

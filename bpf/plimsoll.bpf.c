@@ -6,11 +6,11 @@
  *            statistics. They have to be there, at every level of the hierarchy.
  *
  * Mechanism  One dispatch queue per CPU in order of vruntime, one per group for tasks that are throttled.
- *            The callbacks move tasks and time; what is due to whom, and who must wait, is policy's to say.
+ *            The callbacks move tasks and time; what is due to a group, and which task must wait, the policy says.
  *
  *              wake up    select_cpu -> enqueue: into the group's queues (account.h), then a CPU's dispatch
  *                         queue, or the group's parking queue (park.h)
- *              pick       dispatch: charge who ran; keep it, take the head of the queue, pull, or steal (take.h)
+ *              pick       dispatch: charge the task that ran; keep it, take the head of the queue, pull, or steal (take.h)
  *              run        running ... tick, this CPU's timer (stop.h) ... stopping: run time is charged
  *              sleep      quiescent: out of the group's queues
  *
@@ -109,7 +109,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
  * A CPU that is about to idle looks once more where something waits for it:
  *
  * - Released by a timer after plimsoll_dispatch had found nothing, while a task that is out of run time still counted as
- *   running here (wake_cpu): nobody told this CPU.
+ *   running here (wake_cpu): this CPU was not told.
  * - In the CPU's own queue, where plimsoll_dispatch was not asked for work: the CPU is on its way off line. When the slice
  *   of such a CPU's last task ends, 6.19 puts that task there, idles, and does not look again. It is the thread that takes
  *   the CPU off line, and who asked for that waits for it.
@@ -265,7 +265,7 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 	}
 	if (task->runnable)
 		account_out((u64)task, now_ns);
-	/* It may go on as a real-time task, and whoever waits here for it. */
+	/* It may go on as a real-time task, and tasks wait here for it. */
 	if (!(deq_flags & SCX_DEQ_SLEEP) && task->t.cpu == bpf_get_smp_processor_id()) {
 		struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
 
@@ -362,7 +362,7 @@ void BPF_OPS(plimsoll_exit_task, struct task_struct *p, struct scx_exit_task_arg
 		return;
 	task = (struct live_task PL_MEM *)entry->task;
 	entry->task = 0;
-	/* Not account_out: who ends has been quiescent, unless all of this is being unloaded, counts and all. */
+	/* Not account_out: a task that ends has been quiescent, unless all of this is being unloaded, counts and all. */
 	park_end(task);
 	group_put(task->group);
 	free_push(&S->free_tasks, (u64)task, TASK_NEXT);

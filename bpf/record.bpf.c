@@ -7,7 +7,7 @@
  *
  * Mechanism: BTF tracepoints append 16 bytes to a batch that belongs to this CPU. sched_switch and
  * sched_waking fire with interrupts off, so that nothing else can append at the same time. A full batch
- * goes to the ring buffer; nobody is woken, the reader polls. If the ring is full, the batch's events
+ * goes to the ring buffer; no thread is woken, the reader polls. If the ring is full, the batch's events
  * are added to the CPU's count of losses, which the next batch carries.
  *
  * A thread's name and group are sent once. Task storage remembers which group that was, by the address
@@ -348,7 +348,7 @@ static __noinline int is_below(struct cgroup_subsys_state *css)
 	return 0;
 }
 
-/* Tells the reader who this thread is, and that its name will be `comm` if that is given. Slow; once a thread, and when something about it changed. */
+/* Names this thread to the reader, and says that its name will be `comm` if that is given. Slow; once a thread, and when it changed. */
 static __noinline int announce(struct task_struct *task, struct seen *seen, __u64 now, const char *comm)
 {
 	struct cgroup_subsys_state *css = NULL;
@@ -430,7 +430,7 @@ static __always_inline bool recall(struct cpu_state *state, struct task_struct *
 }
 
 /*
- * Another thread runs here than the last switch said: adds the switch that nobody saw. A thread's
+ * Another thread runs here than the last switch said: adds the switch that was missed. A thread's
  * exec_start is brought up to date as it leaves, on its run queue's clock.
  */
 static __noinline int mend(struct cpu_state *state, struct task_struct *now_running, __u64 now)
@@ -466,7 +466,7 @@ static __noinline int mend(struct cpu_state *state, struct task_struct *now_runn
 	return 0;
 }
 
-/* Sees to it that the stream says who runs here. */
+/* Makes the stream say which thread runs here. */
 static __always_inline void check_current(struct cpu_state *state, struct task_struct *task, __u64 now)
 {
 	bool wanted;

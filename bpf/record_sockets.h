@@ -160,7 +160,7 @@ static __always_inline void describe_unix(struct record_socket *record, struct s
 
 	if (peer)
 		its_name = BPF_CORE_READ(peer, addr);
-	/* What is accepted has its listener's name; who connects seldom has one. */
+	/* What is accepted has its listener's name; the connecting side seldom has one. */
 	if (!name != !its_name)
 		record->side = name ? RECORD_SIDE_ACCEPTED : RECORD_SIDE_OPENED;
 	__builtin_memcpy(record->local, &own, sizeof(own));
@@ -227,7 +227,7 @@ static __always_inline void used(struct sock *sk, struct socket_seen *seen, __u3
 		note(bpf_get_current_pid_tgid(), id, kind, bytes);
 }
 
-/* Whose own doing it is that data arrives: over loopback the sender's. 0: nobody's. */
+/* Whose own doing it is that data arrives: over loopback the sender's. 0: no thread's. */
 static __always_inline __u32 bringer(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

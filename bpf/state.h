@@ -10,7 +10,7 @@
  *
  * Concurrency  A queue of a group on a CPU, and the CPU's own line, are changed under the CPU's lock: another
  *            CPU that steals a task takes it out of its old CPU's queues. The lock is held for a few
- *            hundred instructions, with interrupts off; who needs two takes the lower CPU's first (move_load).
+ *            hundred instructions, with interrupts off; code that needs two takes the lower CPU's first (move_load).
  */
 #ifndef PLIMSOLL_STATE_H
 #define PLIMSOLL_STATE_H
@@ -114,7 +114,7 @@ static __always_inline bool in_mask(u64 mask, u32 cpu)
 
 /*
  * Whether a CPU is about to go off. From then on until cpu_offline is called, which waits for all readers of RCU,
- * the kernel neither enqueues to this scheduler nor dispatches from it there: who waits would wait for good.
+ * the kernel neither enqueues to this scheduler nor dispatches from it there: its tasks would wait for ever.
  */
 static __always_inline bool cpu_leaves(u32 cpu)
 {

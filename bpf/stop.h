@@ -2,7 +2,7 @@
 /*
  * stop.h - the running task is stopped when its groups' run time or its turn is used up
  *
- * Problem    A limit holds only if who is out of run time leaves its CPU at once: a tick, up to 10 ms away, is too
+ * Problem    A limit holds only if a task without run time leaves its CPU at once: a tick, up to 10 ms away, is too
  *            late for a quota of 1 ms.
  *
  * Mechanism  As a task begins to run, this CPU's timer is set to the end of what its groups may still use here, or of

@@ -10,7 +10,7 @@
  *            stealing found nothing, it looks at the head of one other CPU's queue, the next in turn, and takes
  *            it over if that is further behind (pl_fair_should_pull), so that shares converge between LLCs, too.
  *
- * Trade-offs One queue a look: who is further behind waits for as many looks as there are CPUs on line.
+ * Trade-offs One queue a look: a task that is further behind waits for as many looks as there are CPUs on line.
  *
  * Limits     Only STEAL_WALK_MAX tasks of a queue are looked at: behind so many that may not run here none is found.
  */

@@ -67,7 +67,7 @@ impl Cache {
         }
     }
 
-    /// Fills a new folder by `build` and puts it at `name` in one step, so that nobody ever sees half of it.
+    /// Fills a new folder by `build` and puts it at `name` in one step, so that no other process ever sees half of it.
     /// Two processes may build the same folder at once; the first one to finish wins, and the other's is dropped.
     pub fn publish(&self, name: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let path = self.root.join(name);

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Of what there are two, for who reads it.
+/// The two forms, by what the client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     OpenMetrics,
@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the Accept header. OpenMetrics only for who names it: not everyone reads it.
+    /// By the Accept header. OpenMetrics only for clients that name it: others may not read it.
     pub fn asked_for(accept: &str) -> Self {
         match accept.contains("application/openmetrics-text") {
             true => Self::OpenMetrics,

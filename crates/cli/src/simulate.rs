@@ -29,7 +29,7 @@ pub struct Job {
 }
 
 /// Runs all jobs, as many at once as there are CPUs; runs come back in the order of the jobs. Simulations share nothing,
-/// so the results do not depend on who is faster.
+/// so the results do not depend on which finishes first.
 pub fn run_all(jobs: &[Job]) -> Result<Vec<Run>, Failure> {
     let progress = ProgressBar::new(jobs.iter().map(|job| latest_end_ns(&job.scenario)).sum());
     let early = jobs.iter().any(|job| job.scenario.stop_when_done);
@@ -99,7 +99,7 @@ fn run(job: &Job, progress: &ProgressBar) -> Result<(Run, u64), Failure> {
     Ok((Run::new(&job.label, scenario, &results), results.end_ns))
 }
 
-/// Without a terminal nobody looks, and nothing is spent on it.
+/// Without a terminal no progress is drawn, and nothing is spent on it.
 fn watched<'a>(
     simulation: Simulation,
     scenario: &Scenario,

@@ -12,7 +12,7 @@ pub fn is_stream(path: &Path) -> bool {
     is_device(path) || descriptors(path).is_some() || standard(path).is_some()
 }
 
-/// Opens it for writing. A file that we have open already is the same one again: who writes next goes on behind.
+/// Opens it for writing. A file that we have open already is the same one again: the next write goes on behind.
 pub fn open(path: &Path) -> io::Result<File> {
     if let Some(file) = standard(path) {
         return Ok(file);

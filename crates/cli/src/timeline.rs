@@ -21,7 +21,7 @@ const HEADROOM_SIDE: u64 = 3;
 const HEADROOM_IDLE: u64 = 4;
 const MOVES: u64 = 5;
 
-/// A CPU's last task, while it is not known who comes next.
+/// A CPU's last task, while the next one is not known.
 #[derive(Clone, Copy)]
 struct Left {
     task: TaskId,

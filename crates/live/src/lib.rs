@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The policy of policy/ on a real kernel: loads bpf/plimsoll.bpf.c, passes knobs on, reads statistics.
 //!
-//! Invariant: nothing here decides who runs. What a limit means is policy's; this crate finds out what the machine is,
+//! Invariant: nothing here decides which task runs. What a limit means is policy's; this crate finds out what the machine is,
 //! puts it into the BPF program, and reads back what happened.
 mod config;
 mod control;

@@ -256,8 +256,8 @@ impl<'obj> Scheduler<'obj> {
         self.call_mend(false).ok()
     }
 
-    /// Starts timers that the kernel did not start when it was asked to, or that are overdue, and looks again who is main
-    /// and who is side where a main group went: how many timers ever were overdue. To be called some 20 times a second.
+    /// Starts timers that the kernel did not start when it was asked to, or that are overdue, and looks again which groups are
+    /// main and which are side where a main group went: how many timers ever were overdue. To be called some 20 times a second.
     pub fn mend(&self) -> Result<u32> {
         // SAFETY: a field of a mapped page, which the kernel changes under us.
         if unsafe { std::ptr::addr_of!((*self.state).relink_owed).read_volatile() } != 0 {

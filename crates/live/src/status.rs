@@ -14,7 +14,7 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
     pub cpus: Vec<CpuStatus>,
     pub headroom_window_us: u64,
-    /// Idle share that main groups ask for, and what the side may use of each window; none where nobody asks.
+    /// Idle share that main groups ask for, and what the side may use of each window; none where no group asks.
     pub headroom_percent: u32,
     pub side_budget_us: Option<u64>,
     pub side_used_us: u64,
@@ -40,7 +40,7 @@ pub struct GroupStatus {
     pub period_us: u64,
     pub burst_us: u64,
     pub headroom_percent: u32,
-    /// "main", "side", or "-" where nobody asks for headroom.
+    /// "main", "side", or "-" where no group asks for headroom.
     pub headroom: String,
     pub throttled_cpus: u32,
     pub parked_tasks: u32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Notices cgroups that come and go, and knobs that change, whoever writes them.
+//! Notices cgroups that come and go, and knobs that change, by any writer.
 //!
 //! inotify says whose attributes were written. A cgroup that it cannot watch (there is a limit to watches), or whose
 //! knobs were refused, is looked at again and again: one system call for each that has no knobs.

@@ -226,8 +226,8 @@ impl Paste {
     }
 }
 
-/// Text as one word of a shell. systemd writes `\x2d` for a hyphen in a name, and who makes groups names them as he
-/// likes: what root pastes must do no more than it says.
+/// Text as one word of a shell. systemd writes `\x2d` for a hyphen in a name, and users name their groups as they
+/// like: what root pastes must do no more than it says.
 fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-@:+".contains(c);
     match text.chars().all(plain) {

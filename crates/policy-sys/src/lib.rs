@@ -40,7 +40,7 @@ pub const EFFECTIVE_SHIFT: u32 = 20;
 pub const EFFECTIVE_ONE: u64 = 1024 << EFFECTIVE_SHIFT;
 pub const GROUP_DEPTH_MAX: u32 = 32;
 
-// What an engine configures where nobody says otherwise.
+// What an engine configures by default.
 pub const BW_SLICE_NS: u64 = 5_000_000;
 pub const LOAD_PUBLISH_NS: u64 = 1_000_000;
 pub const FAIR_SLICE_NS: u64 = 3_000_000;

@@ -33,7 +33,7 @@ struct Known {
 }
 
 impl Connections {
-    /// Looks who listens in the network namespaces of the processes that are recorded: of all, or of one group.
+    /// Looks which sockets listen in the network namespaces of the processes that are recorded: of all, or of one group.
     pub fn new(hierarchy: &Hierarchy, only_below: Option<&str>) -> Connections {
         let mut connections = Connections::default();
         let pids: Vec<u32> = match only_below {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who is who: turns the kernel's ids into the header's threads and groups, and changes of group into
+//! Names: turns the kernel's ids into the header's threads and groups, and changes of group into
 //! `move` events.
 use crate::cgroup::Hierarchy;
 use crate::wire;
@@ -401,7 +401,7 @@ mod tests {
         names.look(&hierarchy);
         remove(&slice, gone.path());
         names.look(&hierarchy);
-        // These two were never looked at; nobody was in the other one.
+        // These two were never looked at; no thread was in the other one.
         names.group(1, "/brief".into(), &hierarchy);
         names.group(2, "/empty".into(), &hierarchy);
         names.look(&hierarchy);

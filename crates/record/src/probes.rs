@@ -171,7 +171,7 @@ impl<'obj> Probes<'obj> {
         // SAFETY: a plain system call that returns a file descriptor or an error.
         let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         if fd >= 0 {
-            // SAFETY: the descriptor is new and nobody else's.
+            // SAFETY: the descriptor is new, and no other owner has it.
             self.statistics = Some(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         let attach = |e: libbpf_rs::Error| unsupported(format!("a tracepoint cannot be attached: {e:#}"));

@@ -61,7 +61,7 @@ pub struct Report {
     pub without_sockets: Option<String>,
     pub threads: u64,
     pub groups: u64,
-    /// Groups made and gone while recording, so soon that nobody could read their limits: the trace says they had none.
+    /// Groups made and gone while recording, so soon that their limits could not be read: the trace says they had none.
     pub limits_unknown: u64,
     pub lost: u64,
     /// Switches that the kernel raised no event for, found by what ran next on that CPU. They are among `switches`.
@@ -142,7 +142,7 @@ fn record_up_to(
     if let Some(request) = &options.request {
         recordable::check(request, only_below.as_deref(), &hierarchy)?;
     }
-    // The output is made first: nobody wants to learn after 30 s that it cannot be written.
+    // The output is made first: that it cannot be written has to be said before 30 s of recording.
     let writer = TraceWriter::create(&options.output)?;
     let mut machine = machine::read();
     machine.cgroup_version = Some(hierarchy.version);
@@ -208,7 +208,7 @@ fn record_up_to(
         sink.borrow_mut().names.look(&hierarchy);
         full = sink.borrow().rows() + unsent_max > room.events
             || sink.borrow().header_bytes() > room.header_bytes;
-        // After an error nothing will be kept: nobody should have to wait for that.
+        // After an error nothing will be kept: there is nothing to wait for.
         if full || sink.borrow().error.is_some() {
             break;
         }

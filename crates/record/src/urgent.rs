@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Getting a CPU at once, for the moments in which nobody should wait for the recorder.
+//! Getting a CPU at once, for the moments in which no thread should wait for the recorder.
 //!
 //! Loading and attaching take a tenth of a second of CPU time. Beside forty tasks that spin, a thread of the same rank
 //! takes seconds for it.

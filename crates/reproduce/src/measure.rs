@@ -101,7 +101,7 @@ impl Measure {
                 busy() / runs.max(1.0) / 1e6
             }
             What::Identity => {
-                // The source counts from the first fork to the last exit, when nobody waits. A window begins and ends
+                // The source counts from the first fork to the last exit, when no task waits. A window begins and ends
                 // with tasks woken and not yet run.
                 let begun = results.waiting_at_begin as f64 - results.waiting_at_end as f64;
                 let wakeups = sum(|cpu| cpu.wakeups) + begun;

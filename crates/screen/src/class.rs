@@ -380,7 +380,7 @@ fn quiet(
     }
 }
 
-/// Without a limit the request alone decides who gets how much once the node is full.
+/// Without a limit the request alone decides each container's share once the node is full.
 fn without(digest: &Digest, set: &Settings, need: f64, pods: f64, options: &Options) -> Verdict {
     let p99 = digest.used_percentile(0.99);
     let advised = round_up(need.max(0.01));

@@ -60,7 +60,7 @@ impl Faults {
 }
 
 /// Puts points into order of time, without what is no value. Equal times with equal values are one; with different values
-/// nobody knows which is right, so neither stays.
+/// which one is right is not known, so neither stays.
 pub fn in_order(points: &mut Vec<(i64, f64)>, faults: &mut Faults) {
     let before = points.len();
     points.retain(|(_, value)| value.is_finite() && *value >= 0.0);

@@ -396,7 +396,7 @@ fn row(
             continue;
         }
         digest.add(&entry.digest);
-        // Of files nobody knows what was asked for, and one wrong clock would make a long time of it.
+        // For files it is not known what was asked for, and one wrong clock would make a long time of it.
         if range_known {
             asked_ms += entry
                 .last_ms

@@ -164,7 +164,7 @@ impl Demand {
         let mut high = (seen + spread) * soft.max(hard);
         let mut share = seen * model;
         for &(used, elapsed, throttled) in &self.saturated {
-            // As much as was used was wanted at least; how much more, nobody has seen.
+            // As much as was used was wanted at least; how much more is not known.
             let least = elapsed * self.throttled_by(used, change);
             if change.limit > self.today.limit {
                 high += elapsed.max(throttled);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The seam for a second policy: who runs next on a CPU, and for how long.
+//! The seam for a second policy: which task runs next on a CPU, and for how long.
 //!
 //! The engine keeps a queue of waiting tasks for each CPU, in ascending order of their [`Class::key`], those of one key in
 //! order of arrival; it moves tasks and time, and holds limits, headroom and affinities for every class alike. What is left
@@ -53,7 +53,7 @@ pub trait Class {
     fn moved(&mut self, entry: &mut Entry, from: &CpuSeen) {}
 
     /// A task is about to wait. `woken`: it slept, is new or was throttled; else it was preempted or moved. `alone`: the key
-    /// of the task that runs there, if nobody else waits.
+    /// of the task that runs there, if no other task waits.
     fn place(&mut self, entry: &mut Entry, woken: bool, alone: Option<u64>) {}
 
     /// A task is counted on its CPU. `pinned`: it may run on this one only; known to a class that needs domains.
@@ -67,7 +67,7 @@ pub trait Class {
         0
     }
 
-    /// Whose turn it is among those that wait on a CPU, where nobody runs. `first`: the one of the lowest key.
+    /// Whose turn it is among those that wait on a CPU, where no task runs. `first`: the one of the lowest key.
     fn pick(&mut self, cpu: u32, first: TaskId) -> TaskId {
         first
     }

@@ -224,7 +224,7 @@ pub struct Costs {
     pub syscall_ns: u64,
     /// Sending or receiving one message, on top of the system call.
     pub channel_ns: u64,
-    /// Receiving one, on top of that: who receives fetches what the sender has written, and frees its buffer.
+    /// Receiving one, on top of that: the receiver fetches what the sender has written, and frees its buffer.
     pub receive_extra_ns: u64,
     /// Waking a task, to the waker; the search for a CPU is `search_cpu_ns` for each CPU looked at.
     pub wakeup_ns: u64,
@@ -473,7 +473,7 @@ pub struct TaskSpec {
     pub start_cpu: Option<u32>,
     /// A waker may draw it to its own CPU. The kernel's does not where many wake one (wake_wide).
     pub follows_waker: bool,
-    /// Tasks of one address space share page tables; 0: they share with nobody's loss. Going to another one costs
+    /// Tasks of one address space share page tables; 0: none of its own, and a switch to the task costs nothing. Going to another one costs
     /// [`Costs::address_space_ns`].
     pub address_space: u32,
     /// It runs on another machine, a client across a network: its steps take time but none of our CPUs. What it sends
@@ -524,7 +524,7 @@ pub struct ChannelSpec {
     /// Its messages are packets of the loopback network: each counts a reference to the one route that all of them take,
     /// a line that every CPU writes, and is on its way when that is done.
     pub loopback: bool,
-    /// Cache lines that a value is made of: who receives it fetches them from the CPU where it was sent. 0: that is part
+    /// Cache lines that a value is made of: the receiver fetches them from the CPU where it was sent. 0: that is part
     /// of what receiving costs.
     pub lines: u8,
 }

@@ -154,7 +154,7 @@ pub enum BurstRules {
 /// assert_eq!(Policy::mainline().burst(), BurstRules::Mainline);
 /// ```
 impl Policy {
-    /// The kernel's fair class: limits are enforced at ticks, burst has mainline's rules, nobody steals, and CPUs' clocks
+    /// The kernel's fair class: limits are enforced at ticks, burst has mainline's rules, no CPU steals, and CPUs' clocks
     /// are not compared. A machine model's kernel adds what differs between versions.
     pub fn mainline() -> Self {
         let mut policy = Self::default().with_burst(BurstRules::Mainline);

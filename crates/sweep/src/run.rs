@@ -67,7 +67,7 @@ pub fn run(
     let (sender, receiver) = channel::<Sent>();
     let (plan, ends) = (plan.clone(), Ends(stop.clone(), Arc::default()));
     let left = ends.1.clone();
-    // Not in a scope: who stops does not wait for those under way.
+    // Not in a scope: a run that is told to stop does not wait for the points under way.
     rayon::spawn(move || {
         work.into_par_iter()
             .for_each_with(sender, |sender, work| run_one(&plan, work, sender, &ends));
@@ -137,7 +137,7 @@ fn missing(plan: &Plan, shard: Shard, mut there: BTreeSet<String>) -> (Vec<Work>
     (all, done)
 }
 
-/// Somebody wants it to stop; nobody waits for it any more.
+/// The caller wants it to stop, and no longer waits for it.
 #[derive(Clone)]
 struct Ends(Arc<AtomicBool>, Arc<AtomicBool>);
 

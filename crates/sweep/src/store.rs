@@ -137,7 +137,7 @@ fn failed(what: &'static str, path: &Path, error: io::Error) -> StoreError {
     }
 }
 
-/// Under a name of nobody else, to the disk, and only then under its own: containers that share the folder all have the
+/// Under a name that is unique, to the disk, and only then under its own: containers that share the folder all have the
 /// same process ID.
 fn whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().expect("a file in the folder");

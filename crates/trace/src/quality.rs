@@ -15,7 +15,7 @@ pub enum Doubt {
     LostEvents,
     /// A thread that no fork made and no table lists.
     ThreadFromNowhere,
-    /// A blocked thread runs, and nobody woke it.
+    /// A blocked thread runs, and no wake-up was recorded.
     MissedWakeup,
     /// A thread leaves a CPU on which it was not running, or runs on two.
     MissedSwitch,

@@ -332,7 +332,7 @@ impl TimelineBuilder {
             Context::Task | Context::TaskSoftirq | Context::Unknown => {}
         }
         let Some(ix) = self.find_waker(waker, cpu, ts) else {
-            // The idle task wakes nobody itself: an interrupt did.
+            // The idle task wakes no thread itself: an interrupt did.
             return if waker == 0 {
                 Cause::Interrupt
             } else {
@@ -462,7 +462,7 @@ impl TimelineBuilder {
         Some(seen_ns)
     }
 
-    /// `since_ns`: the doubt about who ran on `cpu` before is noted already, and goes back to here.
+    /// `since_ns`: the doubt about which thread ran on `cpu` before is noted already, and goes back to here.
     fn switch_out(&mut self, tid: Tid, state: State, cpu: u32, ts: i64, since_ns: Option<i64>) {
         let Some(ix) = self.find(tid, ts) else { return };
         let thread = &mut self.threads[ix];
@@ -625,7 +625,7 @@ impl Open {
         self.out.recorded = true;
     }
 
-    /// It left `cpu` at about `now_ns`, and nobody saw it go: as if it had blocked, and been woken by something unseen.
+    /// It left `cpu` at about `now_ns`, and no event says so: as if it had blocked, and been woken by something unseen.
     fn vanish(&mut self, now_ns: i64, cpu: u32) {
         self.stop_running_on(now_ns, cpu);
         self.close_burst(

@@ -96,7 +96,7 @@ impl Unfinished {
     }
 }
 
-/// Never through a link that somebody else has laid there. `hidden`: nobody else may read it for now.
+/// Never through a link that another user has laid there. `hidden`: no other user may read it for now.
 fn new_file(name: PathBuf, hidden: bool) -> io::Result<(PathBuf, File)> {
     let _ = remove_file(&name);
     let mode = if hidden { 0o600 } else { 0o666 };

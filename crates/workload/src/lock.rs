@@ -29,7 +29,7 @@ impl Sleepers {
         Step::Receive { channel: self.tokens }
     }
 
-    /// The step that wakes one; None: nobody sleeps.
+    /// The step that wakes one; None: no task sleeps.
     fn wake(&self) -> Option<Step> {
         let waiting = self.waiting.load(Relaxed).checked_sub(1)?;
         self.waiting.store(waiting, Relaxed);
@@ -40,7 +40,7 @@ impl Sleepers {
     }
 }
 
-/// A mutex as futexes and the kernel's own are: who lets go wakes one sleeper and does not wait for it, so a running
+/// A mutex as futexes and the kernel's own are: the task that lets go wakes one sleeper and does not wait for it, so a running
 /// thread may take the lock before the woken one does. Each thread has its own clone.
 #[derive(Clone)]
 pub(crate) struct Mutex {
@@ -83,7 +83,7 @@ impl Mutex {
     }
 }
 
-/// A barrier: nobody goes on before all have arrived. Each thread has its own clone.
+/// A barrier: no thread goes on before all have arrived. Each thread has its own clone.
 #[derive(Clone)]
 pub(crate) struct Barrier {
     threads: u32,
@@ -117,7 +117,7 @@ impl Barrier {
         }
     }
 
-    /// None: all have arrived, and those who slept are awake. Else the step to do before asking again.
+    /// None: all have arrived, and those that slept are awake. Else the step to do before asking again.
     pub fn pass(&mut self) -> Option<Step> {
         if let Some(round) = self.wakes {
             let step = self.sleepers_of(round).wake();

@@ -118,7 +118,7 @@ enum Kind {
     Published,
 }
 
-/// Who cannot say all that the kernel's files can, and is shown its own best: from who can say most to who can say least.
+/// Targets that cannot express all that the kernel's files can, and are shown their own best; the most expressive first.
 const OTHERS: [(&str, Target); 2] = [
     ("Docker, systemd", Target::Docker),
     ("Kubernetes", Target::Kubernetes),

@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Result {
     if args.fallback_test {
         return fallback_test(&scheduler);
     }
-    // A service manager that started this command with Type=notify waits for it; nobody else listens.
+    // A service manager that started this command with Type=notify waits for it; without one no socket is there.
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
         errln!("warning: cannot notify the service manager: {error}");
     }

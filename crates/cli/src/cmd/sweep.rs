@@ -108,7 +108,7 @@ struct ReportArgs {
     html: Option<PathBuf>,
 }
 
-/// What a shell makes of SIGINT: who is told to stop has not failed.
+/// A shell's code for SIGINT: a run that was told to stop has not failed.
 const STOPPED: u8 = 130;
 /// Combinations on the first screen.
 const SHOWN: usize = 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `plimsoll top`: who uses what of which limit, now.
+//! `plimsoll top`: how much of its limit each cgroup uses now.
 use crate::exit::{Failure, Outcome, Result};
 use crate::rates::{Order, Rates};
 use plimsoll_live::{ask, Request, Status};

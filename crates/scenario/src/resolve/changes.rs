@@ -153,7 +153,7 @@ impl Resolve<'_> {
             return Vec::new();
         };
         let mut kinds = Vec::new();
-        // In this order: who is idle no longer weighs 100.
+        // In this order: a group that stops being idle weighs 100.
         if let Some(idle) = table.knobs.idle {
             kinds.push(ChangeKind::GroupIdle { group, idle });
         }

@@ -63,7 +63,7 @@ pub(super) enum Kind {
     TooMuch,
     /// The server does not know this request.
     Unknown,
-    /// It will not be otherwise: who asks has to change something.
+    /// Asking again gives the same answer: the request has to change.
     Given,
 }
 

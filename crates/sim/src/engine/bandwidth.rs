@@ -133,7 +133,7 @@ impl<C: Class> Engine<'_, C> {
                 pl::pl_bw_distribute_end(pool);
             }
         }
-        // One CPU tells all of them, one after the other: who is told first has the first grip on what is left.
+        // One CPU tells all of them, one after the other: the one told first draws first from what is left.
         let step_ns = self.costs.ipi_send_ns + self.costs.pool_lock_ns;
         for (told, cpu) in released.drain(..).enumerate() {
             self.release(group, cpu, told as u64 * step_ns);
@@ -149,7 +149,7 @@ impl<C: Class> Engine<'_, C> {
         let mut next = self.memory.parked(group, cpu);
         self.memory.set_parked(group, cpu, None);
         let mut back = std::mem::take(&mut self.unparked);
-        // First all are counted, then placed: the bound on a wait is at the weights of everyone who waits here, and by
+        // First all are counted, then placed: the bound on a wait is at the weights of all that wait here, and by
         // the first one's alone a light task would stand behind its heavy neighbours for as long as they are heavier.
         while let Some(task) = next {
             let entry = &mut self.tasks[task as usize];

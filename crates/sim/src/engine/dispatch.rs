@@ -93,7 +93,7 @@ impl<C: Class> Engine<'_, C> {
         self.update_slot(cpu);
     }
 
-    /// Time that the kernel takes from what a CPU runs, or, between two tasks, from what it runs next; nobody notices it on
+    /// Time that the kernel takes from what a CPU runs, or, between two tasks, from what it runs next; no task notices it on
     /// an idle one, or on NONE.
     pub(super) fn overhead(&mut self, cpu: u32, ns: u64) {
         if ns == 0 || cpu == NONE {

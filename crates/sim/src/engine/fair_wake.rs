@@ -2,7 +2,7 @@
 //! Where the kernel's fair class puts a waking task: the baseline's placement (policy/baseline/wake.h decides, this looks).
 //!
 //! The kernel's searches overlap. A waker finds a CPU idle, and until it has that CPU's queue locked and its task in it
-//! every other waker finds the same: some tasks wait behind others of whom nobody knew. (The live scheduler does not: it
+//! every other waker finds the same: some tasks wait behind others that their wakers did not see. (The live scheduler does not: it
 //! claims the CPU that it finds.)
 use super::events::Timer;
 use super::state::NONE;

@@ -71,7 +71,7 @@ impl<C: Class> Engine<'_, C> {
         }
     }
 
-    /// Groups' headroom changed: says who is side now, with no task runnable where that changes.
+    /// Groups' headroom changed: says which groups are side now, with no task runnable where that changes.
     pub(super) fn link_side(&mut self) {
         self.headroom.percent = 0;
         self.headroom.tolerance_ns = 0;

@@ -6,7 +6,7 @@
 //! what made one load average cost a quarter of a 224-CPU machine.
 //!
 //! Where several wait, the hardware hands the line to a near one first, and hardly ever across sockets: then a transfer
-//! takes what it takes within a cache. A write also takes the line from all who have read it since the last write, and is
+//! takes what it takes within a cache. A write also takes the line from all that have read it since the last write, and is
 //! done when the farthest of them has let go.
 use super::topo::Topo;
 use crate::config::Costs;
@@ -33,7 +33,7 @@ impl Line {
         self.transfer(now_ns, self.fetch(cpu, now_ns, topo, costs), costs)
     }
 
-    /// Likewise until it has written; `hold_ns` is how long nobody else gets it (a lock's critical section).
+    /// Likewise until it has written; `hold_ns` is how long no other CPU gets it (a lock's critical section).
     #[inline]
     pub fn write(
         &mut self,

@@ -106,7 +106,7 @@ pub(crate) struct Engine<'o, C> {
     behaviours: Vec<Box<dyn Behaviour>>,
     /// Tasks to start that wait for their time.
     unfinished: u32,
-    /// Forks that live, behind who forked them.
+    /// Forks that live, behind their parents.
     forks: BTreeSet<(u32, u32)>,
     channels: Vec<Channel>,
     /// References to the loopback network's route.

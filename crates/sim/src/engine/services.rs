@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Spawned {
     pub task: TaskId,
     pub spec: TaskSpec,
-    /// Takes over what a fork inherits from who started it.
+    /// Takes over what a fork inherits from its parent.
     pub inherits: bool,
 }
 

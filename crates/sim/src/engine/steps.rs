@@ -111,7 +111,7 @@ impl<C: Class> Engine<'_, C> {
 
     fn stop_stepping(&mut self, cpu: u32, state: State) {
         self.stepping = NONE;
-        // What waking others cost is not the sleeper's to pay when it wakes up: it delays who runs next.
+        // What waking others cost is not charged to the sleeper when it wakes up: it delays the task that runs next.
         let task = self.cpus[cpu as usize].running;
         if state == State::Exited {
             self.exited(task);
@@ -176,7 +176,7 @@ impl<C: Class> Engine<'_, C> {
         }
     }
 
-    /// What a fork takes over: who has been moved, or been given other CPUs, moves what it starts from then on as well.
+    /// What a fork takes over: the children of a task that was moved, or given other CPUs, are moved as well from then on.
     fn inherit(&self, parent: u32, child: &mut TaskSpec) {
         let parent = &self.tasks[parent as usize];
         child.group = GroupId(parent.group);

@@ -124,7 +124,7 @@ pub(super) struct LlcState {
     pub busy: pl::Pelt,
     pub nr_busy: u32,
     /// CPUs that others may take tasks from: the policy says when one becomes such. A sparsemask spreads them over
-    /// cache lines for CPUs that write at once; here nobody does, and words are faster to walk.
+    /// cache lines for CPUs that write at once; here none do, and words are faster to walk.
     pub overloaded: Vec<u64>,
 }
 

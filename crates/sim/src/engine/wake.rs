@@ -10,7 +10,7 @@ use crate::config::{TaskId, WakeSearch};
 use plimsoll_policy_sys as pl;
 
 impl<C: Class> Engine<'_, C> {
-    /// Wakes a task. `waker`: the CPU that does it, NONE: nobody's. `sync`: the waker is about to wait itself.
+    /// Wakes a task. `waker`: the CPU that does it, NONE: no CPU does. `sync`: the waker is about to wait itself.
     pub(super) fn wake(&mut self, task: u32, waker: u32, sync: bool) {
         if self.tasks[task as usize].external {
             let timer = super::events::Timer::External { task };
@@ -193,12 +193,12 @@ impl<C: Class> Engine<'_, C> {
         if flags & pl::QUEUE_LIGHTER != 0 {
             self.cpus[cpu as usize].fair.lighter = 1;
         }
-        // Paid by whoever runs next here: the CPU is between two tasks.
+        // Paid by the task that runs next here: the CPU is between two tasks.
         let cost_ns = self.pay_load(group, cpu, &touch) + self.pay_pool(group, cpu, touch.pool_locks);
         self.stall(cpu, cost_ns);
     }
 
-    /// Something heavy may have left a CPU: then who waits there is weighed anew, and waits where that puts it.
+    /// Something heavy may have left a CPU: then the tasks that wait there are weighed anew, and queued where that puts them.
     pub(super) fn weigh_waiting(&mut self, cpu: u32) {
         if !self.class.needs().reweighs {
             return;

@@ -273,7 +273,7 @@ impl<'p> Import<'p> {
             238 => RawWhat::Exit {
                 tid: self.tid(numbers[2])?,
             },
-            // sched_wakeup_new, task_newtask and sched_process_fork; the first two do not say who the parent is.
+            // sched_wakeup_new, task_newtask and sched_process_fork; the first two do not name the parent.
             _ => {
                 let (birth, parent, child, comm) = match kind {
                     114 => (Birth::Woken, current, numbers[2], texts[1]),
@@ -435,7 +435,7 @@ impl<'p> Import<'p> {
         }
     }
 
-    /// Puts everything into order and fills in who ran.
+    /// Puts everything into order and fills in which thread ran.
     fn finish(mut self) -> Result<Trace, TraceError> {
         self.raw.sort_by_key(|r| r.ts_ns);
         let place = Place::whole(self.path);
@@ -445,7 +445,7 @@ impl<'p> Import<'p> {
             let what = match raw.what {
                 RawWhat::Switch { prev, state, next } => {
                     let before = running.insert(raw.cpu, next);
-                    // Before the first compact switch of a CPU nobody knows who ran there.
+                    // Before the first compact switch of a CPU it is not known which thread ran there.
                     let prev = prev.or(before).unwrap_or(0);
                     What::Switch {
                         prev,

@@ -169,7 +169,7 @@ impl Eevdf {
         unsafe { pl::pl_steps_slice(&self.steps, entry.policy, turn, entry.config) }
     }
 
-    /// Whose turn it is on a CPU where somebody waits and nobody runs.
+    /// Whose turn it is on a CPU where tasks wait and none runs.
     pub fn pick(&self, cpu: u32) -> u32 {
         // SAFETY: as above.
         unsafe { pl::pl_steps_pick(&self.steps, self.root, cpu) as u32 }
