@@ -8,10 +8,10 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static fuzz bench fmt lint clean guest prometheus bench-live wheel test-wheel test-clusters
+.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus bench-live wheel test-wheel test-clusters
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## what each of the five systems does, simulated, then on a real kernel in QEMU; minutes, set-up included
 	@scripts/setup.sh --build
@@ -43,6 +43,21 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 		cargo build --release --target $(TARGET) -p plimsoll
 	@cp target/$(TARGET)/release/plimsoll dist/plimsoll.new && mv dist/plimsoll.new dist/plimsoll
 	@ls -l dist/plimsoll
+
+# For everything but `run` and `record`, whose BPF programs are for x86-64. zlib's and zstd's archives are beside libelf's.
+ARM64 := aarch64-unknown-linux-gnu
+ARM64_FILES := $(abspath target/arm64/usr)
+static-arm64: ## build dist/plimsoll-arm64, a static binary for ARM64, by Debian's cross compiler (all but run and record)
+	@scripts/arm64.sh
+	@mkdir -p dist
+	LIBBPF_SYS_LIBRARY_PATH_aarch64_unknown_linux_gnu=$(ARM64_FILES)/lib/aarch64-linux-gnu \
+		CFLAGS_aarch64_unknown_linux_gnu='-I$(ARM64_FILES)/include -I$(ARM64_FILES)/include/aarch64-linux-gnu' \
+		CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C target-feature=+crt-static' \
+		cargo build --release --target $(ARM64) -p plimsoll
+	@cp target/$(ARM64)/release/plimsoll dist/plimsoll-arm64.new && mv dist/plimsoll-arm64.new dist/plimsoll-arm64
+	@ls -l dist/plimsoll-arm64
 
 test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh

@@ -18,12 +18,14 @@ fn main() {
         "-mcpu=v3".into(),
         "-Werror".into(),
     ];
-    // Debian keeps <asm/types.h> in a folder per architecture.
-    let multiarch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("aarch64") => "/usr/include/aarch64-linux-gnu",
-        _ => "/usr/include/x86_64-linux-gnu",
+    // Debian keeps <asm/types.h> in a folder per architecture, and those of its cross compilers elsewhere.
+    let folders: &[&str] = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("aarch64") => &["/usr/include/aarch64-linux-gnu", "/usr/aarch64-linux-gnu/include"],
+        _ => &["/usr/include/x86_64-linux-gnu"],
     };
-    args.extend(["-idirafter".into(), multiarch.into()]);
+    for folder in folders {
+        args.extend(["-idirafter".into(), folder.into()]);
+    }
     let built = SkeletonBuilder::new()
         .source(bpf.join("record.bpf.c"))
         .clang(clang)

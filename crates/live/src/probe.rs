@@ -33,6 +33,12 @@ fn running() -> String {
 /// Looks at the running machine, in the order in which a user would have to mend things.
 pub fn probe() -> Result<()> {
     let missing = |message: String| Err(Error::Machine(message));
+    if !cfg!(target_arch = "x86_64") {
+        return missing(format!(
+            "the scheduler is for x86-64, and this is a build for {}: `plimsoll agent` holds burst and headroom here",
+            std::env::consts::ARCH
+        ));
+    }
     // SAFETY: takes and changes nothing.
     if unsafe { libc::geteuid() } != 0 {
         return missing(

@@ -120,6 +120,15 @@ fn record_up_to(
     mut progress: impl FnMut(Stage),
 ) -> Result<Report, RecordError> {
     let called_ns = clock_ns(libc::CLOCK_MONOTONIC);
+    if !cfg!(target_arch = "x86_64") {
+        return Err(RecordError::Unsupported {
+            what: "recording threads",
+            missing: format!(
+                "the recorder's BPF programs are for x86-64, and this is a build for {}; --sample, which needs none, is possible",
+                std::env::consts::ARCH
+            ),
+        });
+    }
     let urgent = Urgent::begin();
     let hierarchy = Hierarchy::find()?;
     let only_below = options
