@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The agent's settings and its journal.
+//! The agent's settings.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
