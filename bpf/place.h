@@ -36,7 +36,7 @@ static __always_inline void set_gives_way(struct live_cpu PL_MEM *c, u32 gives_w
 		pl_add32(&S->nr_give_way, gives_way ? 1 : -1);
 }
 
-/* Where no CPU is idle. Whoever goes to idle work's CPU claims it: the next one to wake up looks elsewhere. */
+/* Where no CPU is idle. A task that goes to idle work's CPU claims it: the next one to wake up looks elsewhere. */
 __noinline s32 select_idle_work(struct task_struct *p __arg_trusted, u32 prev_cpu)
 {
 	struct live_task PL_MEM *task = task_of(p);

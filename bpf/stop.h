@@ -6,14 +6,15 @@
  *            late for a quota of 1 ms.
  *
  * Mechanism  As a task begins to run, this CPU's timer is set to the end of what its groups may still use here, or of
- *            its turn if others wait. It ends the slice, and dispatch finds whether the task must stop. One that is in a system call by then runs
- *            on to the border of user space (border.h), for GO_ON_NS at most, and is parked there.
+ *            its turn if others wait. It ends the slice, and dispatch finds whether the task must stop. A task that is in
+ *            a system call by then runs on to the border of user space (border.h), for GO_ON_NS at most, and is parked
+ *            there.
  *
- *            The timer is not set anew where it fires earlier already: one that many short turns set is started once
- *            a slice.
+ *            The timer is not set anew where it fires earlier already: many short turns start it once a slice.
  *
- * Limits     Who begins to wait while another runs that was alone waits for a tick. Run time beyond STOP_LOOKAHEAD_NS is not asked for: a tick comes first, and looks again. A budget below
- *            min_run_ns is rounded up to it, which becomes debt of the balance.
+ * Limits     A task that begins to wait beside one that ran alone waits for a tick. Run time beyond STOP_LOOKAHEAD_NS is
+ *            not asked for: a tick comes first, and looks again. A budget below min_run_ns is rounded up to it, which
+ *            becomes debt of the balance.
  */
 #ifndef PLIMSOLL_STOP_H
 #define PLIMSOLL_STOP_H

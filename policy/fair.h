@@ -185,7 +185,7 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 			  u64 vruntime, const struct pl_fair_config PL_MEM *config)
 {
 	u64 common, ahead;
-	s64 behind, lead;
+	s64 behind;
 
 	if (pl_fair_before(cpu->clock, vruntime))
 		cpu->clock = vruntime;
@@ -204,9 +204,12 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 	else if (cpu->nr_queued > 1 && behind < -(s64)(config->pull_ns / 4))
 		pl_write(&machine->clock, (s64)common);
 	/* What has a CPU to itself is no measure of what others are due. It is ahead enough to pull, and no further. */
-	lead = 2 * (s64)pl_fair_distance(config->pull_ns, cpu->weight_sum);
-	if (cpu->nr_queued == 1 && behind < -lead)
-		cpu->offset -= (u64)(-behind - lead);
+	else if (cpu->nr_queued == 1 && behind < 0) {
+		s64 lead = 2 * (s64)pl_fair_distance(config->pull_ns, cpu->weight_sum);
+
+		if (behind < -lead)
+			cpu->offset -= (u64)(-behind - lead);
+	}
 }
 
 /*

@@ -59,6 +59,7 @@ pub use run::{Run, Simulation};
 pub use switches::{BurstRules, CgroupMode, Enforce, Fair, Policy, WakeSearch};
 pub use topology::{CpuPlace, Distance, Numbering, Topology};
 
-/// The policy's own types, for code that sets its switches.
 pub use plimsoll_cpus::CpuSet;
+
+/// The policy's own types, for code that sets its switches.
 pub use plimsoll_policy_sys as policy;

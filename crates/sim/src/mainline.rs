@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The rules of mainline Linux by version, once for whoever simulates a kernel: scenarios, recordings, measured runs.
+//! The rules of mainline Linux by version, in one place for all that simulates a kernel: scenarios, recordings, measured runs.
 use crate::switches::{CgroupMode, Policy};
 
 /// The first releases with a rule.
