@@ -3,6 +3,7 @@
 use crate::{Error, Events, File, Files, Result};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use plimsoll_cpus::CpuSet;
 use plimsoll_live::KnobValues;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -107,14 +108,10 @@ fn usage_of(stat: &std::fs::File) -> Option<u64> {
     text.lines().next()?.strip_prefix("usage_usec ")?.parse().ok()
 }
 
-/// How many CPUs a list such as `0-3,8` has.
+/// How many CPUs a list such as `0-3,8` has. `None`: it is no list, or names none.
 fn nr_online(list: &str) -> Option<u32> {
-    let count = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        Some(last.checked_sub(first)? + 1)
-    };
-    list.trim().split(',').map(count).sum()
+    let cpus = CpuSet::parse(list)?;
+    (!cpus.is_empty()).then(|| cpus.len())
 }
 
 impl Files for Mounted {

@@ -5,10 +5,8 @@
 //!
 //! `SEED=0 COUNT=30000 cargo test -p plimsoll-replay --test all_work` tries as many.
 use plimsoll_replay::{machine, replay, Program, Settings};
-use plimsoll_trace::example::{header, switch, waking};
-use plimsoll_trace::{
-    Connection, Context, Event, Header, Protocol, Side, SocketOp, Sockets, State, Thread, Timeline, What,
-};
+use plimsoll_trace::example::{connection, header, switch, waking};
+use plimsoll_trace::{Context, Event, Header, Side, SocketOp, Sockets, State, Thread, Timeline, What};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use std::sync::Arc;
@@ -175,24 +173,14 @@ fn recording(seed: u64) -> (Header, Vec<Event>) {
         thread.tgid = Some(tid(ix % processes));
     }
     header.threads.extend(recording.forked);
-    let connection = |id| Connection {
-        id,
-        protocol: Protocol::Tcp,
-        side: if id < CONNECTIONS {
-            Side::Accepted
-        } else {
-            Side::Opened
-        },
-        before: true,
-        local_port: None,
-        remote_port: None,
-        group: Some(1),
-        peer: None,
+    let side = |id| match id < CONNECTIONS {
+        true => Side::Accepted,
+        false => Side::Opened,
     };
     header.sockets = Sockets {
         recorded: true,
         without: None,
-        connections: (1..=CONNECTIONS).map(connection).collect(),
+        connections: (1..=CONNECTIONS).map(|id| connection(id, side(id))).collect(),
     };
     (header, recording.events)
 }

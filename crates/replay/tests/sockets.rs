@@ -3,8 +3,8 @@
 mod common;
 use common::{compile, p, run};
 use plimsoll_replay::{percentile_ns, recorded, Program};
-use plimsoll_trace::example::{header, switch, waking, MS};
-use plimsoll_trace::{Connection, Context, Event, Header, Protocol, Side, SocketOp, Sockets, State, What};
+use plimsoll_trace::example::{connection, header, switch, waking, MS};
+use plimsoll_trace::{Connection, Context, Event, Header, Side, SocketOp, Sockets, State, What};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use std::sync::Arc;
@@ -24,20 +24,14 @@ fn socket(ts_ns: i64, tid: u32, connection: u64, op: SocketOp, bytes: u32) -> Ev
 fn with_connections(end_ns: i64, threads: &[(u32, &str, u32)], count: u64) -> Header {
     let mut header = header(end_ns, threads);
     header.only_below = Some("/web".into());
-    let connection = |id| Connection {
-        id,
-        protocol: Protocol::Tcp,
-        side: Side::Accepted,
-        before: true,
+    let accepted = |id| Connection {
         local_port: Some(80),
-        remote_port: None,
-        group: Some(1),
-        peer: None,
+        ..connection(id, Side::Accepted)
     };
     header.sockets = Sockets {
         recorded: true,
         without: None,
-        connections: (0..count).map(connection).collect(),
+        connections: (0..count).map(accepted).collect(),
     };
     header
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Small recordings whose contents are known, for the tests of everything that reads traces.
 use crate::error::TraceError;
-use crate::model::{Clock, Context, Cpu, Event, Group, Header, Machine, State, Thread, Tid, What};
+use crate::model::{
+    Clock, Connection, Context, Cpu, Event, Group, Header, Machine, Protocol, Side, State, Thread, Tid, What,
+};
 use crate::writer::TraceWriter;
 use std::path::Path;
 
@@ -42,6 +44,20 @@ pub fn header(end_ns: i64, threads: &[(Tid, &str, u32)]) -> Header {
             })
             .collect(),
         ..Default::default()
+    }
+}
+
+/// A TCP connection of /web that was there as recording began; its ports and its other end are not known.
+pub fn connection(id: u64, side: Side) -> Connection {
+    Connection {
+        id,
+        protocol: Protocol::Tcp,
+        side,
+        before: true,
+        local_port: None,
+        remote_port: None,
+        group: Some(1),
+        peer: None,
     }
 }
 
