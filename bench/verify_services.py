@@ -175,6 +175,8 @@ def situation(bench, args, name, letter, free, own_ms, trace):
         groups.limit(*limit)
         report, found["client"] = bench.record(trace, args.record_seconds)
         groups.limit(None)
+        for spinner in spinners:  # the plan is not to wait for them
+            stop(spinner)
         requests = report["requests"]
         found["recorded"] = requests
         if "none" in requests:
@@ -185,6 +187,7 @@ def situation(bench, args, name, letter, free, own_ms, trace):
         found["self_check"] = plimsoll(args, "simulate", "--replay", *of)["recordings"][0]["self_check"]
         recommended = planned["plan"]["recommended"]
         found["limit"] = (recommended["quota_us"], recommended["period_us"], recommended["burst_us"])
+        spinners = bench.spin() if letter == "b" else []
         found["runs"] = [bench.calm(args.seconds, found["limit"]) for _ in range(args.repetitions)]
         if letter == "a" and recommended["quota_us"] and args.bisect:
             found["cheapest_us"], found["tried"] = cheapest(bench, args, found, free)
