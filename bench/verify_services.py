@@ -131,18 +131,21 @@ class Bench:
 
     def record(self, trace, seconds):
         """What `record` says of the requests, and what the client measured of the same ones."""
-        attack = self.begin_attack(seconds + 3)
+        attack = self.begin_attack(seconds + 4)
         time.sleep(1)
-        begin = started = time.time()
+        started = time.time()
         foreign = self.foreign_s()
-        command = [self.args.plimsoll, "record", "--cgroup", f"/{TOP}/service", "--duration", f"{seconds}s", "-o",
+        # Our groups weigh a hundred times as much as what else runs: without this, `record` is seconds late to start.
+        command = ["nice", "-n", "-20", self.args.plimsoll, "record", "--cgroup", f"/{TOP}/service", "--duration", f"{seconds}s", "-o",
                    str(trace), "--json"]
         done = subprocess.run(command, capture_output=True, text=True)
         rows = self.end_attack(*attack)
         if done.returncode != 0:
             raise RuntimeError(f"record: exit {done.returncode}: {done.stderr.strip()}")
         report = json.loads(done.stdout)
-        begin += report["begin_ns"] / 1e9
+        begin = report["begin_unix_ns"] / 1e9
+        if rows[-1][0] < begin + seconds:
+            raise RuntimeError(f"recording began {begin - started:.1f} s after its start and went on after the client's last request")
         foreign = (self.foreign_s() - foreign) / (time.time() - started) / os.cpu_count()
         own = [row for row in rows if begin <= row[0] and row[0] + row[1] / 1e3 <= begin + seconds]
         return report, seen(own) | {"foreign": foreign}

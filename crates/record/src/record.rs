@@ -81,6 +81,8 @@ pub struct Report {
     pub encode_ns: u64,
     /// From the call to where recording began: loading, attaching, a look at all groups.
     pub begin_ns: u64,
+    /// When recording began, since 1970.
+    pub begin_unix_ns: i64,
     /// To detach, after recording ended.
     pub detach_ns: u64,
 }
@@ -297,6 +299,7 @@ fn record_up_to(
     measured.put_into(&mut report, events);
     report.reader_ns = reader_ns;
     report.begin_ns = (start_ns - called_ns) as u64;
+    report.begin_unix_ns = wall_start_ns;
     report.detach_ns = detach_ns as u64;
     report.encode_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - encode_start_ns) as u64;
     Ok(report)

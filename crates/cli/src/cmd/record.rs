@@ -183,6 +183,7 @@ fn record_json(r: &Report, seen: &Seen) -> serde_json::Value {
         "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs,
         "bpf_run_ns": r.bpf_run_ns, "measured_ns": r.measured_ns, "reader_ns": r.reader_ns,
         "encode_ns": r.encode_ns, "overhead": r.overhead(), "begin_ns": r.begin_ns, "detach_ns": r.detach_ns,
+        "begin_unix_ns": r.begin_unix_ns,
         "requests": seen.json(), "connections": r.connections, "socket_events": r.socket_events,
         "without_sockets": r.without_sockets,
     })
