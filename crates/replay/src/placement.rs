@@ -20,7 +20,7 @@ const CHOICES_MIN: u32 = 8;
 pub(crate) struct Seat(u32);
 
 impl Seat {
-    const NONE: Seat = Seat(u32::MAX);
+    pub const NONE: Seat = Seat(u32::MAX);
     const NO_CPU: u32 = 0x7fff;
     const CHOICES: [SeatChoice; 3] = [SeatChoice::Idle, SeatChoice::NotIdle, SeatChoice::NoneIdle];
 

@@ -16,10 +16,10 @@ use crate::loops::{hand_on, open_work_ns};
 use crate::machine::Dense;
 use crate::marks::Marks;
 use crate::pairing::Pairing;
-use crate::pieces::in_order_of_arrival;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
 use crate::rivals::{self, Rival};
+use crate::segments;
 use crate::settings::SettingsError;
 use crate::sockets::{self, SocketCounts, Sockets};
 use plimsoll_sim::Mainline;
@@ -42,6 +42,8 @@ pub(crate) enum Start {
     Message,
     /// Likewise; the first of a thread.
     Fork,
+    /// When the data of its request is there, and what its thread did in one go before in the recording is begun.
+    Data,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +54,8 @@ pub(crate) struct Burst {
     /// First of its actions; they end where those of the next burst begin.
     pub actions: u32,
     pub thread: u32,
-    /// The request that begins as this burst becomes due, for bursts that no thread wakes; else [`NONE`].
+    /// The request that begins as this burst becomes due, for bursts that no thread wakes, or whose data it waits for, if
+    /// that is how it starts; else [`NONE`].
     pub request: u32,
     pub start: Start,
     /// Continues the burst before: see the head of this file.
@@ -223,14 +226,6 @@ impl Program {
         }
         let mut actions = marks.into_actions(&mut bursts, &speeds);
         let requests: Vec<RequestInfo> = found.requests.iter().map(|r| r.info).collect();
-        if by_sockets {
-            let ends = bursts.iter().skip(1).map(|b| b.actions as usize);
-            let ends: Vec<usize> = ends.chain([actions.len()]).collect();
-            for (burst, end) in bursts.iter().zip(ends) {
-                let own = &mut actions[burst.actions as usize..end];
-                in_order_of_arrival(own, burst.work_ns, &requests);
-            }
-        }
         if let Some(last_ns) = last_end_ns(found.requests.iter().map(|r| &r.info)) {
             let from_ns = timeline.start_ns + last_ns as i64;
             for (thread, own) in timeline.threads.iter().zip(&threads) {
@@ -253,6 +248,10 @@ impl Program {
         let only_rivals = rivals::only_rivals(&groups, &rivals, threads.iter().map(|t| t.group));
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
+        let mut seats = places.seats;
+        if by_sockets {
+            segments::cut(&mut threads, &mut bursts, &mut actions, &mut seats, &requests);
+        }
         Ok(Program {
             threads,
             groups,
@@ -278,7 +277,7 @@ impl Program {
                 .map_or(Mainline::UNKNOWN, Mainline::of),
             job: matches!(request, Some(RequestSpec::Process { .. })),
             bursts,
-            seats: places.seats,
+            seats,
             actions,
             requests,
             rivals,

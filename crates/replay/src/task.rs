@@ -4,7 +4,12 @@ use crate::inbox::Inbox;
 use crate::program::{BurstIx, Deed, Program, Start, NONE};
 use crate::run::State;
 use plimsoll_sim::{Behaviour, ChannelId, Context, Seat, Step};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// How far a thread looks beyond a request whose data is not there. Of what it does in one go, few requests overtake so
+/// many others.
+const LOOK_AHEAD: BurstIx = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
@@ -32,6 +37,8 @@ pub(crate) struct ThreadTask {
     exit: Option<BurstIx>,
     /// Bursts that come by themselves: when, which.
     timers: Vec<(u64, BurstIx)>,
+    /// What is left of bursts that were cut, as ranges that begin with one not done: see [`crate::segments`].
+    cut: Vec<Range<BurstIx>>,
     /// Next burst that has a time of its own, from the recording.
     next_at: BurstIx,
     left: u32,
@@ -54,6 +61,7 @@ impl ThreadTask {
             inbox: Inbox::default(),
             exit: None,
             timers: Vec::new(),
+            cut: Vec::new(),
             next_at: bursts.start,
             left: bursts.len() as u32,
             done: vec![0; bursts.len().div_ceil(64)],
@@ -99,8 +107,34 @@ impl ThreadTask {
         }
     }
 
+    fn is_done(&self, burst: BurstIx) -> bool {
+        let own = (burst - self.program.threads[self.thread as usize].bursts.start) as usize;
+        self.done[own / 64] >> (own % 64) & 1 != 0
+    }
+
+    /// Of what was cut, the first whose data is there; else when the next comes.
+    fn with_data(&self, before: BurstIx, now_ns: u64) -> Result<BurstIx, Option<u64>> {
+        let mut next_ns = None;
+        for left in &self.cut {
+            let near = left.start..left.end.min(left.start + LOOK_AHEAD);
+            for burst in near.filter(|&burst| self.may(burst, before) && !self.is_done(burst)) {
+                let request = self.program.bursts[burst as usize].request;
+                match self.state.begins(&self.program, request) {
+                    Some(at_ns) if at_ns > now_ns => next_ns = next_ns.into_iter().chain([at_ns]).min(),
+                    // What it follows has not been answered yet: it waits for nothing, as the order says what it needs.
+                    _ => return Ok(burst),
+                }
+            }
+        }
+        Err(next_ns)
+    }
+
     /// Takes the burst to do now, or says until when to wait.
     fn choose(&mut self, before: BurstIx, now_ns: u64) -> Result<(BurstIx, u64), Option<u64>> {
+        let data = match self.with_data(before, now_ns) {
+            Ok(burst) => return Ok((burst, now_ns)),
+            Err(next_ns) => next_ns,
+        };
         if let Some(burst) = self.message(before) {
             return Ok((burst, now_ns));
         }
@@ -119,15 +153,15 @@ impl ThreadTask {
                 self.seek();
                 Ok((burst, due))
             }
-            (timer, at) => Err(timer.into_iter().chain(at.map(|(at, _)| at)).min()),
+            (timer, at) => Err(timer.into_iter().chain(at.map(|(at, _)| at)).chain(data).min()),
         }
     }
 
     /// `due_ns`: when it could have started.
     fn begin(&mut self, burst: BurstIx, due_ns: u64) {
-        let request = self.program.bursts[burst as usize].request;
-        if request != NONE {
-            self.state.begin(request, due_ns);
+        let own = &self.program.bursts[burst as usize];
+        if own.request != NONE && own.start != Start::Data {
+            self.state.begin(own.request, due_ns);
         }
         let actions = self.program.actions_of(burst);
         (self.action, self.action_end) = (actions.start, actions.end);
@@ -135,14 +169,40 @@ impl ThreadTask {
         self.doing = Doing::Working(burst);
     }
 
+    /// What follows a burst that is done; `None`: parts of it are left.
+    fn after(&mut self, burst: BurstIx) -> Option<BurstIx> {
+        let all = &self.program.threads[self.thread as usize].bursts;
+        let cut = |at: BurstIx| at < all.end && self.program.bursts[at as usize].start == Start::Data;
+        if !cut(burst) {
+            let end = (burst + 1..).find(|&at| !cut(at)).expect("bursts end");
+            if end == burst + 1 {
+                return Some(end);
+            }
+            self.cut.push(burst + 1..end);
+            return None;
+        }
+        let of = self.cut.iter().position(|left| left.contains(&burst))?;
+        let Range { mut start, end } = self.cut[of].clone();
+        while start < end && self.is_done(start) {
+            start += 1;
+        }
+        if start < end {
+            self.cut[of].start = start;
+            return None;
+        }
+        self.cut.remove(of);
+        Some(end)
+    }
+
     /// What comes after a burst.
     fn end(&mut self, burst: BurstIx, now_ns: u64) {
         self.left -= 1;
         self.doing = Doing::Waiting { before: NONE };
-        let bursts = &self.program.threads[self.thread as usize].bursts;
-        let (own, next) = (burst - bursts.start, burst + 1);
+        let all = self.program.threads[self.thread as usize].bursts.clone();
+        let own = burst - all.start;
         self.done[own as usize / 64] |= 1 << (own % 64);
-        if next >= bursts.end || self.done[(own as usize + 1) / 64] >> ((own + 1) % 64) & 1 != 0 {
+        let Some(next) = self.after(burst) else { return };
+        if next >= all.end || self.is_done(next) {
             return;
         }
         let following = &self.program.bursts[next as usize];

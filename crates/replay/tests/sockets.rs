@@ -214,6 +214,38 @@ fn what_one_burst_served_in_another_order_is_served_as_it_came_where_it_does_not
     assert!(p(&replayed, 100.0) < 2.2, "{} ms", p(&replayed, 100.0));
 }
 
+/// An event loop was throttled in the middle of each request, and read the next one before it answered.
+#[test]
+fn an_answer_waits_for_no_request_that_was_read_before_it_in_one_burst_and_came_later() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+    for round in 0..40 {
+        let t = round * 100 * MS;
+        events.push(waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt));
+        events.push(switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20));
+        for connection in 0..3 {
+            let (from, arrives) = (80 + 3 * connection as i64, 10 + 20 * connection as i64);
+            events.push(socket(t + arrives * MS, 0, connection, Arrived, 10));
+            // 1 ms after it is read, the one before is answered; then it goes on with this one.
+            let reads = if connection == 0 { 11 } else { from };
+            events.push(socket(t + reads * MS, 20, connection, Read, 10));
+            events.push(socket(t + (from + 4) * MS, 20, connection, Wrote, 5));
+        }
+        events.push(switch(t + 12 * MS, 1, 20, State::Runnable, 0));
+        events.push(switch(t + 80 * MS, 1, 0, State::Runnable, 20));
+        events.push(switch(t + 90 * MS + US, 1, 20, State::Sleeping, 0));
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, machine) = compile(&with_connections(4000 * MS, &[(20, "web", 1)], 3), &events);
+    let as_recorded = ms(&recorded(&program).latencies(None), 50.0);
+    assert!(as_recorded > 40.0, "{as_recorded} ms");
+    let replayed = run(&program, &machine, &[]);
+    assert_eq!(replayed.requests.len(), 120);
+    // 2 and 4 ms of the first request, 3 of each other one.
+    let (half, all) = (p(&replayed, 50.0), p(&replayed, 100.0));
+    assert!((2.9..3.2).contains(&half) && (5.9..6.2).contains(&all), "{half}, {all} ms");
+}
+
 #[test]
 fn clients_that_wait_are_a_closed_loop_on_each_of_their_connections() {
     for quota_ns in [PERIOD_NS, 44 * MS] {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bursts that serve several requests, cut into one for each.
+//!
+//! A thread that was throttled or busy while requests came finds several of them ready, and serves them in one burst, in an
+//! order of its own: the last first, as the queue of its pool had them, or a part of each in turn, as an event loop does
+//! that asks another service. In a replay in which they are not ready at once that order would make the first wait for
+//! the last. So a burst is cut where it reads and where it answers. What was done for one request becomes a burst of its
+//! own. They are done in the order of the recording as long as their data is there; one whose data is not is passed over.
+//!
+//! What leads to an answer, since the thread last read, answered or woke another, was done for that request; all else for
+//! the one that was read or answered before. What a burst does before its first read or answer stays at its beginning.
+use crate::placement::Seat;
+use crate::program::{Action, Burst, BurstIx, Deed, Start, Thread, NONE};
+use crate::requests::RequestInfo;
+
+struct Segment {
+    /// The request; [`NONE`]: before any.
+    owner: u32,
+    from_ns: u64,
+    to_ns: u64,
+    actions: Vec<Action>,
+}
+
+/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too.
+pub(crate) fn cut(
+    threads: &mut [Thread],
+    bursts: &mut Vec<Burst>,
+    actions: &mut Vec<Action>,
+    seats: &mut Vec<Seat>,
+    requests: &[RequestInfo],
+) {
+    let old = std::mem::take(bursts);
+    let old_actions = std::mem::take(actions);
+    let old_seats = std::mem::take(seats);
+    let mut first_of: Vec<BurstIx> = Vec::with_capacity(old.len() + 1);
+    actions.reserve(old_actions.len());
+    for (ix, burst) in old.iter().enumerate() {
+        first_of.push(bursts.len() as u32);
+        let end = old.get(ix + 1).map_or(old_actions.len(), |next| next.actions as usize);
+        let own = &old_actions[burst.actions as usize..end];
+        let segments = segments(own, burst.work_ns, requests);
+        if segments.len() < 2 {
+            bursts.push(Burst {
+                actions: actions.len() as u32,
+                ..*burst
+            });
+            seats.push(old_seats[ix]);
+            actions.extend_from_slice(own);
+            continue;
+        }
+        let last = segments.len() - 1;
+        for (i, segment) in segments.iter().enumerate() {
+            let first = Burst {
+                work_ns: segment.to_ns - segment.from_ns,
+                actions: actions.len() as u32,
+                exits: burst.exits && i == last,
+                ..*burst
+            };
+            bursts.push(match i {
+                0 => first,
+                _ => Burst {
+                    start: Start::Data,
+                    at_ns: 0,
+                    request: segment.owner,
+                    strict: false,
+                    ..first
+                },
+            });
+            seats.push(if i == 0 { old_seats[ix] } else { Seat::NONE });
+            actions.extend(segment.actions.iter().map(|action| Action {
+                at_ns: action.at_ns - segment.from_ns,
+                deed: action.deed,
+            }));
+        }
+    }
+    first_of.push(bursts.len() as u32);
+    for action in actions {
+        match &mut action.deed {
+            Deed::Wake(burst) | Deed::Fork(burst) => *burst = first_of[*burst as usize],
+            Deed::Begin(_) | Deed::Await(_) | Deed::End(_) => {}
+        }
+    }
+    for thread in threads {
+        let own = &thread.bursts;
+        thread.bursts = first_of[own.start as usize]..first_of[own.end as usize];
+    }
+}
+
+/// What a burst does for one request after another; one, or none, if there is nothing to cut.
+fn segments(actions: &[Action], work_ns: u64, requests: &[RequestInfo]) -> Vec<Segment> {
+    let served = |action: &&Action| matches!(action.deed, Deed::Await(_) | Deed::End(_));
+    if actions.iter().filter(served).nth(1).is_none() {
+        return Vec::new();
+    }
+    let mut all = vec![Segment::new(NONE, 0)];
+    for &action in actions {
+        match action.deed {
+            Deed::Await(request) => go_on(&mut all, request, action.at_ns),
+            Deed::End(request) => answer(&mut all, request),
+            _ => {}
+        }
+        let current = all.last_mut().expect("one stands at the beginning");
+        current.to_ns = action.at_ns;
+        current.actions.push(action);
+    }
+    all.last_mut().expect("likewise").to_ns = work_ns;
+    let came_ns = |segment: &Segment| requests[segment.owner as usize].begin_ns;
+    // What comes before the first request is done while that is waited for, unless another one comes sooner.
+    if all[0].owner == NONE && all[1..].is_sorted_by(|_, later| came_ns(&all[1]) <= came_ns(later)) {
+        all[0].owner = all[1].owner;
+    }
+    let mut joined: Vec<Segment> = Vec::with_capacity(all.len());
+    for segment in all {
+        match joined.last_mut() {
+            Some(last) if last.owner == segment.owner => last.append(segment),
+            _ => joined.push(segment),
+        }
+    }
+    joined
+}
+
+/// From here on the burst works for another request.
+fn go_on(all: &mut Vec<Segment>, request: u32, at_ns: u64) {
+    let current = all.last_mut().expect("one stands at the beginning");
+    if current.owner != request {
+        current.to_ns = at_ns;
+        all.push(Segment::new(request, at_ns));
+    }
+}
+
+/// The burst is about to answer: since when did it work for that?
+fn answer(all: &mut Vec<Segment>, request: u32) {
+    let current = all.last_mut().expect("one stands at the beginning");
+    if current.owner == request {
+        return;
+    }
+    if current.owner == NONE {
+        current.owner = request;
+        return;
+    }
+    let at_ns = current.actions.last().map_or(current.from_ns, |action| action.at_ns);
+    current.to_ns = at_ns;
+    all.push(Segment::new(request, at_ns));
+}
+
+impl Segment {
+    fn new(owner: u32, from_ns: u64) -> Segment {
+        Segment {
+            owner,
+            from_ns,
+            to_ns: from_ns,
+            actions: Vec::new(),
+        }
+    }
+
+    /// Does the other's work after its own.
+    fn append(&mut self, other: Segment) {
+        let later = other.actions.into_iter().map(|action| Action {
+            at_ns: action.at_ns - other.from_ns + self.to_ns,
+            deed: action.deed,
+        });
+        self.actions.extend(later);
+        self.to_ns += other.to_ns - other.from_ns;
+    }
+}
