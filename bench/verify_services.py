@@ -95,7 +95,7 @@ class Bench:
         failed = [row for row in rows if row[2] != "200"]
         if answered and (failed or not rows):
             raise RuntimeError(f"{len(failed)} of {len(rows)} requests were not answered")
-        return [row[:2] for row in rows]
+        return sorted(row[:2] for row in rows)
 
     def attack(self, seconds, answered=True):
         """A run: what the client saw, what the group used, and what share of the machine all that is not ours took."""
@@ -144,8 +144,10 @@ class Bench:
             raise RuntimeError(f"record: exit {done.returncode}: {done.stderr.strip()}")
         report = json.loads(done.stdout)
         begin = report["begin_unix_ns"] / 1e9
-        if rows[-1][0] < begin + seconds:
-            raise RuntimeError(f"recording began {begin - started:.1f} s after its start and went on after the client's last request")
+        last = rows[-1][0]
+        if last < begin + seconds:
+            raise RuntimeError(f"recording began {begin - started:.1f} s after its start, and ended {begin + seconds - last:.1f} s "
+                               "after the client's last request")
         foreign = (self.foreign_s() - foreign) / (time.time() - started) / os.cpu_count()
         own = [row for row in rows if begin <= row[0] and row[0] + row[1] / 1e3 <= begin + seconds]
         return report, seen(own) | {"foreign": foreign}
