@@ -69,7 +69,7 @@ test-live: guest static prometheus ## run the tests that boot a real kernel in Q
 	$(if $(ROBUST),,$(call ON_NEXT,next::))
 
 # The series that is on its way is tested where Debian has a kernel of it whose BTF passes the probe; where not, that is said.
-NEXT_KERNEL := 7.3
+NEXT_KERNEL := $(shell sed -n 's,^const NEXT: &str = "\(.*\)";,\1,p' vm/tests/robustness.rs)
 ON_NEXT = @dist/plimsoll vm --verbose --kernel $(NEXT_KERNEL) -- uname -r; code=$$?; \
 	if [ $$code = 3 ]; then echo "Linux $(NEXT_KERNEL) is not tested: no sound kernel of it can be had (reasons above)"; \
 	elif [ $$code != 0 ]; then exit $$code; else $(LIVE) $(1); fi

@@ -12,6 +12,8 @@ pub struct Group {
     pub quota_us: Option<u64>,
     pub period_us: u64,
     pub burst_us: u64,
+    /// Where in a period of the trace's clock its periods began in the recording, ns; `None`: not known.
+    pub phase_ns: Option<u64>,
     pub weight: u32,
     /// cpu.idle
     pub idle: bool,
@@ -136,6 +138,7 @@ pub(crate) fn groups(header: &Header) -> Vec<Group> {
                 quota_us: known.and_then(|g| g.quota_us).filter(|_| path != "/"),
                 period_us: known.and_then(|g| g.period_us).unwrap_or(100_000),
                 burst_us: known.and_then(|g| g.burst_us).unwrap_or(0),
+                phase_ns: None,
                 // The kernel shows cpu.weight as 0 while cpu.idle is 1.
                 weight: weight.filter(|&weight| weight > 0).unwrap_or(100),
                 idle: weight == Some(0),

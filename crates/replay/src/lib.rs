@@ -24,6 +24,7 @@ mod machine;
 mod marks;
 mod outcome;
 mod pairing;
+mod phase;
 mod placement;
 mod pool;
 mod program;

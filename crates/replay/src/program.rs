@@ -16,6 +16,7 @@ use crate::loops::{hand_on, open_work_ns};
 use crate::machine::Dense;
 use crate::marks::Marks;
 use crate::pairing::Pairing;
+use crate::phase;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
 use crate::rivals::{self, Rival};
@@ -240,6 +241,12 @@ impl Program {
         groups
             .iter_mut()
             .for_each(|g| g.late_work_ns = g.late_work_ns.min(g.work_ns));
+        for ix in 0..groups.len() {
+            if groups[ix].quota_us.is_some() {
+                let member = |thread: usize| is_below(&groups, threads[thread].group, ix as u32);
+                groups[ix].phase_ns = phase::of_periods(timeline, groups[ix].period_us * 1000, member);
+            }
+        }
         let rivals = rivals::find(
             timeline,
             &group_of,

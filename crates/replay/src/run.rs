@@ -195,7 +195,11 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
         spec.cpu_weight = own.weight;
         spec.idle = group.idle;
         spec.headroom_percent = own.headroom_percent;
-        spec.phase_ns = (phase * own.period_us as f64 * 1000.0) as u64;
+        let period_ns = own.period_us * 1000;
+        spec.phase_ns = match group.phase_ns {
+            Some(known_ns) if as_recorded => known_ns + (settings.phase * period_ns as f64) as u64,
+            _ => (phase * period_ns as f64) as u64,
+        };
         // The simulator charges all of the recorded work.
         let of_work_ns = |us: u64| (us as f64 * 1000.0 / group.charged()).round() as u64;
         spec.limits = Limits {

@@ -36,7 +36,9 @@ pub(crate) fn cut(
     actions.reserve(old_actions.len());
     for (ix, burst) in old.iter().enumerate() {
         first_of.push(bursts.len() as u32);
-        let end = old.get(ix + 1).map_or(old_actions.len(), |next| next.actions as usize);
+        let end = old
+            .get(ix + 1)
+            .map_or(old_actions.len(), |next| next.actions as usize);
         let own = &old_actions[burst.actions as usize..end];
         let segments = segments(own, burst.work_ns, requests);
         if segments.len() < 2 {
@@ -138,7 +140,10 @@ fn answer(all: &mut Vec<Segment>, request: u32) {
         current.owner = request;
         return;
     }
-    let at_ns = current.actions.last().map_or(current.from_ns, |action| action.at_ns);
+    let at_ns = current
+        .actions
+        .last()
+        .map_or(current.from_ns, |action| action.at_ns);
     current.to_ns = at_ns;
     all.push(Segment::new(request, at_ns));
 }

@@ -44,9 +44,9 @@ pub struct Settings {
     /// CPU time that all recorded work takes, as a share of what it took in the recording: above 1 on a slower machine.
     pub work_scale: f64,
     pub semantics: Semantics,
-    /// Names the random stream from which period boundaries are drawn.
+    /// Names the random stream from which period boundaries are drawn that the recording does not show.
     pub seed: u64,
-    /// They are later than drawn by this share of a period; 0 up to 1.
+    /// All are later by this share of a period; 0 up to 1.
     pub phase: f64,
 }
 

@@ -243,7 +243,10 @@ fn an_answer_waits_for_no_request_that_was_read_before_it_in_one_burst_and_came_
     assert_eq!(replayed.requests.len(), 120);
     // 2 and 4 ms of the first request, 3 of each other one.
     let (half, all) = (p(&replayed, 50.0), p(&replayed, 100.0));
-    assert!((2.9..3.2).contains(&half) && (5.9..6.2).contains(&all), "{half}, {all} ms");
+    assert!(
+        (2.9..3.2).contains(&half) && (5.9..6.2).contains(&all),
+        "{half}, {all} ms"
+    );
 }
 
 #[test]

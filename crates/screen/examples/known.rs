@@ -14,10 +14,14 @@ use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 
-const SECONDS: u64 = 960;
+/// 33 samples at 60 s.
+const SECONDS: u64 = 1_920;
 const CPUS: u32 = 8;
 const PERIOD_NS: u64 = 100_000_000;
 const SAMPLE_NS: u64 = 15_000_000_000;
+
+/// How many samples of 15 s make one: 15, 30 and 60 s.
+const STEPS: [usize; 3] = [1, 2, 4];
 
 /// Time, use, periods, throttled ones; ns and numbers.
 type Sample = (u64, u64, u64, u64);
@@ -220,8 +224,8 @@ struct Compared {
 }
 
 struct Outcome {
-    /// Sampled at 15 s and at 30 s.
-    classes: [Class; 2],
+    /// Sampled at [`STEPS`].
+    classes: [Class; STEPS.len()],
     throttled: bool,
     /// Burst of one quota halves what is throttled.
     profits: bool,
@@ -239,7 +243,7 @@ fn known(seed: u64) -> Outcome {
     let wrong = |sampled: u64, counted: u64| sampled.abs_diff(counted) > 2 + counted / 100;
     let quota_s = known.limit * PERIOD_NS as f64 / 1e9;
     let (burst, _) = known.run(seed, (known.limit, PERIOD_NS, quota_s));
-    let rows = [1, 2].map(|every| screened(&sampler.samples, every, known.limit));
+    let rows = STEPS.map(|every| screened(&sampler.samples, every, known.limit));
     let now = share(&results);
     let compared = rows[1].estimates.iter().map(|(what, change, estimate)| {
         let period_ns = (change.period_s * 1e9).round() as u64;
@@ -253,7 +257,7 @@ fn known(seed: u64) -> Outcome {
     let throttled = now >= Options::default().throttled_share;
     let outcome = Outcome {
         compared: compared.collect(),
-        classes: [rows[0].class, rows[1].class],
+        classes: std::array::from_fn(|i| rows[i].class),
         throttled,
         profits: throttled && share(&burst) <= now / 2.0,
         faster: p99_ns(&burst) as f64 <= 0.8 * p99_ns(&results) as f64,
@@ -295,7 +299,7 @@ fn main() {
         count(&|o| o.profits),
         count(&|o| o.profits && o.faster)
     );
-    for (i, every) in ["15 s", "30 s"].iter().enumerate() {
+    for (i, every) in STEPS.map(|every| format!("{} s", every * 15)).iter().enumerate() {
         let named = |o: &Outcome| o.classes[i] == Class::ThrottledByBursts;
         let any = |o: &Outcome| named(o) || o.classes[i] == Class::TooSmall;
         println!(

@@ -60,6 +60,8 @@ pub struct Options {
     pub worth_cpus: f64,
     /// Share of the time asked for that has to be covered by samples.
     pub coverage: f64,
+    /// Of a CPU for a month, in any currency; `None`: not asked for.
+    pub price_per_core: Option<f64>,
     /// Whether the kernel's bound of burst, one quota, holds; `plimsoll run` and `agent` have none.
     pub burst_quotas: f64,
 }
@@ -71,6 +73,7 @@ impl Default for Options {
             margin: 0.15,
             worth_cpus: 0.1,
             coverage: 0.1,
+            price_per_core: None,
             burst_quotas: 1.0,
         }
     }
@@ -100,6 +103,8 @@ pub struct Advice {
     pub period_ms: Option<f64>,
     /// CPUs of all pods that the request could give back.
     pub back_cpus: f64,
+    /// What these cost in a month; `None`: no price was given.
+    pub saved_a_month: Option<f64>,
 }
 
 impl Advice {

@@ -223,6 +223,10 @@ impl Collector {
                 )
             })
             .collect();
+        for row in &mut rows {
+            let back_cpus = row.advice.back_cpus + 0.0;
+            row.advice.saved_a_month = options.price_per_core.map(|price| back_cpus * price);
+        }
         rows.sort_by(|a, b| {
             let rank = |row: &Row| (row.class, -row.throttled_share, -row.advice.back_cpus);
             let (a_rank, b_rank) = (rank(a), rank(b));
@@ -454,6 +458,23 @@ impl Screening {
 
     pub fn of(&self, class: Class) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.class == class)
+    }
+
+    /// Whether a price was given.
+    pub fn priced(&self) -> bool {
+        self.rows.iter().any(|row| row.advice.saved_a_month.is_some())
+    }
+
+    /// CPUs that requests of a class could give back.
+    pub fn back_cpus_of(&self, class: Class) -> f64 {
+        // The sum of nothing is -0.
+        self.of(class).map(|row| row.advice.back_cpus).sum::<f64>() + 0.0
+    }
+
+    /// What these cost in a month; `None`: no price was given.
+    pub fn saved_a_month(&self, class: Class) -> Option<f64> {
+        let saved = self.of(class).filter_map(|row| row.advice.saved_a_month);
+        self.priced().then(|| saved.sum::<f64>() + 0.0)
     }
 
     /// CPUs that requests could give back.

@@ -15,7 +15,7 @@ const HEAD: &str = r#"<!DOCTYPE html>
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1160px;margin:1.5em auto;padding:0 1em;color:#222}\
 h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.15em}p{margin:.4em 0}table{border-collapse:collapse;width:100%}\
 td,th{padding:.25em .6em .1em 0;text-align:right;vertical-align:top;font-variant-numeric:tabular-nums}\
-.t{text-align:left;overflow-wrap:anywhere}.c{white-space:nowrap;overflow-wrap:normal}.why{color:#555;font-size:.9em;padding-bottom:.45em;text-align:left}\
+.t{text-align:left;overflow-wrap:anywhere}th,.c{white-space:nowrap;overflow-wrap:normal}.c{white-space:nowrap;overflow-wrap:normal}.why{color:#555;font-size:.9em;padding-bottom:.45em;text-align:left}\
 #rows tbody{border-top:1px solid #e4e4e4}#classes{width:auto}th button{all:unset;cursor:pointer}th button:focus-visible{outline:2px solid #3057b8}\
 th[aria-sort=ascending] button::after{content:' \\2191'}th[aria-sort=descending] button::after{content:' \\2193'}\
 thead th{vertical-align:bottom;position:sticky;top:0;background:#fff}form{margin:1em 0;display:flex;flex-wrap:wrap;gap:.4em 1.2em}\
@@ -53,7 +53,7 @@ form.addEventListener('submit', event => event.preventDefault());
 filter();
 "#;
 
-const TITLES: [(&str, &str, &str); 11] = [
+const TITLES: [(&str, &str, &str); 12] = [
     ("class", "t", ""),
     ("namespace", "t", ""),
     ("workload", "t", "and its container"),
@@ -69,6 +69,7 @@ const TITLES: [(&str, &str, &str); 11] = [
     ("throttled", "", "share of the periods"),
     ("advice", "t", "what helps, of one pod"),
     ("back", "", "CPUs of all pods that the request could give back"),
+    ("saved", "", "what these cost in a month"),
 ];
 
 /// The page. `record`: commands for what is worth recording, a line each.
@@ -87,15 +88,18 @@ fn write_page(page: &mut String, found: &Screening, record: &[String]) -> std::f
     for warning in &found.warnings {
         writeln!(page, "<p class=\"warning\">{}</p>", escape(warning))?;
     }
+    let priced = found.priced();
+    let saved = if priced { "<th>saved a month</th>" } else { "" };
     writeln!(
         page,
-        "<table id=\"classes\"><tr><th class=\"t\">class</th><th>rows</th><th>CPUs to free</th></tr>"
+        "<table id=\"classes\"><tr><th class=\"t\">class</th><th>rows</th><th>CPUs to free</th>{saved}</tr>"
     )?;
     for class in Class::ALL {
-        let back: f64 = found.of(class).map(|row| row.advice.back_cpus).sum::<f64>() + 0.0;
+        let (back, saved) = (found.back_cpus_of(class), found.saved_a_month(class));
+        let saved = saved.map_or(String::new(), |saved| format!("<td>{saved:.0}</td>"));
         writeln!(
             page,
-            "<tr><td class=\"t c\">{}</td><td>{}</td><td>{back:.1}</td></tr>",
+            "<tr><td class=\"t c\">{}</td><td>{}</td><td>{back:.1}</td>{saved}</tr>",
             class.name(),
             found.count(class)
         )?;
@@ -114,7 +118,8 @@ fn write_page(page: &mut String, found: &Screening, record: &[String]) -> std::f
         "<label>word <input name=\"word\" type=\"search\"></label><span id=\"shown\"></span></form>"
     )?;
     writeln!(page, "<table id=\"rows\"><thead><tr>")?;
-    for (title, kind, about) in TITLES {
+    let titles = &TITLES[..TITLES.len() - usize::from(!priced)];
+    for (title, kind, about) in titles {
         writeln!(
             page,
             "<th class=\"{kind}\" title=\"{about}\"><button>{title}</button></th>"
@@ -122,7 +127,7 @@ fn write_page(page: &mut String, found: &Screening, record: &[String]) -> std::f
     }
     writeln!(page, "</tr></thead>")?;
     for row in &found.rows {
-        write_row(page, row)?;
+        write_row(page, row, titles.len())?;
     }
     writeln!(page, "</table>")?;
     if !record.is_empty() {
@@ -152,7 +157,7 @@ fn choice<'a>(
     writeln!(page, "</select></label>")
 }
 
-fn write_row(page: &mut String, row: &Row) -> std::fmt::Result {
+fn write_row(page: &mut String, row: &Row, columns: usize) -> std::fmt::Result {
     let text = |page: &mut String, kind: &str, text: &str| {
         write!(page, "<td class=\"{kind}\">{}</td>", escape(text))
     };
@@ -179,10 +184,16 @@ fn write_row(page: &mut String, row: &Row) -> std::fmt::Result {
     text(page, "t", &row.advice.in_words())?;
     let back = Some(row.advice.back_cpus + 0.0).filter(|back| *back > 0.0);
     number(page, back, cpus(row.advice.back_cpus))?;
+    if let Some(saved) = row.advice.saved_a_month {
+        number(
+            page,
+            Some(saved).filter(|saved| *saved > 0.0),
+            format!("{saved:.0}"),
+        )?;
+    }
     write!(
         page,
-        "</tr><tr><td class=\"why\" colspan=\"{}\">{}",
-        TITLES.len(),
+        "</tr><tr><td class=\"why\" colspan=\"{columns}\">{}",
         escape(&row.reason)
     )?;
     for note in &row.notes {

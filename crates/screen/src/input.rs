@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files of series in each format that is read, told apart by how they begin.
 use crate::answer::{self, Labels, Said, Series};
-use crate::{openmetrics, rows};
+use crate::{openmetrics, parquet, rows};
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -11,11 +11,14 @@ pub struct InputError {
     pub what: String,
 }
 
-/// Reads a file and hands each series to `each`: answers of Prometheus' HTTP API as JSON, OpenMetrics text, or CSV.
+/// Reads a file and hands each series to `each`: answers of Prometheus' HTTP API as JSON, OpenMetrics text, CSV, or Parquet.
 ///
 /// # Errors
 /// What is wrong, and where. What came before it has been handed over.
 pub fn read(bytes: &[u8], each: &mut dyn FnMut(Series)) -> Result<Said, String> {
+    if bytes.starts_with(parquet::MAGIC) {
+        return parquet::read(bytes, each);
+    }
     // A series without a name before its labels begins with a brace, too, as `promtool tsdb dump` writes it.
     let begin = bytes.trim_ascii_start();
     let json = begin.is_empty()
@@ -27,7 +30,7 @@ pub fn read(bytes: &[u8], each: &mut dyn FnMut(Series)) -> Result<Said, String> 
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        format!("line {line}: not UTF-8; allowed: JSON of Prometheus' API, OpenMetrics text, or CSV")
+        format!("line {line}: not UTF-8; allowed: JSON of Prometheus' API, OpenMetrics text, CSV, or Parquet")
     })?;
     match rows::is_head(text.lines().next().unwrap_or("")) {
         true => rows::read(text, each),
@@ -84,13 +87,20 @@ impl<'a, K: PartialEq> Joined<'a, K> {
     }
 }
 
-/// Seconds, as OpenMetrics has them, or ms, as Prometheus' own text has: those since 1970 are a thousand times more.
+/// Seconds, as OpenMetrics has them, or ms, as Prometheus' own text has.
 pub(crate) fn time_ms(text: &str) -> Option<i64> {
     let value: f64 = text.parse().ok()?;
+    since_1970_ms(value).filter(|_| value.abs() < 1e14)
+}
+
+/// Seconds, ms, us or ns since 1970, told apart by their size: each is a thousand times more than the one before.
+pub(crate) fn since_1970_ms(value: f64) -> Option<i64> {
     // Seconds up to the year 5138; the same as ms is 1973.
     match value.abs() {
         v if v < 1e11 => Some((value * 1e3).round() as i64),
         v if v < 1e14 => Some(value.round() as i64),
+        v if v < 1e17 => Some((value / 1e3).round() as i64),
+        v if v < 1e20 => Some((value / 1e6).round() as i64),
         _ => None,
     }
 }

@@ -28,6 +28,8 @@
 //!
 //! Both depend on rho and q / s only: (4) is tabulated once. Over all samples, s is what makes the sum of (4) the number of
 //! throttled periods that was counted. A Gamma process divides as time does, so a period of another length needs no more.
+//! But the kernel counts only periods in which the group ran: of the share a of all today, 1 - (1 - a)^(T'/T) of those that
+//! last T', if one says nothing of the next.
 //!
 //! Trade-offs: the pieces of work are independent of each other within a sample, and what a period's end cuts in two counts
 //! in the first. `BEND` says how far it may be off, and gives the bounds. Limits: samples whose use is the limit hide
@@ -73,6 +75,8 @@ pub struct Demand {
     /// Likewise, of those that used the limit.
     saturated: Vec<(f64, f64, f64)>,
     counted: f64,
+    /// Periods that passed, counted or not.
+    passed: f64,
     throttled: f64,
     /// CPU time of a piece of work, seconds.
     size_s: f64,
@@ -83,10 +87,11 @@ impl Demand {
     pub fn fit(digest: &Digest, today: Change) -> Option<Demand> {
         let mut samples = Vec::new();
         let mut saturated = Vec::new();
-        let (mut counted, mut throttled) = (0.0, 0.0);
+        let (mut counted, mut passed, mut throttled) = (0.0, 0.0, 0.0);
         for bin in digest.bins.values().filter(|bin| bin.limited_ms > 0) {
             let elapsed = bin.limited_ms as f64 / 1e3 / today.period_s;
             counted += bin.periods;
+            passed += elapsed;
             throttled += bin.throttled;
             let one = (bin.used(), elapsed, bin.throttled);
             // Work that waits at the end of most periods hides the demand as well as use of all of the limit does.
@@ -104,6 +109,7 @@ impl Demand {
             samples,
             saturated,
             counted,
+            passed,
             throttled,
             size_s: 0.0,
         };
@@ -152,8 +158,10 @@ impl Demand {
 
     /// What a change would do, and that between which bounds.
     pub fn estimate(&self, change: &Change) -> Estimate {
-        // Shares are of the periods that were counted; where periods are longer there are fewer of them, throttled or not.
+        // Shares are of the periods that are counted; where periods are longer there are fewer of them, throttled or not.
         let scale = self.today.period_s / change.period_s;
+        let counts = (self.counted / self.passed).clamp(1e-6, 1.0);
+        let counts_then = 1.0 - (1.0 - counts).powf(change.period_s / self.today.period_s);
         let seen: f64 = self.samples.iter().map(|one| one.2).sum();
         let today = self.unsaturated(&self.today).max(1e-300);
         let model = (self.unsaturated(change) / scale / today).max(1e-12);
@@ -175,7 +183,7 @@ impl Demand {
                 share += throttled;
             }
         }
-        let of = |periods: f64| (periods / self.counted).clamp(0.0, 1.0);
+        let of = |periods: f64| (periods / self.counted * counts / counts_then).clamp(0.0, 1.0);
         Estimate {
             share: of(share),
             low: of(low.min(share)),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One row of a screening, and rows as CSV.
+//! One row of a screening, and rows as CSV and Parquet.
 use crate::class::{Advice, Class};
 use crate::model::{Change, Estimate};
 use crate::owners::Workload;
+use plimsoll_columns::{Cell, Column, Columns};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -41,55 +42,68 @@ pub struct Row {
     pub notes: Vec<String>,
 }
 
+/// A column of files: its name, in which its unit stands, and its value; `None`: not set or not known.
+type Field = (&'static str, fn(&Row) -> Option<Cell>);
+
+const FIELDS: [Field; 20] = [
+    ("namespace", |row| text(&row.workload.namespace)),
+    ("kind", |row| text(&row.workload.kind)),
+    ("workload", |row| text(&row.workload.name)),
+    ("container", |row| text(&row.container)),
+    ("class", |row| text(row.class.name())),
+    ("pods", |row| Some(Cell::Integer(row.pods as i64))),
+    ("used_cpus", |row| number(row.used)),
+    ("used_p99_cpus", |row| number(row.used_p99)),
+    ("used_max_cpus", |row| number(row.used_max)),
+    ("request_cpus", |row| row.request.and_then(number)),
+    ("limit_cpus", |row| row.limit.and_then(number)),
+    ("periods", |row| Some(Cell::Integer(row.periods.round() as i64))),
+    ("throttled_percent", |row| number(row.throttled_share * 100.0)),
+    ("throttled_s", |row| row.throttled_s.and_then(number)),
+    ("advised_request_cpus", |row| row.advice.request.and_then(number)),
+    ("advised_limit_cpus", |row| row.advice.limit.and_then(number)),
+    ("advised_burst_ms", |row| row.advice.burst_ms.and_then(number)),
+    ("back_cpus", |row| number(row.advice.back_cpus + 0.0)),
+    ("saved_a_month", |row| row.advice.saved_a_month.and_then(number)),
+    ("reason", |row| text(&row.reason)),
+];
+
+fn text(text: &str) -> Option<Cell> {
+    Some(Cell::Text(text.into()))
+}
+
+fn number(value: f64) -> Option<Cell> {
+    Some(Cell::Number(value))
+}
+
 /// Every row with a header. Units stand in the names of the columns; empty: not set or not known.
 pub fn write_csv(rows: &[Row]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let head = [
-        "namespace",
-        "kind",
-        "workload",
-        "container",
-        "class",
-        "pods",
-        "used_cpus",
-        "used_p99_cpus",
-        "used_max_cpus",
-        "request_cpus",
-        "limit_cpus",
-        "periods",
-        "throttled_percent",
-        "throttled_s",
-        "advised_request_cpus",
-        "advised_limit_cpus",
-        "advised_burst_ms",
-        "back_cpus",
-        "reason",
-    ];
-    let or_empty = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.4}"));
-    writer.write_record(head).expect("memory");
+    writer.write_record(FIELDS.map(|(name, _)| name)).expect("memory");
     for row in rows {
-        let cells = [
-            row.workload.namespace.clone(),
-            row.workload.kind.clone(),
-            row.workload.name.clone(),
-            row.container.clone(),
-            row.class.name().into(),
-            row.pods.to_string(),
-            format!("{:.4}", row.used),
-            format!("{:.4}", row.used_p99),
-            format!("{:.4}", row.used_max),
-            or_empty(row.request),
-            or_empty(row.limit),
-            format!("{:.0}", row.periods),
-            format!("{:.3}", row.throttled_share * 100.0),
-            or_empty(row.throttled_s),
-            or_empty(row.advice.request),
-            or_empty(row.advice.limit),
-            or_empty(row.advice.burst_ms),
-            format!("{:.4}", row.advice.back_cpus),
-            row.reason.clone(),
-        ];
+        let cells = FIELDS.map(|(_, of)| match of(row) {
+            Some(Cell::Number(value)) => format!("{value:.4}"),
+            Some(cell) => cell.text(),
+            None => String::new(),
+        });
         writer.write_record(cells).expect("memory");
     }
     writer.into_inner().expect("memory")
+}
+
+/// The same columns as a Parquet file, with all digits; a column of which nothing is known has only missing values.
+pub fn write_parquet(rows: &[Row]) -> Vec<u8> {
+    let column = |(name, of): Field| {
+        let cells = rows.iter().map(of);
+        let column = match name {
+            "namespace" | "kind" | "workload" | "container" | "class" | "reason" => {
+                Column::Text(cells.map(|cell| Some(cell?.text())).collect())
+            }
+            "pods" | "periods" => Column::Integer(cells.map(|cell| cell?.integer()).collect()),
+            _ => Column::Number(cells.map(|cell| cell?.number()).collect()),
+        };
+        (name.to_string(), column)
+    };
+    let columns = Columns(FIELDS.map(column).into());
+    columns.parquet().expect("columns of one length, into memory")
 }

@@ -2,6 +2,7 @@
 //! Files of each format: they say the same, and what is wrong in one is named with its line.
 mod common;
 use common::{fleet, Made};
+use plimsoll_columns::{Column, Columns};
 use plimsoll_screen::{input, Collector, Options, Screening};
 use std::fmt::Write;
 
@@ -13,8 +14,12 @@ fn made() -> Vec<Made> {
 }
 
 fn screened(text: &str) -> Screening {
+    screened_bytes(text.as_bytes())
+}
+
+fn screened_bytes(bytes: &[u8]) -> Screening {
     let mut collector = Collector::new(None);
-    input::read(text.as_bytes(), &mut |series| collector.take(series, None)).expect(text);
+    input::read(bytes, &mut |series| collector.take(series, None)).expect("sound");
     collector.finish(&Options::default())
 }
 
@@ -62,7 +67,7 @@ fn csv(text: &str) -> String {
 }
 
 #[test]
-fn json_openmetrics_and_csv_say_the_same() {
+fn json_openmetrics_csv_and_parquet_say_the_same() {
     let json: String = made().iter().map(Made::json).collect();
     let text = common::openmetrics(&made());
     let dumped: String = text
@@ -84,6 +89,72 @@ fn json_openmetrics_and_csv_say_the_same() {
     ] {
         assert_eq!(rows(&screened(&text)), wanted, "{what}");
     }
+    for (unit, per_s) in [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000)] {
+        let bytes = table(&csv(&text), per_s).parquet().expect("a table");
+        assert_eq!(rows(&screened_bytes(&bytes)), wanted, "Parquet, {unit}");
+    }
+}
+
+/// A CSV file as a table whose times are whole numbers, so many to a second.
+fn table(text: &str, per_s: i64) -> Columns {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let head: Vec<String> = reader
+        .headers()
+        .expect("a head")
+        .iter()
+        .map(String::from)
+        .collect();
+    let records: Vec<csv::StringRecord> = reader.records().map(|record| record.expect("sound")).collect();
+    let column = |(i, name): (usize, &String)| {
+        let cells = records.iter().map(|record| &record[i]);
+        let column = match name.as_str() {
+            "time" => Column::Integer(
+                cells
+                    .map(|cell| Some(cell.parse::<i64>().expect("whole seconds") * per_s))
+                    .collect(),
+            ),
+            "value" => Column::Number(cells.map(|cell| cell.parse().ok()).collect()),
+            _ => Column::Text(
+                cells
+                    .map(|cell| Some(cell.into()).filter(|text: &String| !text.is_empty()))
+                    .collect(),
+            ),
+        };
+        (name.clone(), column)
+    };
+    Columns(head.iter().enumerate().map(column).collect())
+}
+
+#[test]
+fn a_table_that_says_no_samples_is_refused_with_row_and_column() {
+    let texts = |text: &str| Column::Text(vec![Some("a".into()), Some(text.into())]);
+    let whole = |values: [Option<i64>; 2]| Column::Integer(values.into());
+    let sound = || {
+        vec![
+            ("metric".to_string(), texts("a")),
+            ("time".to_string(), whole([Some(1), Some(2)])),
+            ("value".to_string(), whole([Some(1), Some(2)])),
+        ]
+    };
+    let refused = |columns: Vec<(String, Column)>| {
+        let bytes = Columns(columns).parquet().expect("a table");
+        input::read(&bytes, &mut |_| ()).expect_err("no samples")
+    };
+    let with = |at: usize, column: Column| {
+        let mut columns = sound();
+        columns[at].1 = column;
+        refused(columns)
+    };
+    assert!(refused(sound()[..2].to_vec()).contains("no column \"value\""));
+    assert!(with(1, whole([Some(1), None])).contains("row 2: time; allowed: s, ms, us or ns since 1970"));
+    assert!(with(2, texts("x")).contains("row 1: value; allowed: a number"));
+    let mut columns = sound();
+    columns.push(("pod".into(), whole([Some(1), Some(2)])));
+    assert!(refused(columns).contains("column \"pod\": no texts"));
+    let mut bytes = Columns(sound()).parquet().expect("a table");
+    bytes.truncate(bytes.len() - 9);
+    let error = input::read(&bytes, &mut |_| ()).expect_err("half a file");
+    assert!(error.contains("not a Parquet file that can be read"), "{error}");
 }
 
 #[test]

@@ -6,7 +6,6 @@
 //! run again, and what is merged has the same bytes on every machine.
 //!
 //! Entry points: [`Sweep::load`], [`Plan::new`], [`Store::open`], [`run`], [`merge`], [`summary`], [`html`].
-mod columns;
 mod html;
 mod key;
 mod merge;
@@ -18,11 +17,11 @@ mod spec;
 mod store;
 mod summary;
 
-pub use columns::{Cell, Column, Columns, Kind, Row, TableError};
 pub use html::{figure, html};
 pub use key::Content;
 pub use merge::{merge, Merged};
 pub use plan::Plan;
+pub use plimsoll_columns::{Cell, Column, Columns, Kind, Row, TableError};
 pub use row::simulate;
 pub use run::{run, Done, RunError};
 pub use shard::Shard;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One table of all points, from whichever machines ran them.
-use crate::columns::{Cell, Columns, Row};
 use crate::plan::Plan;
 use crate::spec::Setting;
 use crate::store::{Store, StoreError, KEY};
+use plimsoll_columns::{Cell, Columns, Row};
 use std::collections::BTreeSet;
 
 /// Columns of what varied begin so.

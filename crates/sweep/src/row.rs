@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A run as a row: the fields of its JSON (docs/src/reference/results.md) by their dotted names.
-use crate::columns::{Cell, Row};
+use plimsoll_columns::{Cell, Row};
 use plimsoll_report::Run;
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::{RunError, Simulation};

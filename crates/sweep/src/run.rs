@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs what is missing of a sweep, on all CPUs.
-use crate::columns::Row;
 use crate::plan::Plan;
 use crate::row::simulate;
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
+use plimsoll_columns::Row;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -3,8 +3,8 @@
 //!
 //! A run of points adds files and changes none, so machines that share the folder need not know of each other. A file's
 //! name follows from the keys in it: the same batch written twice is one file.
-use crate::columns::{Cell, Columns, Row, TableError};
 use crate::key::hex;
+use plimsoll_columns::{Cell, Columns, Row, TableError};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Permissions};

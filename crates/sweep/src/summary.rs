@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What seeds make of a figure: its quantiles for each combination.
-use crate::columns::{Cell, Columns};
 use crate::merge::SET;
+use plimsoll_columns::{Cell, Columns};
 use plimsoll_scenario::nearest;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -202,7 +202,7 @@ impl Quantiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::Row;
+    use plimsoll_columns::Row;
 
     #[test]
     fn quantiles_lie_between_neighbours() {

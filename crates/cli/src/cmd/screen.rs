@@ -34,8 +34,8 @@ const EXAMPLES: &str = "Examples:
     override_usage = "plimsoll screen [OPTIONS] <FILE>...\n       plimsoll screen [OPTIONS] --prometheus <URL>"
 )]
 pub struct Args {
-    /// Answers of Prometheus' HTTP API as JSON, OpenMetrics text with times, or CSV: the counters themselves, without
-    /// rate(). Several answers in one file are read one after the other
+    /// Answers of Prometheus' HTTP API as JSON, OpenMetrics text with times, CSV or Parquet: the counters themselves,
+    /// without rate(). Several answers in one file are read one after the other
     #[arg(value_name = "FILE", required_unless_present = "prometheus")]
     files: Vec<PathBuf>,
 
@@ -52,7 +52,7 @@ pub struct Args {
 
     /// What a CPU costs in a month, in any currency; adds a column of what could be saved
     #[arg(long, value_name = "PRICE", allow_hyphen_values = true, value_parser = number::within(0.0..=1e6))]
-    price: Option<f64>,
+    price_per_core: Option<f64>,
 
     /// Print every row, not the first 20 of each class
     #[arg(long)]
@@ -65,6 +65,10 @@ pub struct Args {
     /// Write every row as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+
+    /// Write every row as Parquet, with the same columns
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
 
     /// Write a self-contained page: every row, in a table to sort and to filter
     #[arg(long, value_name = "PAGE")]
@@ -87,7 +91,7 @@ pub fn run(args: &Args) -> Result {
     output::check(
         &args.files,
         args.json.as_deref(),
-        args.csv.iter().chain(&args.html),
+        args.csv.iter().chain(&args.parquet).chain(&args.html),
     )?;
     if let Some(folder) = &args.patches {
         check_folder(folder)?;
@@ -95,6 +99,7 @@ pub fn run(args: &Args) -> Result {
     let options = Options {
         throttled_share: args.throttled / 100.0,
         margin: args.margin / 100.0,
+        price_per_core: args.price_per_core,
         ..Options::default()
     };
     let collector = match args.server.asked() {
@@ -113,6 +118,9 @@ pub fn run(args: &Args) -> Result {
     }
     if let Some(path) = &args.csv {
         output::write(path, plimsoll_screen::write_csv(&found.rows))?;
+    }
+    if let Some(path) = &args.parquet {
+        output::write(path, plimsoll_screen::write_parquet(&found.rows))?;
     }
     if let Some(path) = &args.html {
         output::write(path, plimsoll_screen::html(&found, &commands(&found)))?;
@@ -215,25 +223,22 @@ fn or_dash(value: Option<f64>) -> String {
 fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Result {
     writeln!(text, "{}", found.extent())?;
     let mut head = vec!["class", "rows", "CPUs to free"];
-    if args.price.is_some() {
+    if found.priced() {
         head.push("saved a month");
     }
     let mut table = Table::new(&head);
     for class in Class::ALL {
-        let rows: Vec<&Row> = found.rows.iter().filter(|row| row.class == class).collect();
-        // The sum of nothing is -0.
-        let back = rows.iter().map(|row| row.advice.back_cpus).sum::<f64>() + 0.0;
         let mut cells = vec![
             class.name().to_string(),
-            rows.len().to_string(),
-            format!("{back:.1}"),
+            found.count(class).to_string(),
+            format!("{:.1}", found.back_cpus_of(class)),
         ];
-        cells.extend(args.price.map(|price| format!("{:.0}", back * price)));
+        cells.extend(found.saved_a_month(class).map(|saved| format!("{saved:.0}")));
         table.row(cells);
     }
     writeln!(text, "{table}")?;
     for class in Class::ALL {
-        let rows: Vec<&Row> = found.rows.iter().filter(|row| row.class == class).collect();
+        let rows: Vec<&Row> = found.of(class).collect();
         // Who is fine is counted above.
         let quiet = matches!(class, Class::Fine | Class::NoLimitFine);
         if rows.is_empty() || quiet && !args.all {
@@ -274,7 +279,7 @@ fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Resu
         if rows.len() > shown {
             writeln!(
                 text,
-                "  and {} more: --all, --csv or --json shows them\n",
+                "  and {} more: --all, --csv, --parquet or --json shows them\n",
                 rows.len() - shown
             )?;
         }

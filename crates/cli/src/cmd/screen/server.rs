@@ -19,35 +19,35 @@ pub struct FromServer {
     prometheus: Option<String>,
 
     /// How much time before the end
-    #[arg(long, default_value = "7d", value_name = "TIME", requires = "prometheus", value_parser = length)]
+    #[arg(long, default_value = "7d", value_name = "TIME", conflicts_with = "files", value_parser = length)]
     last: Duration,
 
     /// The end, as 2026-11-25T12:00:00Z; now, if not given
-    #[arg(long, value_name = "TIME", requires = "prometheus", value_parser = humantime::parse_rfc3339_weak)]
+    #[arg(long, value_name = "TIME", conflicts_with = "files", value_parser = humantime::parse_rfc3339_weak)]
     until: Option<std::time::SystemTime>,
 
     /// Only this namespace; may be given several times
-    #[arg(long, value_name = "NAME", requires = "prometheus")]
+    #[arg(long, value_name = "NAME", conflicts_with = "files")]
     namespace: Vec<String>,
 
     /// More labels that every series has to have, as PromQL has them: 'cluster="a"'
-    #[arg(long, value_name = "MATCHERS", requires = "prometheus")]
+    #[arg(long, value_name = "MATCHERS", conflicts_with = "files")]
     selector: Option<String>,
 
     /// A file with a bearer token; without it the environment's PLIMSOLL_PROMETHEUS_TOKEN
-    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    #[arg(long, value_name = "FILE", conflicts_with = "files")]
     token_file: Option<PathBuf>,
 
     /// A file of certificates in PEM to trust beside the system's
-    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    #[arg(long, value_name = "FILE", conflicts_with = "files")]
     ca: Option<PathBuf>,
 
     /// One more header, as 'X-Scope-OrgID: team'; may be given several times
-    #[arg(long, value_name = "NAME: VALUE", requires = "prometheus", value_parser = header)]
+    #[arg(long, value_name = "NAME: VALUE", conflicts_with = "files", value_parser = header)]
     header: Vec<(String, String)>,
 
     /// How long the server may take to begin an answer, and to end it
-    #[arg(long, default_value = "60s", value_name = "TIME", requires = "prometheus", value_parser = timeout)]
+    #[arg(long, default_value = "60s", value_name = "TIME", conflicts_with = "files", value_parser = timeout)]
     timeout: Duration,
 }
 

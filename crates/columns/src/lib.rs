@@ -4,7 +4,9 @@ use bytes::Bytes;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{get_typed_column_reader, ColumnReader};
 use parquet::column::writer::ColumnWriter;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
+};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -53,6 +55,14 @@ impl Cell {
         }
     }
 
+    /// `None`: it is no whole number.
+    pub fn integer(&self) -> Option<i64> {
+        match self {
+            Cell::Integer(value) => Some(*value),
+            _ => None,
+        }
+    }
+
     /// As a table shows it.
     pub fn text(&self) -> String {
         match self {
@@ -86,14 +96,7 @@ pub enum Column {
 impl Column {
     fn new(kind: Kind, cells: impl Iterator<Item = Option<Cell>>) -> Self {
         match kind {
-            Kind::Integer => Column::Integer(
-                cells
-                    .map(|cell| match cell? {
-                        Cell::Integer(value) => Some(value),
-                        _ => None,
-                    })
-                    .collect(),
-            ),
+            Kind::Integer => Column::Integer(cells.map(|cell| cell?.integer()).collect()),
             Kind::Number => Column::Number(cells.map(|cell| cell?.number()).collect()),
             Kind::Flag => Column::Flag(
                 cells
@@ -141,7 +144,7 @@ impl Column {
 pub enum TableError {
     #[error("not a Parquet file that can be read: {0}")]
     Parquet(#[from] ParquetError),
-    #[error("column {column}: {found}; allowed: texts, booleans, numbers of 64 bits, not nested")]
+    #[error("column {column}: {found}; allowed: texts, booleans, numbers of 32 and 64 bits, not nested")]
     Column { column: String, found: String },
 }
 
@@ -270,8 +273,8 @@ impl Columns {
             }
             let optional = descriptor.max_def_level() > 0;
             let mut column = match descriptor.physical_type() {
-                Physical::INT64 => Column::Integer(Vec::new()),
-                Physical::DOUBLE => Column::Number(Vec::new()),
+                Physical::INT32 | Physical::INT64 => Column::Integer(Vec::new()),
+                Physical::FLOAT | Physical::DOUBLE => Column::Number(Vec::new()),
                 Physical::BOOLEAN => Column::Flag(Vec::new()),
                 Physical::BYTE_ARRAY => Column::Text(Vec::new()),
                 _ => return Err(refused()),
@@ -281,7 +284,15 @@ impl Columns {
                 let rows = group.metadata().num_rows() as usize;
                 let from = group.get_column_reader(at)?;
                 match &mut column {
+                    Column::Integer(values) if descriptor.physical_type() == Physical::INT32 => {
+                        let short = read::<Int32Type>(from, rows, optional)?;
+                        values.extend(short.into_iter().map(|value| value.map(i64::from)))
+                    }
                     Column::Integer(values) => values.extend(read::<Int64Type>(from, rows, optional)?),
+                    Column::Number(values) if descriptor.physical_type() == Physical::FLOAT => {
+                        let short = read::<FloatType>(from, rows, optional)?;
+                        values.extend(short.into_iter().map(|value| value.map(f64::from)))
+                    }
                     Column::Number(values) => values.extend(read::<DoubleType>(from, rows, optional)?),
                     Column::Flag(values) => values.extend(read::<BoolType>(from, rows, optional)?),
                     Column::Text(values) => {
