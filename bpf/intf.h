@@ -35,19 +35,10 @@ struct live_task {
 	s32 pid;
 	u32 next_free; /* low half of an arena address */
 	u32 yielded;   /* it gives its turn away: see plimsoll_yield */
-};
-
-/* What of one group happens on one CPU and is not policy. */
-struct live_queue {
-	u64 run_delay_ns; /* time that its tasks waited, runnable */
-	u64 nr_runs;
-	u64 nr_grants; /* times that a task ran although throttled */
-	u64 nr_steals; /* tasks that this CPU took over from another one's queue: stolen or pulled */
-};
+} PL_OWN_LINE;
 
 struct live_group {
 	struct pl_group g; /* first */
-	struct live_queue PL_MEM *queues;
 	u32 slot;	   /* also names its parking queue and its timers */
 	u32 refs;	   /* tasks, children, and the cgroup itself */
 	u32 alive;	   /* the cgroup is there */
@@ -88,11 +79,14 @@ struct live_merged {
 	char name[LIVE_NAME_MAX];
 };
 
+/* The first line is what other CPUs look at. */
 struct live_cpu {
 	struct pl_fair_cpu fair;
+	struct live_task PL_MEM *running;
+	u32 lock;	 /* queues[cpu] of every group, and this */
+	u32 other_class; /* a real-time or deadline task runs here, and counts as one more that is queued */
 	struct pl_steal steal;
 	struct pl_touch touch;
-	struct live_task PL_MEM *running;
 	u64 idle_since_ns; /* 0: busy */
 	u64 idle_ns;	   /* up to the last idle stretch that ended */
 	u64 timer_at_ns;   /* this CPU's timer fires then; 0: it is not armed */
@@ -104,7 +98,6 @@ struct live_cpu {
 	u64 nr_preempts;
 	u64 nr_pulls;
 	u64 nr_parks;
-	u32 lock;      /* queues[cpu] of every group, and this */
 	u32 scan;      /* something queued here may be throttled by now */
 	u32 pull_from; /* CPU looked at last */
 	u32 online;
@@ -115,33 +108,41 @@ struct live_cpu {
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
 	u64 head_vruntime; /* of the queue last looked at */
 	u64 head_weight;   /* likewise, where it was asked for */
-	u32 other_class;   /* a real-time or deadline task runs here, and counts as one more that is queued */
 	u32 gives_way;	   /* the task picked last is idle work, and no woken one is on its way here yet */
-};
+	u32 reserved;
+} PL_OWN_LINE;
+_Static_assert(__builtin_offsetof(struct live_cpu, steal) == PL_CACHE_LINE,
+	       "what others look at is one line");
 
+/*
+ * In lines of their own: what every callback reads and nobody writes once it is loaded; the common timeline; what each fork
+ * and exit writes; what headroom's windows and changes of groups write.
+ */
 struct live_state {
 	struct pl_config config;
 	struct pl_steal_config steal;
 	struct pl_headroom_config headroom_config;
-	struct pl_headroom headroom;
-	struct pl_headroom marked; /* as walk_side finds it */
-	struct pl_fair_machine fair;
 	struct live_cpu PL_MEM *cpus;
 	struct live_group PL_MEM *PL_MEM *groups; /* by slot */
 	struct live_group PL_MEM *side;		  /* slot 0 */
 	struct pl_sparsemask_chunk PL_MEM *chunks;
 	struct pl_sparsemask PL_MEM *overloaded; /* one per LLC */
-	s64 free_tasks;				 /* tag << 32 | low half of an arena address */
+	struct live_merged PL_MEM *merged;	 /* the last MERGES_KEPT, by nr_merges */
+	u32 nr_cpus;
+	u32 max_groups;
+	struct pl_fair_machine fair;
+	s64 free_tasks; /* tag << 32 | low half of an arena address */
 	s64 free_groups;
+	u64 apart[6];
+	struct pl_headroom headroom;
+	struct pl_headroom marked; /* as walk_side finds it */
 	u64 window_at_ns;
 	u64 window_idle_ns; /* sums as the last window ended */
 	u64 window_used_ns;
 	u64 sum_idle_ns; /* sums as last measured */
 	u64 sum_used_ns;
-	u32 nr_cpus;
 	u32 nr_online;
-	u32 nr_slots; /* groups allocated so far */
-	u32 max_groups;
+	u32 nr_slots;  /* groups allocated so far */
 	u32 nr_groups; /* alive */
 	u32 max_depth;
 	u32 window_active;  /* the headroom window timer runs */
@@ -155,12 +156,13 @@ struct live_state {
 	u32 nr_links;	    /* counts walks along the groups' links, for its barrier */
 	u32 nr_linked;	    /* counts changes of the links, so that two at once are seen */
 	u32 lock_lost;	    /* somebody went on without a CPU's lock */
-	struct live_merged PL_MEM *merged; /* the last MERGES_KEPT, by nr_merges */
-	u32 nr_merges;			   /* told of so far */
-	u32 nr_merged;			   /* cgroups that are merged now */
-	u32 nr_give_way;		   /* CPUs with gives_way */
-	u32 reserved;
+	u32 nr_merges;	    /* told of so far */
+	u32 nr_merged;	    /* cgroups that are merged now */
+	u32 nr_give_way;    /* CPUs with gives_way */
 };
+_Static_assert(__builtin_offsetof(struct live_state, free_tasks) % PL_CACHE_LINE == 0 &&
+		   __builtin_offsetof(struct live_state, headroom) % PL_CACHE_LINE == 0,
+	       "what is written often is apart from what is read");
 
 /* Switches of the machine, as the loader passes them. */
 struct live_settings {

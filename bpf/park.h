@@ -194,7 +194,7 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 		if (task->starved_since_ns && now_ns > task->starved_since_ns + PL_BW_STARVED_NS) {
 			task->grant_ns = PL_BW_TURN_NS;
-			task->group->queues[cpu].nr_grants++;
+			task->t.group->pool.balances[cpu].nr_grants++;
 			level = NULL;
 		}
 		if (level == group)

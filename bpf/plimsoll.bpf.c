@@ -150,7 +150,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	struct live_task PL_MEM *task = task_of(p);
 	u64 now_ns = scx_bpf_now();
 	u32 cpu = scx_bpf_task_cpu(p);
-	struct live_queue PL_MEM *queue;
+	struct pl_balance PL_MEM *counts;
 	struct live_cpu PL_MEM *c;
 
 	if (!task)
@@ -166,10 +166,10 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	count_again(task, c, cpu);
 	idle_ended(c, now_ns);
 	weigh(task, c, now_ns);
-	queue = &task->group->queues[cpu];
-	queue->nr_runs++;
+	counts = &task->t.group->pool.balances[cpu];
+	counts->nr_runs++;
 	if (task->waiting_since_ns && now_ns > task->waiting_since_ns)
-		queue->run_delay_ns += now_ns - task->waiting_since_ns;
+		counts->run_delay_ns += now_ns - task->waiting_since_ns;
 	task->waiting_since_ns = 0;
 	task->charged_at_ns = now_ns;
 	task->charged_exec_ns = p->se.sum_exec_runtime;
@@ -471,7 +471,7 @@ __noinline int init_cpu(u32 cpu)
 /* live_state begins as live_settings does. */
 #define SETTINGS_WORDS (__builtin_offsetof(struct live_settings, min_run_ns) / 8)
 _Static_assert(__builtin_offsetof(struct live_settings, min_run_ns) ==
-		   __builtin_offsetof(struct live_state, headroom),
+		   __builtin_offsetof(struct live_state, cpus),
 	       "live_state begins with the settings");
 
 s32 BPF_OPS_SLEEPABLE(plimsoll_init)

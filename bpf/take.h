@@ -44,7 +44,7 @@ __noinline bool take_from(u32 victim, u32 cpu)
 			continue;
 		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
 		if (taken) {
-			task->group->queues[cpu].nr_steals++;
+			task->t.group->pool.balances[cpu].nr_steals++;
 			break;
 		}
 	}

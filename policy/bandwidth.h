@@ -94,7 +94,7 @@ struct pl_bw_limits {
 	u32 reserved;
 };
 
-/* One group's run time on one CPU. */
+/* One group's run time on one CPU, and what the engine counts of the group there: charged at the same moments. */
 struct pl_balance {
 	s64 remaining_ns; /* <= 0: in debt */
 	u64 throttled_at_ns;
@@ -102,18 +102,39 @@ struct pl_balance {
 	u32 throttled;
 	u32 waits; /* something of the group is runnable here; kept only while the balance is not above zero */
 	u32 cpu;
-};
+	u64 run_delay_ns; /* time that its tasks waited, runnable */
+	u64 nr_runs;
+	u64 nr_grants; /* times that a task ran although throttled */
+	u64 nr_steals; /* tasks that this CPU took over from another one's queue: stolen or pulled */
+} PL_OWN_LINE;
 
-/* One group's run time that no CPU holds, its limits and its statistics. */
+/*
+ * One group's run time that no CPU holds, its limits and its statistics. Three cache lines: what every charge reads and only
+ * a new limit writes; what changes as CPUs ask for run time; and what changes once a period.
+ */
 struct pl_pool {
-	s64 runtime_ns; /* current_bw; >= 0 */
 	u64 quota_ns;
 	u64 period_ns;
 	u64 burst_ns;
-	u64 buffer_ns;	 /* most that the pool holds after a refill */
-	u64 next_ns;	 /* end of the current period */
+	u64 buffer_ns;			    /* most that the pool holds after a refill */
+	struct pl_balance PL_MEM *balances; /* one per CPU */
+	u32 PL_MEM *ring;		    /* CPUs throttled, oldest first; 0 empty, else cpu + 1 */
+	u32 ring_mask;			    /* slots - 1, slots a power of two >= CPUs */
+	u32 nr_cpus;
+	u64 to_line; /* up to a line of 64 bytes */
+
+	s64 runtime_ns PL_OWN_LINE; /* current_bw; >= 0 */
+	u64 next_ns;		    /* end of the current period */
 	s64 snapshot_ns; /* run time after the last refill: what is missing at the next has been used */
 	u64 generation;	 /* refills so far */
+	u32 head;
+	u32 tail;
+	u32 timer_active;
+	u32 arm_period; /* the engine still has to start the period timer */
+	u32 arm_slack;	/* likewise the slack timer */
+	u32 slack_active;
+	u32 idle; /* nothing was handed out since the last refill */
+	u32 distributing;
 
 	/* cpu.stat */
 	u64 nr_periods;
@@ -121,20 +142,6 @@ struct pl_pool {
 	s64 throttled_ns; /* summed over CPUs */
 	u64 nr_bursts;	  /* periods that used more than quota */
 	u64 burst_ns_used;
-
-	struct pl_balance PL_MEM *balances; /* one per CPU */
-	u32 PL_MEM *ring;		    /* CPUs throttled, oldest first; 0 empty, else cpu + 1 */
-	u32 ring_mask;			    /* slots - 1, slots a power of two >= CPUs */
-	u32 head;
-	u32 tail;
-	u32 nr_cpus;
-
-	u32 timer_active;
-	u32 arm_period; /* the engine still has to start the period timer */
-	u32 arm_slack;	/* likewise the slack timer */
-	u32 slack_active;
-	u32 idle; /* nothing was handed out since the last refill */
-	u32 distributing;
 	u32 owed; /* somebody may be throttled beside run time: the slack timer hands it out, however little */
 	u32 reserved;
 };

@@ -95,7 +95,7 @@ struct pl_fair_cpu {
 /* Shared by all CPUs, written at a bounded rate: how far the common timeline has come. */
 struct pl_fair_machine {
 	s64 clock;
-};
+} PL_OWN_LINE;
 
 /* Virtual time of delta_ns at an effective weight. */
 PL_INLINE u64 pl_fair_scale(u64 delta_ns, u64 weight)

@@ -70,7 +70,7 @@ struct pl_queue {
 	u64 vruntime;	  /* as if all that is below it here were one task that weighs `effective` */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
-};
+} PL_OWN_LINE;
 
 struct pl_group {
 	struct pl_pool pool;

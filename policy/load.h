@@ -48,7 +48,7 @@ struct pl_load_config {
 /* The line that all CPUs share. */
 struct pl_group_load {
 	s64 load_avg;
-};
+} PL_OWN_LINE;
 
 /* A runnable task as a load, for groups that weigh by how many they run at once. */
 #define PL_LOAD_TASK_SHIFT 10

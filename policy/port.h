@@ -111,6 +111,10 @@ typedef int64_t s64;
 #define PL_BASELINE(condition) (condition)
 #endif
 
+/* What CPUs write often stands on a line of its own, apart from what others read and from the next CPU's. */
+#define PL_CACHE_LINE 64
+#define PL_OWN_LINE __attribute__((aligned(PL_CACHE_LINE)))
+
 #define PL_INLINE static inline __attribute__((always_inline, unused))
 
 #ifdef PL_SINGLE_THREADED

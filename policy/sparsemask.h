@@ -24,7 +24,6 @@
 
 #define PL_SPARSEMASK_DENSITY 3
 #define PL_SPARSEMASK_PER_CHUNK (1u << PL_SPARSEMASK_DENSITY)
-#define PL_CACHE_LINE 64
 
 struct pl_sparsemask_chunk {
 	u8 set[PL_SPARSEMASK_PER_CHUNK];

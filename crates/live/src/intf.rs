@@ -4,7 +4,7 @@ use plimsoll_policy_sys as pl;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Task {
     pub t: pl::Task,
     pub charged_at_ns: u64,
@@ -25,18 +25,8 @@ pub struct Task {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Queue {
-    pub run_delay_ns: u64,
-    pub nr_runs: u64,
-    pub nr_grants: u64,
-    pub nr_steals: u64,
-}
-
-#[repr(C)]
 pub struct Group {
     pub g: pl::Group,
-    pub queues: *const Queue,
     pub slot: u32,
     pub refs: u32,
     pub alive: u32,
@@ -71,12 +61,14 @@ impl Group {
     }
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Cpu {
     pub fair: pl::FairCpu,
+    pub running: *const Task,
+    pub lock: u32,
+    pub other_class: u32,
     pub steal: pl::Steal,
     pub touch: pl::Touch,
-    pub running: *const Task,
     pub idle_since_ns: u64,
     pub idle_ns: u64,
     pub timer_at_ns: u64,
@@ -88,7 +80,6 @@ pub struct Cpu {
     pub nr_preempts: u64,
     pub nr_pulls: u64,
     pub nr_parks: u64,
-    pub lock: u32,
     pub scan: u32,
     pub pull_from: u32,
     pub online: u32,
@@ -99,8 +90,8 @@ pub struct Cpu {
     pub watch_at_ns: u64,
     pub head_vruntime: u64,
     pub head_weight: u64,
-    pub other_class: u32,
     pub gives_way: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -108,25 +99,27 @@ pub struct State {
     pub config: pl::Config,
     pub steal: pl::StealConfig,
     pub headroom_config: pl::HeadroomConfig,
-    pub headroom: pl::Headroom,
-    pub marked: pl::Headroom,
-    pub fair: pl::FairMachine,
     pub cpus: *const Cpu,
     pub groups: *const *const Group,
     pub side: *const Group,
     pub chunks: *const u8,
     pub overloaded: *const u8,
+    pub merged: *const Merged,
+    pub nr_cpus: u32,
+    pub max_groups: u32,
+    pub fair: pl::FairMachine,
     pub free_tasks: i64,
     pub free_groups: i64,
+    pub apart: [u64; 6],
+    pub headroom: pl::Headroom,
+    pub marked: pl::Headroom,
     pub window_at_ns: u64,
     pub window_idle_ns: u64,
     pub window_used_ns: u64,
     pub sum_idle_ns: u64,
     pub sum_used_ns: u64,
-    pub nr_cpus: u32,
     pub nr_online: u32,
     pub nr_slots: u32,
-    pub max_groups: u32,
     pub nr_groups: u32,
     pub max_depth: u32,
     pub window_active: u32,
@@ -140,11 +133,9 @@ pub struct State {
     pub nr_links: u32,
     pub nr_linked: u32,
     pub lock_lost: u32,
-    pub merged: *const Merged,
     pub nr_merges: u32,
     pub nr_merged: u32,
     pub nr_give_way: u32,
-    pub reserved: u32,
 }
 
 /// How many merges are kept to be told of.

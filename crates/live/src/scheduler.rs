@@ -314,10 +314,7 @@ const ARENA_PAGES_MAX: u64 = 1 << 20;
 fn arena_pages(cpus: u64, max_groups: u32) -> u32 {
     let ring = cpus.next_power_of_two() * 4;
     let group = size_of::<Group>() as u64
-        + cpus
-            * (size_of::<plimsoll_policy_sys::Queue>()
-                + size_of::<plimsoll_policy_sys::Balance>()
-                + size_of::<intf::Queue>()) as u64
+        + cpus * (size_of::<plimsoll_policy_sys::Queue>() + size_of::<plimsoll_policy_sys::Balance>()) as u64
         + ring
         + 64;
     let threads = std::fs::read_to_string("/proc/sys/kernel/threads-max")

@@ -160,16 +160,16 @@ fn read_group(group: &Group, path: &Path, nr_cpus: usize, wanted_percent: u32) -
     let pool = &group.g.pool;
     let limited = pool.quota_ns != pl::UNLIMITED;
     // SAFETY: a member of a group. Null for a moment where its memory becomes another group's.
-    let queues = unsafe { std::ptr::read_volatile(&group.queues) };
-    let nr_queues = if queues.is_null() { 0 } else { nr_cpus };
-    // SAFETY: `queues` has nr_cpus elements for as long as the scheduler lives.
-    let queues = (0..nr_queues).map(|cpu| unsafe { *queues.add(cpu) });
+    let balances = unsafe { std::ptr::read_volatile(&pool.balances) };
+    let nr_balances = if balances.is_null() { 0 } else { nr_cpus };
+    // SAFETY: `balances` has nr_cpus elements for as long as the scheduler lives.
+    let balances = (0..nr_balances).map(|cpu| unsafe { *balances.add(cpu) });
     let (mut delay_ns, mut runs, mut grants, mut steals) = (0, 0, 0, 0);
-    for queue in queues {
-        delay_ns += queue.run_delay_ns;
-        runs += queue.nr_runs;
-        grants += queue.nr_grants;
-        steals += queue.nr_steals;
+    for balance in balances {
+        delay_ns += balance.run_delay_ns;
+        runs += balance.nr_runs;
+        grants += balance.nr_grants;
+        steals += balance.nr_steals;
     }
     let headroom = match (wanted_percent, group.g.holds_main, group.g.side.is_null()) {
         (0, _, _) => "-",

@@ -24,7 +24,7 @@ pub struct BwLimits {
     pub reserved: u32,
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Balance {
     pub remaining_ns: i64,
@@ -33,36 +33,41 @@ pub struct Balance {
     pub throttled: u32,
     pub waits: u32,
     pub cpu: u32,
+    pub run_delay_ns: u64,
+    pub nr_runs: u64,
+    pub nr_grants: u64,
+    pub nr_steals: u64,
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
-    pub runtime_ns: i64,
     pub quota_ns: u64,
     pub period_ns: u64,
     pub burst_ns: u64,
     pub buffer_ns: u64,
-    pub next_ns: u64,
-    pub snapshot_ns: i64,
-    pub generation: u64,
-    pub nr_periods: u64,
-    pub nr_throttled: u64,
-    pub throttled_ns: i64,
-    pub nr_bursts: u64,
-    pub burst_ns_used: u64,
     pub balances: *mut Balance,
     pub ring: *mut u32,
     pub ring_mask: u32,
+    pub nr_cpus: u32,
+    pub to_line: u64,
+    pub runtime_ns: i64,
+    pub next_ns: u64,
+    pub snapshot_ns: i64,
+    pub generation: u64,
     pub head: u32,
     pub tail: u32,
-    pub nr_cpus: u32,
     pub timer_active: u32,
     pub arm_period: u32,
     pub arm_slack: u32,
     pub slack_active: u32,
     pub idle: u32,
     pub distributing: u32,
+    pub nr_periods: u64,
+    pub nr_throttled: u64,
+    pub throttled_ns: i64,
+    pub nr_bursts: u64,
+    pub burst_ns_used: u64,
     pub owed: u32,
     pub reserved: u32,
 }
@@ -87,7 +92,7 @@ pub struct LoadConfig {
     pub publish_ns: u64,
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct GroupLoad {
     pub load_avg: i64,
@@ -128,7 +133,7 @@ pub struct FairCpu {
     pub lighter: u32,
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct FairMachine {
     pub clock: i64,
@@ -182,7 +187,7 @@ pub struct Config {
     pub refresh_ns: u64,
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Queue {
     pub load: Load,
@@ -393,36 +398,41 @@ macro_rules! for_each_struct {
             generation,
             throttled,
             waits,
-            cpu
+            cpu,
+            run_delay_ns,
+            nr_runs,
+            nr_grants,
+            nr_steals
         );
         $m!(
             pl_pool,
             Pool,
-            runtime_ns,
             quota_ns,
             period_ns,
             burst_ns,
             buffer_ns,
-            next_ns,
-            snapshot_ns,
-            generation,
-            nr_periods,
-            nr_throttled,
-            throttled_ns,
-            nr_bursts,
-            burst_ns_used,
             balances,
             ring,
             ring_mask,
+            nr_cpus,
+            to_line,
+            runtime_ns,
+            next_ns,
+            snapshot_ns,
+            generation,
             head,
             tail,
-            nr_cpus,
             timer_active,
             arm_period,
             arm_slack,
             slack_active,
             idle,
             distributing,
+            nr_periods,
+            nr_throttled,
+            throttled_ns,
+            nr_bursts,
+            burst_ns_used,
             owed,
             reserved
         );

@@ -26,6 +26,53 @@ fn every_struct_has_the_size_and_offsets_that_c_gives_it() {
     assert!(structs > 10);
 }
 
+/// The first and the last cache line of a field.
+fn lines<T>(offset: usize) -> (usize, usize) {
+    (offset / LINE, (offset + size_of::<T>() - 1) / LINE)
+}
+
+const LINE: usize = 64;
+
+#[test]
+fn what_cpus_write_often_shares_no_cache_line_with_what_others_read() {
+    // System 4's own line, the common timeline, and what a CPU keeps of a group: whole lines, wherever they are put.
+    let whole = [
+        (size_of::<GroupLoad>(), align_of::<GroupLoad>()),
+        (size_of::<FairMachine>(), align_of::<FairMachine>()),
+        (size_of::<Queue>(), align_of::<Queue>()),
+        (size_of::<Balance>(), align_of::<Balance>()),
+    ];
+    assert!(
+        whole
+            .iter()
+            .all(|(size, align)| size % LINE == 0 && *align == LINE),
+        "{whole:?}"
+    );
+    macro_rules! read {
+        ($type:ident: $($field:ident),*) => { [$(std::mem::offset_of!($type, $field) / LINE),*] };
+    }
+    // What every charge reads of a pool, and what changes as CPUs ask it and its timers fire.
+    let asked = read!(Pool: runtime_ns, next_ns, head, tail, timer_active, distributing, throttled_ns, owed);
+    let charged = read!(Pool: quota_ns, period_ns, balances, ring, ring_mask, nr_cpus);
+    assert!(
+        charged.iter().all(|line| !asked.contains(line)),
+        "{asked:?} {charged:?}"
+    );
+    // What every walk over the levels reads of a group, beside both and the load.
+    let walked = read!(Group: weight, parent, charged, side, queues, idle, is_side, under_idle);
+    let written = [
+        lines::<Pool>(std::mem::offset_of!(Group, pool)),
+        lines::<GroupLoad>(std::mem::offset_of!(Group, load)),
+        lines::<GroupLoad>(std::mem::offset_of!(Group, crowd)),
+    ];
+    for (first, last) in written {
+        assert!(
+            walked.iter().all(|line| !(first..=last).contains(line)),
+            "{walked:?} {written:?}"
+        );
+    }
+}
+
 /// All of policy/, one after the other.
 fn headers() -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policy");

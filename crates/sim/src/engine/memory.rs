@@ -10,9 +10,13 @@ use std::ptr::NonNull;
 
 /// Zeroed memory for `n` values, without touching it. For types whose every byte may be zero.
 pub(super) struct ZeroedArray<T: Copy> {
+    memory: NonNull<u8>,
     first: NonNull<T>,
     n: usize,
 }
+
+/// Memory that is aligned to more the system's allocator zeroes by writing it.
+const UNTOUCHED_ALIGN: usize = 16;
 
 // SAFETY: owns plain values; raw pointers in them point into arrays owned by the same engine.
 unsafe impl<T: Copy> Send for ZeroedArray<T> {}
@@ -21,13 +25,19 @@ impl<T: Copy> ZeroedArray<T> {
     pub fn new(n: usize) -> Self {
         let layout = Self::layout(n);
         // SAFETY: layout() never has size 0.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let first = NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { first, n }
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let memory = memory.unwrap_or_else(|| handle_alloc_error(layout));
+        // SAFETY: layout() has room for what this skips.
+        let first = unsafe { memory.add(memory.align_offset(align_of::<T>())) }.cast();
+        Self { memory, first, n }
     }
 
     fn layout(n: usize) -> Layout {
-        Layout::array::<T>(n.max(1)).expect("groups x CPUs fits the address space")
+        let array = Layout::array::<T>(n.max(1)).ok();
+        let layout = array.and_then(|array| {
+            Layout::from_size_align(array.size() + array.align(), array.align().min(UNTOUCHED_ALIGN)).ok()
+        });
+        layout.expect("groups x CPUs fits the address space")
     }
 
     #[inline]
@@ -41,7 +51,7 @@ impl<T: Copy> ZeroedArray<T> {
 impl<T: Copy> Drop for ZeroedArray<T> {
     fn drop(&mut self) {
         // SAFETY: allocated in new() with the same layout.
-        unsafe { dealloc(self.first.as_ptr().cast(), Self::layout(self.n)) }
+        unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.n)) }
     }
 }
 
