@@ -27,7 +27,8 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 		p->scx.slice = slice_ns;
 }
 
-#define GO_ON_NS PL_MS		       /* most system calls have ended by then */
+#define GO_ON_NS PL_MS /* most system calls have ended by then */
+#define NO_STOP (~0ULL)
 #define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
 
 /*
@@ -37,20 +38,18 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_MEM *task,
 				     struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
 {
-	u64 budget_ns = task->grant_ns;
+	u64 budget_ns = task->grant_ns ?: NO_STOP;
 
 	c->stop_at_ns = 0;
-	if (!budget_ns && is_limited(task->group)) {
+	if (!task->grant_ns && is_limited(task->group)) {
 		budget_ns = budget_of((u64)task->group, cpu, STOP_LOOKAHEAD_NS);
 		/* Nothing left, and the pool had nothing, either. */
 		if (!budget_ns && throttled_at((u64)task->group, cpu) && ask_at_border(p, task))
 			return;
 		budget_ns = pl_max(budget_ns, settings.min_run_ns);
 	}
-	/* Where somebody waits the turn ends on time, too: a tick is up to 10 ms late. */
-	if (c->fair.nr_queued > 1 && (!budget_ns || budget_ns > settings.config.fair.slice_ns))
-		budget_ns = settings.config.fair.slice_ns;
-	if (!budget_ns)
+	budget_ns = pl_fair_turn(&c->fair, settings.config.fair.slice_ns, budget_ns);
+	if (budget_ns == NO_STOP)
 		return;
 	c->stop_at_ns = now_ns + budget_ns;
 	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);

@@ -241,6 +241,16 @@ PL_FN bool pl_fair_preempts(u64 woken_vruntime, u64 woken_weight, bool woken_idl
 	    running_vruntime);
 }
 
+/*
+ * After how long the task that runs is stopped, by a timer: its groups' run time is used up in budget_ns, its slice in
+ * slice_ns. Where others wait the turn ends on time, as a tick is up to 10 ms late; one that has the CPU to itself goes on, and
+ * a tick finds who has come since.
+ */
+PL_FN u64 pl_fair_turn(const struct pl_fair_cpu PL_MEM *cpu, u64 slice_ns, u64 budget_ns)
+{
+	return cpu->nr_queued > 1 ? pl_min(slice_ns, budget_ns) : budget_ns;
+}
+
 /* How long the task picked may run before the next is considered. */
 PL_FN u64 pl_fair_slice(const struct pl_fair_cpu PL_MEM *cpu, u64 weight,
 			const struct pl_fair_config PL_MEM *config)

@@ -111,6 +111,7 @@ extern "C" {
         running_idle: bool,
         config: *const FairConfig,
     ) -> bool;
+    pub fn pl_fair_turn(cpu: *const FairCpu, slice_ns: u64, budget_ns: u64) -> u64;
     pub fn pl_fair_slice(cpu: *const FairCpu, weight: u64, config: *const FairConfig) -> u64;
 
     // sparsemask.h

@@ -26,7 +26,7 @@ const ENTER: [&str; 5] = [
 const LEAVE: [&str; 3] = ["pl_task_charge", "pl_task_uncount", "pl_task_blocked"];
 
 /// Every call that makes up a step.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     "pl_task_moved",
     "pl_fair_move",
     "pl_task_runnable",
@@ -36,6 +36,7 @@ const PARTS: [&str; 15] = [
     "pl_task_gives_way",
     "pl_fair_picked",
     "pl_fair_slice",
+    "pl_fair_turn",
     "pl_task_charge",
     "pl_task_turn_over",
     "pl_task_reweigh",
@@ -44,7 +45,7 @@ const PARTS: [&str; 15] = [
     "pl_task_blocked",
 ];
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step {
         name: "enter",
         live: (&["account_in"], &ENTER),
@@ -68,6 +69,12 @@ const STEPS: [Step; 6] = [
         sim: ("start", &["pl_task_reweigh", "pl_fair_picked", "pl_fair_slice"]),
         why: "the simulator weighs the queue, too, and says how long; live, that was done as the slice before ended, and \
               slices are constant; what gives way is found as a task's group or policy changes",
+    },
+    Step {
+        name: "a turn's end",
+        live: (&["turn"], &["pl_fair_turn"]),
+        sim: ("turn", &["pl_fair_turn"]),
+        why: "",
     },
     Step {
         name: "ran",
@@ -221,21 +228,24 @@ impl Engine {
     }
 }
 
+/// The function that says when a turn ends is a step of its own, whichever step calls it.
+fn apart(bodies: &mut BTreeMap<String, String>, name: &str) {
+    let body = bodies
+        .remove(name)
+        .unwrap_or_else(|| panic!("no function {name}"));
+    bodies.insert("turn".to_string(), body);
+}
+
 fn live() -> Engine {
     let mut bodies = BTreeMap::new();
     for file in ["state.h", "account.h", "stop.h", "plimsoll.bpf.c"] {
         bodies.extend(functions(&source(&format!("bpf/{file}")), true));
     }
     // A step of the table, not of this one.
-    for other in [
-        "account_move",
-        "count_again",
-        "park_end",
-        "arm_stop",
-        "after_policy",
-    ] {
+    for other in ["account_move", "count_again", "park_end", "after_policy"] {
         bodies.remove(other);
     }
+    apart(&mut bodies, "arm_stop");
     Engine {
         bodies,
         class: BTreeMap::new(),
@@ -261,10 +271,10 @@ fn sim() -> Engine {
         "stall",
         "overhead",
         "after_charge",
-        "set_limit",
     ] {
         bodies.remove(other);
     }
+    apart(&mut bodies, "set_limit");
     for end in ["end_of_slice", "newidle", "pick", "go_idle", "reschedule"] {
         bodies.remove(end);
     }

@@ -516,20 +516,17 @@ impl<C: Class> Engine<'_, C> {
         if state.running == NONE {
             return;
         }
-        state.limit_ns = NEVER;
+        let mut budget_ns = NEVER - state.exec_ns;
         if by_timer {
             let group = self.memory.group(self.tasks[state.running as usize].group);
-            let most_ns = NEVER - 1 - state.exec_ns;
             // SAFETY: the group is alive and not borrowed.
-            let budget_ns = unsafe { pl::pl_group_budget(group, cpu, most_ns) };
-            if budget_ns < most_ns {
-                state.limit_ns = state.exec_ns + budget_ns + self.costs.limit_late_ns;
-            }
+            let left_ns = unsafe { pl::pl_group_budget(group, cpu, budget_ns) };
+            budget_ns = budget_ns.min(left_ns.saturating_add(self.costs.limit_late_ns));
         }
-        if !state.queue.is_empty() {
-            state.limit_ns = state.limit_ns.min(state.slice_end_ns);
-        }
-        state.limit_ns = state.limit_ns.max(self.now_ns);
+        let slice_ns = state.slice_end_ns.saturating_sub(state.exec_ns);
+        // SAFETY: a plain struct of the engine's.
+        let turn_ns = unsafe { pl::pl_fair_turn(&state.fair, slice_ns, budget_ns) };
+        state.limit_ns = (state.exec_ns + turn_ns).max(self.now_ns);
         self.update_slot(cpu);
     }
 
