@@ -333,6 +333,43 @@ fn an_empty_server_has_no_row() {
     assert!(found.rows.is_empty() && found.missing.len() == 6);
 }
 
+/// The made-up server's clock is years behind: the week that is asked for is its own. One that is asked for up to a given time has
+/// no clock to differ.
+#[test]
+fn a_clock_that_differs_is_said_and_the_servers_counts() {
+    let right = right();
+    let fake = Fake::new(made(), |_| None);
+    let found = ask(&fake).expect("sound");
+    let says = |found: &Screening| {
+        found
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("the server's clock is"))
+    };
+    assert!(says(&found), "{:?}", found.warnings);
+    assert!(!found.incomplete && found.samples > 0);
+    assert_eq!(classes(&found), right);
+    let wanted = Wanted {
+        end_ms: Some(END_MS),
+        ..wanted()
+    };
+    let server = Server::new(access(&fake)).expect("an address");
+    let found = fetch(&server, &wanted, &mut |_| ())
+        .expect("sound")
+        .finish(&Options::default());
+    assert!(!says(&found), "{:?}", found.warnings);
+    assert_eq!(classes(&found), right);
+    // A clock that shows nothing is no server's.
+    let fake = Fake::new(made(), |asked| {
+        (asked.get("query") == "time()").then(|| Fault::Replace("1700", "-1700"))
+    });
+    let error = ask(&fake)
+        .map(|found| found.samples)
+        .expect_err("no time")
+        .to_string();
+    assert!(error.contains("allowed: seconds since 1970"), "{error}");
+}
+
 #[test]
 fn a_server_that_ignores_the_time_asked_for_is_noticed() {
     let right = right();
