@@ -361,7 +361,7 @@ fn a_clock_that_differs_is_said_and_the_servers_counts() {
     assert_eq!(classes(&found), right);
     // A clock that shows nothing is no server's.
     let fake = Fake::new(made(), |asked| {
-        (asked.get("query") == "time()").then(|| Fault::Replace("1700", "-1700"))
+        (asked.get("query") == "time()").then_some(Fault::Replace("1700", "-1700"))
     });
     let error = ask(&fake)
         .map(|found| found.samples)
