@@ -18,7 +18,11 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
+    /// A message that is here already is none.
     pub fn push(&mut self, burst: BurstIx) {
+        if self.recorded.contains_key(&burst) {
+            return;
+        }
         self.recorded.insert(burst, self.gone + self.arrived.len() as u64);
         self.arrived.push_back(Some(burst));
     }

@@ -20,7 +20,7 @@ use crate::phase;
 use crate::placement::{placement, Seat, ThreadPlace};
 use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
 use crate::rivals::{self, Rival};
-use crate::segments;
+use crate::segments::{self, Part};
 use crate::settings::SettingsError;
 use crate::sockets::{self, SocketCounts, Sockets};
 use plimsoll_sim::Mainline;
@@ -134,6 +134,8 @@ pub struct Program {
     pub(crate) kernel: Mainline,
     job: bool,
     pub(crate) bursts: Vec<Burst>,
+    /// What each burst is a part of; none, if requests are not what sockets say.
+    parts: Vec<Part>,
     /// Where each burst ran first.
     pub(crate) seats: Vec<Seat>,
     pub(crate) actions: Vec<Action>,
@@ -256,9 +258,17 @@ impl Program {
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
         let mut seats = places.seats;
-        if by_sockets {
-            segments::cut(&mut threads, &mut bursts, &mut actions, &mut seats, &requests);
-        }
+        let parts = match by_sockets {
+            true => segments::cut(
+                timeline,
+                &mut threads,
+                &mut bursts,
+                &mut actions,
+                &mut seats,
+                &requests,
+            ),
+            false => Vec::new(),
+        };
         Ok(Program {
             threads,
             groups,
@@ -284,6 +294,7 @@ impl Program {
                 .map_or(Mainline::UNKNOWN, Mainline::of),
             job: matches!(request, Some(RequestSpec::Process { .. })),
             bursts,
+            parts,
             seats,
             actions,
             requests,
@@ -296,6 +307,7 @@ impl Program {
     pub fn memory_bytes(&self) -> u64 {
         let of = |count: usize, size: usize| (count * size) as u64;
         of(self.bursts.len(), size_of::<Burst>() + size_of::<Seat>())
+            + of(self.parts.len(), size_of::<Part>())
             + of(self.actions.len(), size_of::<Action>())
             + of(self.requests.len(), size_of::<RequestInfo>())
             + of(self.threads.len(), size_of::<Thread>())
@@ -341,6 +353,10 @@ impl Program {
             .get(burst as usize + 1)
             .map_or(self.actions.len() as u32, |b| b.actions);
         self.bursts[burst as usize].actions..end
+    }
+
+    pub(crate) fn part_of(&self, burst: BurstIx) -> Part {
+        self.parts.get(burst as usize).copied().unwrap_or(Part::UNKNOWN)
     }
 
     /// A group by its path.
@@ -469,25 +485,27 @@ fn add_bursts(
 
 /// What reads data of requests that keep their times is open work, and begins at its time if they began it.
 fn keep_arrivals(timeline: &Timeline, sockets: &Sockets, firsts: &[u32], bursts: &mut [Burst]) {
-    // Of each burst: its open requests less the others.
+    // Of each burst: its open requests less the others, and when the data of the first of them arrived.
     let mut open = std::collections::BTreeMap::new();
     for asked in &sockets.requests {
         if let Some((_, by)) = asked.read {
             let burst = (firsts[by.thread as usize] + by.burst) as usize;
-            *open.entry(burst).or_insert(0i64) += match asked.kind {
-                Loop::Open => 1,
-                Loop::Closed => -1,
-            };
+            let (more, first_ns) = open.entry(burst).or_insert((0i64, i64::MAX));
+            match asked.kind {
+                Loop::Open => (*more, *first_ns) = (*more + 1, asked.begin_ns.min(*first_ns)),
+                Loop::Closed => *more -= 1,
+            }
         }
     }
-    for (ix, open) in open {
+    for (ix, (open, first_ns)) in open {
         let burst = &mut bursts[ix];
         let thread = &timeline.threads[burst.thread as usize];
         let known = &thread.bursts[ix - firsts[burst.thread as usize] as usize];
         burst.open = open > 0;
         if burst.open && is_from_outside(known.cause) {
+            // Data that was there before set it off, whatever woke a thread that had no time for them.
             burst.start = Start::At;
-            burst.at_ns = (known.woken_ns - timeline.start_ns).max(0) as u64;
+            burst.at_ns = (known.woken_ns.min(first_ns) - timeline.start_ns).max(0) as u64;
             burst.strict = false;
         }
     }

@@ -2,7 +2,7 @@
 //! One replay: the program under settings, on the recorded machine.
 use crate::machine::resize;
 use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};
-use crate::program::{last_end_ns, Program, Start};
+use crate::program::{last_end_ns, BurstIx, Program, Start};
 use crate::requests::Arrival;
 use crate::rival_task::RivalTask;
 use crate::settings::{Semantics, Settings, SettingsError};
@@ -27,6 +27,8 @@ const UNSET: u64 = u64::MAX;
 pub(crate) struct State {
     begin_ns: Vec<AtomicU64>,
     end_ns: Vec<AtomicU64>,
+    /// A bit for each burst.
+    done: Vec<AtomicU64>,
     work_ns: AtomicU64,
     work_scale: f64,
     /// The machine has the recorded CPUs, and the recorded kernel's scheduler.
@@ -55,6 +57,15 @@ impl State {
             Arrival::Kept => Some(info.begin_ns),
             Arrival::After { request, pause_ns } => Some(set(&self.end_ns, request)? + pause_ns),
         }
+    }
+
+    pub fn is_done(&self, burst: BurstIx) -> bool {
+        self.done[burst as usize / 64].load(Relaxed) >> (burst % 64) & 1 != 0
+    }
+
+    pub fn set_done(&self, burst: BurstIx) {
+        let word = &self.done[burst as usize / 64];
+        word.store(word.load(Relaxed) | 1 << (burst % 64), Relaxed);
     }
 
     /// Counts recorded work as it is begun. How long it takes here.
@@ -103,6 +114,9 @@ pub fn replay(
     let state = Arc::new(State {
         begin_ns: unset(program.requests.len()),
         end_ns: unset(program.requests.len()),
+        done: (0..program.bursts.len().div_ceil(64))
+            .map(|_| AtomicU64::new(0))
+            .collect(),
         work_ns: AtomicU64::new(0),
         work_scale: settings.work_scale,
         has_seats: settings.semantics == Semantics::Mainline && nr_cpus == nr_recorded,

@@ -9,9 +9,31 @@
 //!
 //! What leads to an answer, since the thread last read, answered or woke another, was done for that request; all else for
 //! the one that was read or answered before. What a burst does before its first read or answer stays at its beginning.
+//!
+//! A burst that neither reads nor answers works for what its thread has read and not answered yet, if that is one request.
 use crate::placement::Seat;
 use crate::program::{Action, Burst, BurstIx, Deed, Start, Thread, NONE};
 use crate::requests::RequestInfo;
+use plimsoll_trace::Timeline;
+
+/// What a burst is a part of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// The request that it works for; [`NONE`]: not known.
+    pub request: u32,
+    /// The burst in which its thread worked for that request before; [`NONE`]: it is the first.
+    pub before: BurstIx,
+    /// The burst that wakes it; [`NONE`]: none does.
+    pub waker: BurstIx,
+}
+
+impl Part {
+    pub const UNKNOWN: Part = Part {
+        request: NONE,
+        before: NONE,
+        waker: NONE,
+    };
+}
 
 struct Segment {
     /// The request; [`NONE`]: before any.
@@ -21,26 +43,44 @@ struct Segment {
     actions: Vec<Action>,
 }
 
-/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too.
+/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too. Returns what each is a part of.
 pub(crate) fn cut(
+    timeline: &Timeline,
     threads: &mut [Thread],
     bursts: &mut Vec<Burst>,
     actions: &mut Vec<Action>,
     seats: &mut Vec<Seat>,
     requests: &[RequestInfo],
-) {
+) -> Vec<Part> {
     let old = std::mem::take(bursts);
     let old_actions = std::mem::take(actions);
     let old_seats = std::mem::take(seats);
     let mut first_of: Vec<BurstIx> = Vec::with_capacity(old.len() + 1);
+    let mut of: Vec<u32> = Vec::with_capacity(old.len());
     actions.reserve(old_actions.len());
+    let mut owed = Owed::default();
     for (ix, burst) in old.iter().enumerate() {
         first_of.push(bursts.len() as u32);
+        let known = &threads[burst.thread as usize].bursts;
+        if ix as u32 == known.start {
+            owed.requests.clear();
+        }
+        let woken_ns = timeline.threads[burst.thread as usize].bursts[ix - known.start as usize].woken_ns;
+        owed.forget(requests, (woken_ns - timeline.start_ns).max(0) as u64);
         let end = old
             .get(ix + 1)
             .map_or(old_actions.len(), |next| next.actions as usize);
         let own = &old_actions[burst.actions as usize..end];
         let segments = segments(own, burst.work_ns, requests);
+        let only = owed.only();
+        match segments.is_empty() {
+            true => of.push(only),
+            false => of.extend(segments.iter().map(|segment| match segment.owner {
+                NONE => only,
+                owner => owner,
+            })),
+        }
+        owed.follow(own);
         if segments.len() < 2 {
             bursts.push(Burst {
                 actions: actions.len() as u32,
@@ -76,7 +116,7 @@ pub(crate) fn cut(
         }
     }
     first_of.push(bursts.len() as u32);
-    for action in actions {
+    for action in actions.iter_mut() {
         match &mut action.deed {
             Deed::Wake(burst) | Deed::Fork(burst) => *burst = first_of[*burst as usize],
             Deed::Begin(_) | Deed::Await(_) | Deed::End(_) => {}
@@ -86,12 +126,69 @@ pub(crate) fn cut(
         let own = &thread.bursts;
         thread.bursts = first_of[own.start as usize]..first_of[own.end as usize];
     }
+    parts(bursts, actions, &of, requests.len())
 }
 
-/// What a burst does for one request after another; one, or none, if there is nothing to cut.
+fn parts(bursts: &[Burst], actions: &[Action], of: &[u32], nr_requests: usize) -> Vec<Part> {
+    let mut parts = vec![Part::UNKNOWN; bursts.len()];
+    let mut last: Vec<BurstIx> = vec![NONE; nr_requests];
+    for (ix, &request) in of.iter().enumerate() {
+        parts[ix].request = request;
+        if request != NONE {
+            let last = std::mem::replace(&mut last[request as usize], ix as u32);
+            if last != NONE && bursts[last as usize].thread == bursts[ix].thread {
+                parts[ix].before = last;
+            }
+        }
+        let end = bursts
+            .get(ix + 1)
+            .map_or(actions.len(), |next| next.actions as usize);
+        for action in &actions[bursts[ix].actions as usize..end] {
+            if let Deed::Wake(woken) = action.deed {
+                parts[woken as usize].waker = ix as u32;
+            }
+        }
+    }
+    parts
+}
+
+/// What a thread has read and not answered.
+#[derive(Default)]
+struct Owed {
+    requests: Vec<u32>,
+}
+
+impl Owed {
+    /// Another thread answered.
+    fn forget(&mut self, requests: &[RequestInfo], now_ns: u64) {
+        self.requests.retain(|&own| {
+            let own = &requests[own as usize];
+            own.begin_ns + own.latency_ns > now_ns
+        });
+    }
+
+    fn only(&self) -> u32 {
+        match self.requests[..] {
+            [one] => one,
+            _ => NONE,
+        }
+    }
+
+    fn follow(&mut self, actions: &[Action]) {
+        for action in actions {
+            match action.deed {
+                Deed::Await(request) => self.requests.push(request),
+                Deed::End(request) => self.requests.retain(|&own| own != request),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What a burst does for one request after another; none, if it neither reads nor answers.
 fn segments(actions: &[Action], work_ns: u64, requests: &[RequestInfo]) -> Vec<Segment> {
-    let served = |action: &&Action| matches!(action.deed, Deed::Await(_) | Deed::End(_));
-    if actions.iter().filter(served).nth(1).is_none() {
+    let served = |action: &Action| matches!(action.deed, Deed::Await(_) | Deed::End(_));
+    if !actions.iter().any(served) {
         return Vec::new();
     }
     let mut all = vec![Segment::new(NONE, 0)];

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One thread of the trace at work in the simulator.
+mod put_off;
+
 use crate::inbox::Inbox;
 use crate::program::{BurstIx, Deed, Program, Start, NONE};
 use crate::run::State;
 use plimsoll_sim::{Behaviour, ChannelId, Context, Seat, Step};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// How far a thread looks beyond a request whose data is not there. Of what it does in one go, few requests overtake so
-/// many others.
-const LOOK_AHEAD: BurstIx = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
@@ -37,13 +36,15 @@ pub(crate) struct ThreadTask {
     exit: Option<BurstIx>,
     /// Bursts that come by themselves: when, which.
     timers: Vec<(u64, BurstIx)>,
-    /// What is left of bursts that were cut, as ranges that begin with one not done: see [`crate::segments`].
-    cut: Vec<Range<BurstIx>>,
+    /// What is left of bursts that were put off or cut, as ranges that begin with one not done: see [`put_off`].
+    left_over: Vec<Range<BurstIx>>,
+    /// What it was waiting for when it took up one of those: no burst after this one.
+    resume: BurstIx,
+    /// Bursts to wake in place of one that was put off.
+    to_wake: VecDeque<BurstIx>,
     /// Next burst that has a time of its own, from the recording.
     next_at: BurstIx,
     left: u32,
-    /// A bit for each burst that is done: messages that come early are served before bursts that were recorded first.
-    done: Vec<u64>,
 }
 
 impl ThreadTask {
@@ -61,10 +62,11 @@ impl ThreadTask {
             inbox: Inbox::default(),
             exit: None,
             timers: Vec::new(),
-            cut: Vec::new(),
+            left_over: Vec::new(),
+            resume: NONE,
+            to_wake: VecDeque::new(),
             next_at: bursts.start,
             left: bursts.len() as u32,
-            done: vec![0; bursts.len().div_ceil(64)],
         };
         if forked {
             task.receive(bursts.start);
@@ -108,52 +110,56 @@ impl ThreadTask {
     }
 
     fn is_done(&self, burst: BurstIx) -> bool {
-        let own = (burst - self.program.threads[self.thread as usize].bursts.start) as usize;
-        self.done[own / 64] >> (own % 64) & 1 != 0
-    }
-
-    /// Of what was cut, the first whose data is there; else when the next comes.
-    fn with_data(&self, before: BurstIx, now_ns: u64) -> Result<BurstIx, Option<u64>> {
-        let mut next_ns = None;
-        for left in &self.cut {
-            let near = left.start..left.end.min(left.start + LOOK_AHEAD);
-            for burst in near.filter(|&burst| self.may(burst, before) && !self.is_done(burst)) {
-                let request = self.program.bursts[burst as usize].request;
-                match self.state.begins(&self.program, request) {
-                    Some(at_ns) if at_ns > now_ns => next_ns = next_ns.into_iter().chain([at_ns]).min(),
-                    // What it follows has not been answered yet: it waits for nothing, as the order says what it needs.
-                    _ => return Ok(burst),
-                }
-            }
-        }
-        Err(next_ns)
+        self.state.is_done(burst)
     }
 
     /// Takes the burst to do now, or says until when to wait.
-    fn choose(&mut self, before: BurstIx, now_ns: u64) -> Result<(BurstIx, u64), Option<u64>> {
-        let data = match self.with_data(before, now_ns) {
-            Ok(burst) => return Ok((burst, now_ns)),
-            Err(next_ns) => next_ns,
-        };
-        if let Some(burst) = self.message(before) {
-            return Ok((burst, now_ns));
-        }
-        let timer = (0..self.timers.len())
-            .filter(|&i| self.may(self.timers[i].1, before))
-            .min_by_key(|&i| self.timers[i]);
-        let at = self.at().filter(|&(_, burst)| self.may(burst, before));
-        let timer_due = timer.map(|i| self.timers[i].0);
-        match (timer_due, at) {
-            (Some(due), _) if due <= now_ns && at.is_none_or(|(at, _)| due <= at) => {
-                let (due, burst) = self.timers.swap_remove(timer.expect("it has a time"));
-                Ok((burst, due))
+    fn choose(&mut self, now_ns: u64) -> Result<(BurstIx, u64), Option<u64>> {
+        loop {
+            let Doing::Waiting { before } = self.doing else {
+                unreachable!("only a thread that waits chooses")
+            };
+            let ready_ns = match self.put_off(before, now_ns) {
+                Ok(burst) => {
+                    self.resume = before;
+                    return Ok((burst, now_ns));
+                }
+                Err(at_ns) => at_ns,
+            };
+            if let Some(burst) = self.message(before) {
+                if !self.is_done(burst) && !self.puts_off(burst, now_ns) {
+                    return Ok((burst, now_ns));
+                }
+                continue;
             }
-            (_, Some((due, burst))) if due <= now_ns => {
-                self.next_at += 1;
-                self.seek();
-                Ok((burst, due))
+            if before != NONE && self.may(before, before) && self.is_free(before, now_ns) {
+                return Ok((before, now_ns));
             }
-            (timer, at) => Err(timer.into_iter().chain(at.map(|(at, _)| at)).chain(data).min()),
+            let timer = (0..self.timers.len())
+                .filter(|&i| self.may(self.timers[i].1, before))
+                .min_by_key(|&i| self.timers[i]);
+            let at = self.at().filter(|&(_, burst)| self.may(burst, before));
+            let timer_due = timer.map(|i| self.timers[i].0);
+            let (due, burst) = match (timer_due, at) {
+                (Some(due), _) if due <= now_ns && at.is_none_or(|(at, _)| due <= at) => {
+                    self.timers.swap_remove(timer.expect("it has a time"))
+                }
+                (_, Some((due, burst))) if due <= now_ns => {
+                    self.next_at += 1;
+                    self.seek();
+                    (due, burst)
+                }
+                (timer, at) => {
+                    return Err(timer
+                        .into_iter()
+                        .chain(at.map(|(at, _)| at))
+                        .chain(ready_ns)
+                        .min())
+                }
+            };
+            if !self.is_done(burst) && !self.puts_off(burst, now_ns) {
+                return Ok((burst, due));
+            }
         }
     }
 
@@ -169,40 +175,61 @@ impl ThreadTask {
         self.doing = Doing::Working(burst);
     }
 
+    /// The end of what was cut from the burst that begins here.
+    fn end_of_cut(&self, burst: BurstIx) -> BurstIx {
+        let thread = self.program.bursts[burst as usize].thread;
+        let end = self.program.threads[thread as usize].bursts.end;
+        let cut = |&at: &BurstIx| self.program.bursts[at as usize].start == Start::Data;
+        burst + 1 + (burst + 1..end).take_while(cut).count() as BurstIx
+    }
+
     /// What follows a burst that is done; `None`: parts of it are left.
-    fn after(&mut self, burst: BurstIx) -> Option<BurstIx> {
-        let all = &self.program.threads[self.thread as usize].bursts;
-        let cut = |at: BurstIx| at < all.end && self.program.bursts[at as usize].start == Start::Data;
-        if !cut(burst) {
-            let end = (burst + 1..).find(|&at| !cut(at)).expect("bursts end");
+    fn after(&mut self, burst: BurstIx, now_ns: u64) -> Option<BurstIx> {
+        let Some(of) = self.left_over.iter().position(|left| left.contains(&burst)) else {
+            let end = self.end_of_cut(burst);
             if end == burst + 1 {
                 return Some(end);
             }
-            self.cut.push(burst + 1..end);
+            self.leave_over(burst + 1..end, now_ns);
             return None;
-        }
-        let of = self.cut.iter().position(|left| left.contains(&burst))?;
-        let Range { mut start, end } = self.cut[of].clone();
+        };
+        let Range { mut start, end } = self.left_over[of].clone();
         while start < end && self.is_done(start) {
             start += 1;
         }
         if start < end {
-            self.cut[of].start = start;
+            self.left_over[of].start = start;
             return None;
         }
-        self.cut.remove(of);
+        self.left_over.remove(of);
         Some(end)
+    }
+
+    fn wake(&self, burst: BurstIx) -> Step {
+        Step::Send {
+            channel: ChannelId(self.program.bursts[burst as usize].thread),
+            value: u64::from(burst),
+        }
     }
 
     /// What comes after a burst.
     fn end(&mut self, burst: BurstIx, now_ns: u64) {
         self.left -= 1;
-        self.doing = Doing::Waiting { before: NONE };
-        let all = self.program.threads[self.thread as usize].bursts.clone();
-        let own = burst - all.start;
-        self.done[own as usize / 64] |= 1 << (own % 64);
-        let Some(next) = self.after(burst) else { return };
-        if next >= all.end || self.is_done(next) {
+        self.state.set_done(burst);
+        let resume = std::mem::replace(&mut self.resume, NONE);
+        self.doing = Doing::Waiting {
+            before: match resume {
+                NONE => NONE,
+                done if self.is_done(done) => NONE,
+                left => left,
+            },
+        };
+        let Some(next) = self.after(burst, now_ns) else {
+            return;
+        };
+        let end = self.program.threads[self.thread as usize].bursts.end;
+        let is_timed = self.timers.iter().any(|&(_, timed)| timed == next);
+        if next >= end || is_timed || self.is_done(next) || self.is_left_over(next) {
             return;
         }
         let following = &self.program.bursts[next as usize];
@@ -238,6 +265,9 @@ impl Behaviour for ThreadTask {
         }
         let now_ns = ctx.now_ns();
         loop {
+            if let Some(woken) = self.to_wake.pop_front() {
+                return self.wake(woken);
+            }
             match self.doing {
                 Doing::Working(burst) => {
                     while self.action < self.action_end {
@@ -260,13 +290,8 @@ impl Behaviour for ThreadTask {
                                 let thread = self.program.bursts[child as usize].thread;
                                 ctx.spawn(self.state.spec(&self.program, &self.state, thread, true));
                             }
-                            Deed::Wake(woken) => {
-                                let channel = ChannelId(self.program.bursts[woken as usize].thread);
-                                return Step::Send {
-                                    channel,
-                                    value: u64::from(woken),
-                                };
-                            }
+                            Deed::Wake(woken) if self.is_done(woken) => {}
+                            Deed::Wake(woken) => return self.wake(woken),
                         }
                     }
                     let work_ns = self.program.bursts[burst as usize].work_ns;
@@ -282,12 +307,13 @@ impl Behaviour for ThreadTask {
                     }
                 }
                 Doing::Sleeping(burst, due_ns) => self.begin(burst, due_ns),
-                Doing::Waiting { before } => {
+                Doing::Waiting { .. } => {
                     if self.left == 0 {
                         return Step::Exit;
                     }
-                    match self.choose(before, now_ns) {
+                    match self.choose(now_ns) {
                         Ok((burst, due_ns)) => self.begin(burst, due_ns),
+                        Err(_) if !self.to_wake.is_empty() => {}
                         Err(until) => {
                             let channel = ChannelId(self.thread);
                             return match until {

@@ -249,6 +249,119 @@ fn an_answer_waits_for_no_request_that_was_read_before_it_in_one_burst_and_came_
     );
 }
 
+/// 40 rounds of 100 ms of two threads of one process, each on its own CPU, that are throttled for most of the time.
+fn two_threads(round: impl Fn(i64) -> Vec<Event>) -> plimsoll_replay::Outcome {
+    let mut header = with_connections(4000 * MS, &[(20, "web", 1), (21, "web", 1)], 2);
+    header.threads.iter_mut().for_each(|t| t.tgid = Some(20));
+    let mut events = vec![
+        switch(1, 1, 20, State::Sleeping, 0),
+        switch(2, 0, 21, State::Sleeping, 0),
+    ];
+    events.extend((0..40).flat_map(|i| round(i * 100 * MS)));
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, machine) = compile(&header, &events);
+    let slowest = ms(&recorded(&program).latencies(None), 100.0);
+    assert!(slowest > 70.0, "{slowest} ms as recorded");
+    let replayed = run(&program, &machine, &[]);
+    assert_eq!(replayed.requests.len(), 80);
+    replayed
+}
+
+/// The second one held a lock for a request that came while the first was throttled.
+#[test]
+fn a_lock_is_free_where_the_request_that_held_it_has_not_come() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let replayed = two_threads(|t| {
+        vec![
+            socket(t + 10 * MS, 0, 0, Arrived, 10),
+            waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt),
+            switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20),
+            socket(t + 10 * MS + 3, 20, 0, Read, 10),
+            switch(t + 12 * MS, 1, 20, State::Runnable, 0),
+            socket(t + 40 * MS, 0, 1, Arrived, 10),
+            waking(t + 40 * MS + 1, 0, 21, 0, Context::Interrupt),
+            switch(t + 80 * MS, 0, 0, State::Runnable, 21),
+            socket(t + 80 * MS + 1, 21, 1, Read, 10),
+            switch(t + 80 * MS + 2, 1, 0, State::Runnable, 20),
+            switch(t + 80 * MS + US, 1, 20, State::Sleeping, 0),
+            waking(t + 83 * MS, 0, 20, 21, Context::Task),
+            switch(t + 83 * MS + 1, 1, 0, State::Runnable, 20),
+            socket(t + 84 * MS, 21, 1, Wrote, 5),
+            switch(t + 84 * MS + 1, 0, 21, State::Sleeping, 0),
+            socket(t + 85 * MS, 20, 0, Wrote, 5),
+            switch(t + 85 * MS + 1, 1, 20, State::Sleeping, 0),
+        ]
+    });
+    // 2 + 2 ms of the first, 4 ms of the second.
+    let all = (p(&replayed, 1.0), p(&replayed, 100.0));
+    assert!(all.0 > 3.9 && all.1 < 4.3, "{all:?} ms");
+}
+
+/// A worker of a pool was woken to help with the first request and had no time before the second one came: it read that
+/// one, and answered the first later.
+#[test]
+fn a_worker_answers_while_what_it_read_before_in_the_recording_has_not_come() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let replayed = two_threads(|t| {
+        vec![
+            socket(t + 10 * MS, 0, 0, Arrived, 10),
+            waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt),
+            switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20),
+            socket(t + 10 * MS + 3, 20, 0, Read, 10),
+            waking(t + 11 * MS, 0, 21, 20, Context::Task),
+            switch(t + 11 * MS + 1, 0, 0, State::Runnable, 21),
+            switch(t + 11 * MS + 2, 0, 21, State::Runnable, 0),
+            switch(t + 12 * MS, 1, 20, State::Runnable, 0),
+            socket(t + 40 * MS, 0, 1, Arrived, 10),
+            switch(t + 80 * MS, 0, 0, State::Runnable, 21),
+            socket(t + 80 * MS + 1, 21, 1, Read, 10),
+            switch(t + 80 * MS + 2, 1, 0, State::Runnable, 20),
+            socket(t + 81 * MS, 21, 1, Wrote, 5),
+            switch(t + 81 * MS + 1, 0, 21, State::Sleeping, 0),
+            waking(t + 82 * MS, 0, 21, 20, Context::Task),
+            switch(t + 82 * MS + 1, 1, 20, State::Sleeping, 0),
+            switch(t + 82 * MS + 2, 0, 0, State::Runnable, 21),
+            socket(t + 83 * MS, 21, 0, Wrote, 5),
+            switch(t + 83 * MS + 1, 0, 21, State::Sleeping, 0),
+        ]
+    });
+    // 4 ms of the first thread and 1 of the second; 1 ms.
+    let (least, most) = (p(&replayed, 1.0), p(&replayed, 100.0));
+    assert!(
+        (0.9..1.2).contains(&least) && (4.9..5.3).contains(&most),
+        "{least}, {most} ms"
+    );
+}
+
+/// As of servers whose processes share one queue of connections: something else woke the thread than the data.
+#[test]
+fn a_request_is_served_as_its_data_come_though_its_thread_was_woken_later() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let replayed = two_threads(|t| {
+        vec![
+            socket(t + 10 * MS, 0, 0, Arrived, 10),
+            waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt),
+            switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20),
+            socket(t + 10 * MS + 3, 20, 0, Read, 10),
+            switch(t + 12 * MS, 1, 20, State::Runnable, 0),
+            socket(t + 30 * MS, 0, 1, Arrived, 10),
+            switch(t + 80 * MS, 1, 0, State::Runnable, 20),
+            socket(t + 82 * MS, 20, 0, Wrote, 5),
+            switch(t + 82 * MS + 1, 1, 20, State::Sleeping, 0),
+            waking(t + 82 * MS + 50 * US, 1, 20, 0, Context::Interrupt),
+            switch(t + 82 * MS + 51 * US, 1, 0, State::Runnable, 20),
+            socket(t + 82 * MS + 52 * US, 20, 1, Read, 10),
+            socket(t + 85 * MS + 51 * US, 20, 1, Wrote, 5),
+            switch(t + 85 * MS + 52 * US, 1, 20, State::Sleeping, 0),
+        ]
+    });
+    let (least, most) = (p(&replayed, 1.0), p(&replayed, 100.0));
+    assert!(
+        (2.9..3.2).contains(&least) && (3.9..4.2).contains(&most),
+        "{least}, {most} ms"
+    );
+}
+
 #[test]
 fn clients_that_wait_are_a_closed_loop_on_each_of_their_connections() {
     for quota_ns in [PERIOD_NS, 44 * MS] {

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bursts whose request has not come yet.
+//!
+//! In a recording in which requests piled up, a thread that was woken for one of them may have read a later one first, and
+//! a thread that waited for a lock may have waited for one that a later request held. In a replay in which they do not pile
+//! up the later one is not there at that time, and no answer may wait for it. So
+//! - a burst is put off until its request is there, and its thread goes on with what else there is for it;
+//! - what a burst that is put off would wake for earlier requests is woken at once: a lock passes by those who do not ask
+//!   for it;
+//! - a thread does not wait to be woken by a burst that will be put off;
+//! - a timer that an earlier request waits for runs though its thread had done what is put off before it.
+use super::{Doing, ThreadTask};
+use crate::program::{BurstIx, Deed, Start, NONE};
+use std::ops::Range;
+
+/// How far a thread looks beyond a request whose data is not there. Of what it does in one go, few requests overtake so
+/// many others.
+const LOOK_AHEAD: BurstIx = 64;
+
+/// How many bursts are looked at to find what one that is put off would set off for earlier requests.
+const HAND_ON: usize = 64;
+
+impl ThreadTask {
+    /// Whether a burst's request is there, and what its thread did for that before is done; else from when on that may
+    /// be so, if that is known.
+    pub(super) fn is_ready(&self, burst: BurstIx, now_ns: u64) -> Result<(), Option<u64>> {
+        let part = self.program.part_of(burst);
+        if part.request == NONE {
+            return Ok(());
+        }
+        match self.state.begins(&self.program, part.request) {
+            Some(at_ns) if at_ns > now_ns && at_ns > now_ns + self.lead_ns(burst, part.request) => {
+                Err(Some(at_ns - self.lead_ns(burst, part.request)))
+            }
+            // What it follows has not been answered yet: it waits for nothing, as the order says what it needs.
+            None => Ok(()),
+            _ if part.before != NONE && !self.is_done(part.before) => Err(None),
+            _ => Ok(()),
+        }
+    }
+
+    /// Work of a burst until it reads its request: a connection is accepted before its data come.
+    fn lead_ns(&self, burst: BurstIx, request: u32) -> u64 {
+        let mut own = self
+            .program
+            .actions_of(burst)
+            .map(|action| self.program.actions[action as usize]);
+        own.find(|action| action.deed == Deed::Await(request))
+            .map_or(0, |action| action.at_ns)
+    }
+
+    /// Of what was put off or cut, the first that is ready; else when the next may be.
+    pub(super) fn put_off(&self, before: BurstIx, now_ns: u64) -> Result<BurstIx, Option<u64>> {
+        let mut next_ns = None;
+        for left in &self.left_over {
+            let near = left.start..left.end.min(left.start + LOOK_AHEAD);
+            for burst in near.filter(|&burst| self.may(burst, before) && !self.is_done(burst)) {
+                match self.is_ready(burst, now_ns) {
+                    Ok(()) => return Ok(burst),
+                    Err(at_ns) => next_ns = next_ns.into_iter().chain(at_ns).min(),
+                }
+            }
+        }
+        Err(next_ns)
+    }
+
+    pub(super) fn is_left_over(&self, burst: BurstIx) -> bool {
+        self.left_over.iter().any(|left| left.contains(&burst))
+    }
+
+    /// Is the burst, which would come now, to be put off? Then its thread waits for anything.
+    pub(super) fn puts_off(&mut self, burst: BurstIx, now_ns: u64) -> bool {
+        if self.is_ready(burst, now_ns).is_ok() {
+            return false;
+        }
+        if !self.is_left_over(burst) {
+            let end = self.end_of_cut(burst);
+            self.leave_over(burst..end, now_ns);
+            self.time_anyway(burst, end, now_ns);
+        }
+        self.doing = Doing::Waiting { before: NONE };
+        true
+    }
+
+    pub(super) fn leave_over(&mut self, bursts: Range<BurstIx>, now_ns: u64) {
+        let near = bursts.start..bursts.end.min(bursts.start + LOOK_AHEAD);
+        for burst in near {
+            if self.is_ready(burst, now_ns).is_err() {
+                self.hand_on(burst);
+            }
+        }
+        self.left_over.push(bursts);
+    }
+
+    /// A timer that an earlier request waits for does not wait for what is put off, though the thread did that before.
+    fn time_anyway(&mut self, burst: BurstIx, next: BurstIx, now_ns: u64) {
+        let end = self.program.threads[self.thread as usize].bursts.end;
+        if next >= end || self.is_done(next) {
+            return;
+        }
+        let following = &self.program.bursts[next as usize];
+        let is_earlier = match (self.came_ns(next), self.came_ns(burst)) {
+            (Some(next_ns), Some(own_ns)) => next_ns < own_ns,
+            _ => false,
+        };
+        if is_earlier && following.start == Start::After && !following.strict {
+            self.timers.push((now_ns + following.at_ns, next));
+        }
+    }
+
+    /// When the first request came that a burst works for, or what was cut from it; `None`: not known.
+    fn came_ns(&self, burst: BurstIx) -> Option<u64> {
+        let requests = (burst..self.end_of_cut(burst)).map(|part| self.program.part_of(part).request);
+        let known = requests.filter(|&request| request != NONE);
+        known
+            .map(|request| self.program.requests[request as usize].begin_ns)
+            .min()
+    }
+
+    /// Finds what a burst that is put off would wake for requests that came before its own, through those that it would
+    /// wake for others.
+    fn hand_on(&mut self, burst: BurstIx) {
+        let own = self.program.part_of(burst).request;
+        if own == NONE {
+            return;
+        }
+        let own_ns = self.program.requests[own as usize].begin_ns;
+        let mut seen = vec![burst];
+        let mut at = 0;
+        while at < seen.len().min(HAND_ON) {
+            for action in self.program.actions_of(seen[at]) {
+                let Deed::Wake(woken) = self.program.actions[action as usize].deed else {
+                    continue;
+                };
+                if self.is_done(woken) || seen.contains(&woken) {
+                    continue;
+                }
+                match self.came_ns(woken).is_some_and(|ns| ns < own_ns) {
+                    true => self.to_wake.push_back(woken),
+                    false => seen.push(woken),
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// Whether a burst waits for nothing that is on its way: what would wake it works for a later request that is not
+    /// there, and so do those that would wake that, back to one that has been woken or comes by itself.
+    pub(super) fn is_free(&self, burst: BurstIx, now_ns: u64) -> bool {
+        let own = self.program.part_of(burst);
+        if own.request == NONE || self.is_ready(burst, now_ns).is_err() {
+            return false;
+        }
+        let came_ns = |request: u32| self.program.requests[request as usize].begin_ns;
+        let mut waker = own.waker;
+        for _ in 0..HAND_ON {
+            if waker == NONE {
+                return true;
+            }
+            let part = self.program.part_of(waker);
+            let later = part.request != NONE && came_ns(part.request) > came_ns(own.request);
+            if self.is_done(waker) || !later || self.is_ready(waker, now_ns).is_ok() {
+                return false;
+            }
+            waker = part.waker;
+            // It has been woken, and has been put off or will be.
+            if waker != NONE && self.is_done(waker) {
+                return true;
+            }
+        }
+        false
+    }
+}
