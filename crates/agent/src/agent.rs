@@ -29,6 +29,8 @@ pub struct Agent<F, S> {
     wishes: BTreeMap<PathBuf, KnobValues>,
     /// Where it is read what containers ask for; nowhere where a runtime says it.
     containers: Option<Containers>,
+    /// The cgroups below the mount that have come since it was asked; `None`: nobody will ask.
+    came: Option<Vec<PathBuf>>,
     pub(crate) groups: BTreeMap<PathBuf, Group>,
     pub(crate) headroom: Headroom,
     dry_run: bool,
@@ -72,6 +74,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             settings,
             wishes: BTreeMap::new(),
             containers: None,
+            came: None,
             groups: BTreeMap::new(),
             headroom: Headroom::default(),
             dry_run,
@@ -88,6 +91,17 @@ impl<F: Files, S: Store> Agent<F, S> {
     /// Holds from now on what the containers that come ask for in the files that their runtimes leave.
     pub fn read_labels(&mut self, containers: Containers) {
         self.containers = Some(containers);
+    }
+
+    /// Keeps from now on which cgroups come, for `came`. What a container asks for is then said by `wish`, and forgotten with its
+    /// cgroup.
+    pub fn tell_what_comes(&mut self) {
+        self.came.get_or_insert_default();
+    }
+
+    /// The cgroups below the mount that have come since this was last asked.
+    pub fn came(&mut self) -> Vec<PathBuf> {
+        self.came.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Looks at what has happened and at what is due, and changes what has to be. Returns what there is to say; an error
@@ -328,7 +342,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.due.remove(path);
             self.lent.remove(path);
             self.later.remove(path);
-            if self.containers.is_some() {
+            if self.containers.is_some() || self.came.is_some() {
                 self.wishes.remove(self.files.shown(path));
             }
         }
@@ -357,22 +371,21 @@ impl<F: Files, S: Store> Agent<F, S> {
 
     /// What the container of a cgroup that has just come asks for.
     fn read_label(&mut self, path: &Path) {
+        let shown = self.files.shown(path);
+        if let Some(came) = &mut self.came {
+            self.wishes.remove(shown);
+            came.push(shown.into());
+        }
         let Some(containers) = &self.containers else {
             return;
         };
-        let shown = self.files.shown(path);
         self.wishes.remove(shown);
         let Some(container) = shown.to_str().and_then(|shown| containers.one(shown)) else {
             return;
         };
-        let (wishes, mut wrong) = container.written().wishes(self.settings.most());
-        if wishes.period_us.is_some() {
-            wrong.push(
-                "plimsoll.dev/period-us: only with --nri, as the period is the runtime's to write".into(),
-            );
-        }
-        if wishes.knobs != KnobValues::default() {
-            self.wishes.insert(shown.into(), wishes.knobs);
+        let (knobs, wrong) = container.written().knobs_of_what_runs(self.settings.most());
+        if knobs != KnobValues::default() {
+            self.wishes.insert(shown.into(), knobs);
         }
         let who = container.who();
         self.said.extend(wrong.iter().map(|wrong| left_out(&who, wrong)));

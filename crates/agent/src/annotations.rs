@@ -79,6 +79,17 @@ impl Written<'_> {
         }
         (wishes, wrong)
     }
+
+    /// The same of a container that runs already: its period is the runtime's to write.
+    pub fn knobs_of_what_runs(&self, most: &Most) -> (KnobValues, Vec<String>) {
+        let (wishes, mut wrong) = self.wishes(most);
+        if wishes.period_us.is_some() {
+            wrong.push(format!(
+                "{PREFIX}period-us: only with --nri, as the period is the runtime's to write"
+            ));
+        }
+        (wishes.knobs, wrong)
+    }
 }
 
 /// What is said of a wish that is wrong. `who`: the container, as a user would call it.

@@ -249,7 +249,7 @@ fn settings_in(words: &HashMap<String, String>) -> BTreeMap<String, String> {
 }
 
 /// The runtimes' numbers have 64 digits, alone or after the runtime's name: `cri-containerd-ID.scope`.
-fn container_id(cgroup: &str) -> Option<&str> {
+pub(crate) fn container_id(cgroup: &str) -> Option<&str> {
     let last = cgroup.rsplit('/').next()?;
     let last = last.strip_suffix(".scope").unwrap_or(last);
     let (runtime, id) = last.rsplit_once('-').unwrap_or(("", last));

@@ -12,13 +12,12 @@
 //!
 //! No event is answered with an error, which would keep the container from starting.
 mod messages;
-mod protobuf;
 mod wire;
 
 use crate::annotations::{in_pod, left_out, Most, Wishes, Written};
+use crate::protobuf::Message;
 use crate::{Agent, Error, Files, Result, Store};
 use messages::{About, Container, Known, Pod};
-use protobuf::Message;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;

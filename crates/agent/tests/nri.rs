@@ -1,132 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The agent as a runtime's plugin, against a runtime that speaks the bytes of the real one: they are made here anew, by the field
 //! numbers of NRI's api.proto.
-use plimsoll_agent::{Agent, Events, File, Files, Journal, Limits, Nri, Result, Settings, Store};
-use plimsoll_live::KnobValues;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Read, Write};
+mod made_up;
+
+use made_up::{bytes, text, varint, Kernel, Memory, CGROUP};
+use plimsoll_agent::{Agent, File, Journal, Nri, Settings};
+use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::path::Path;
 
-const CGROUP: &str = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-abc.scope";
-const CGROUPS_PATH: &str = "kubepods-pod1.slice:cri-containerd:abc";
+const CGROUPS_PATH: &str =
+    "kubepods-pod1.slice:cri-containerd:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-/// cpu.max and cpu.max.burst of the groups that are there, as Linux takes them.
-#[derive(Clone, Default)]
-struct Kernel(
-    Rc<RefCell<BTreeMap<PathBuf, (String, String)>>>,
-    Rc<RefCell<Events>>,
-);
-
-impl Kernel {
-    fn add(&self, max: &str) {
-        let files = (max.to_string(), "0".to_string());
-        self.0.borrow_mut().insert(CGROUP.into(), files);
-    }
-
-    fn set(&self, file: File, value: &str) -> io::Result<()> {
-        let mut groups = self.0.borrow_mut();
-        let (max, burst) = groups.get_mut(Path::new(CGROUP)).ok_or(io::ErrorKind::NotFound)?;
-        let (new_max, new_burst) = match file {
-            File::Max => (value, burst.as_str()),
-            File::Burst => (max.as_str(), value),
-        };
-        let to = Limits::parse(new_max, Some(new_burst)).unwrap();
-        if to
-            .quota_us
-            .is_some_and(|quota_us| quota_us < 1_000 || to.burst_us > Some(quota_us))
-        {
-            return Err(io::Error::from_raw_os_error(22));
-        }
-        (*max, *burst) = (new_max.to_string(), new_burst.to_string());
-        if file == File::Max {
-            self.1.borrow_mut().tried.push(CGROUP.into());
-        }
-        Ok(())
-    }
-
-    fn burst(&self) -> String {
-        self.0.borrow()[Path::new(CGROUP)].1.clone()
-    }
-}
-
-impl Files for Kernel {
-    fn groups(&mut self, below: Option<&Path>) -> Vec<PathBuf> {
-        let is_asked = |path: &&PathBuf| below.is_none_or(|below| path.starts_with(below));
-        self.0.borrow().keys().filter(is_asked).cloned().collect()
-    }
-    fn id(&self, group: &Path) -> Option<u64> {
-        self.0.borrow().contains_key(group).then_some(7)
-    }
-    fn read(&self, group: &Path, file: File) -> io::Result<String> {
-        let groups = self.0.borrow();
-        let (max, burst) = groups.get(group).ok_or(io::ErrorKind::NotFound)?;
-        Ok(match file {
-            File::Max => max.clone(),
-            File::Burst => burst.clone(),
-        })
-    }
-    fn write(&mut self, _: &Path, file: File, value: &str) -> io::Result<()> {
-        self.set(file, value)
-    }
-    fn counted(&self, _: &Path) -> HashMap<String, u64> {
-        HashMap::new()
-    }
-    fn knobs(&self, _: &Path) -> Result<KnobValues> {
-        Ok(KnobValues::default())
-    }
-    fn events(&mut self) -> Events {
-        std::mem::take(&mut self.1.borrow_mut())
-    }
-    fn busy(&mut self) -> Option<(u64, u32)> {
-        None
-    }
-    fn shown<'a>(&self, group: &'a Path) -> &'a Path {
-        group
-    }
-    fn at(&self, shown: &Path) -> PathBuf {
-        shown.into()
-    }
-}
-
-#[derive(Default)]
-struct Memory(String);
-
-impl Store for Memory {
-    fn read(&mut self) -> io::Result<String> {
-        Ok(self.0.clone())
-    }
-    fn append(&mut self, line: &str) -> io::Result<()> {
-        self.0.push_str(line);
-        Ok(())
-    }
-    fn replace(&mut self, text: &str) -> io::Result<()> {
-        self.0 = text.into();
-        Ok(())
-    }
-    fn place(&self) -> String {
-        "memory".into()
-    }
-}
-
-// Protobuf, as its specification has it.
-fn varint(mut number: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while number >= 128 {
-        bytes.push(number as u8 | 128);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-    bytes
-}
-fn bytes(field: u64, inner: &[u8]) -> Vec<u8> {
-    [varint(field << 3 | 2), varint(inner.len() as u64), inner.to_vec()].concat()
-}
-fn text(field: u64, text: &str) -> Vec<u8> {
-    bytes(field, text.as_bytes())
-}
 fn number(field: u64, number: u64) -> Vec<u8> {
     [varint(field << 3), varint(number)].concat()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NRI's messages, as far as the agent needs them. Field numbers: containerd/nri pkg/api/api.proto, v1alpha1, which only grows.
-use super::protobuf::{fields, number, text, Message, Value};
+use crate::protobuf::{entry, fields, number, text, Message, Value};
 use std::collections::BTreeMap;
 use std::io::Result;
 
@@ -156,19 +156,6 @@ fn optional(value: Value<'_>) -> Result<u64> {
         }
     }
     Ok(found)
-}
-
-fn entry(value: Value<'_>, map: &mut BTreeMap<String, String>) -> Result<()> {
-    let (mut key, mut of_key) = (String::new(), String::new());
-    for field in fields(value.bytes()?) {
-        match field? {
-            (1, value) => key = text(value)?,
-            (2, value) => of_key = text(value)?,
-            _ => {}
-        }
-    }
-    map.insert(key, of_key);
-    Ok(())
 }
 
 /// RegisterPluginRequest. `index`: two digits, by which plugins are called in turn.

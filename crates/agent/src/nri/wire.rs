@@ -9,7 +9,7 @@
 //!
 //! Source: containerd/nri pkg/net/multiplex, containerd/ttrpc PROTOCOL.md. The crate ttrpc accepts connections of a socket of its
 //! own, needs protoc's output and a thread for each call; this needs one request of ours, and answers in turn.
-use super::protobuf::{damaged, fields, number, text, Message};
+use crate::protobuf::{damaged, fields, number, text, Message};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

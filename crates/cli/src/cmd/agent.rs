@@ -3,7 +3,9 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::listen::Listen;
 use crate::out::note;
-use plimsoll_agent::{lock, restore, Agent, At, Containers, Disk, Journal, Mounted, Nri, Settings, Store};
+use plimsoll_agent::{
+    lock, restore, Agent, At, Containers, Cri, Disk, Journal, Mounted, Nri, Settings, Store,
+};
 use plimsoll_live::{Server, CGROUP_ROOT};
 use plimsoll_scenario::find::text;
 use sd_notify::NotifyState;
@@ -42,6 +44,11 @@ pub struct Args {
     /// Hold what containers are labelled with (plimsoll.dev/burst-us, ...), read in the files that Docker, Podman, CRI-O and containerd keep on this node
     #[arg(long, conflicts_with_all = ["nri", "restore"])]
     labels: bool,
+
+    /// Without NRI: ask the container runtime (containerd, CRI-O) over its CRI socket what pods are annotated with, some milliseconds
+    /// after a container began. Without SOCKET the usual places of containerd, CRI-O and k3s are looked at
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, conflicts_with_all = ["nri", "labels", "dry_run", "restore"])]
+    cri: Option<Option<PathBuf>>,
 
     #[command(flatten)]
     listen: Listen,
@@ -98,7 +105,12 @@ pub fn run(args: &Args) -> Result {
     let mut nri = nri
         .map(|socket| Nri::register(socket, settings.most().clone()))
         .transpose()?;
+    let most = settings.most().clone();
     let mut agent = agent_of(args, files, journal, settings);
+    let cri = args.cri.as_ref();
+    let mut cri = cri
+        .map(|socket| Cri::of(socket.as_deref(), most, &mut agent))
+        .transpose()?;
     let server = Server::open()?;
     let mut first = true;
     let (mut took_over, mut failed) = (false, None);
@@ -124,15 +136,19 @@ pub fn run(args: &Args) -> Result {
             agent: &mut agent,
             now_ns: now,
         };
-        let beside = nri.as_ref().and_then(Nri::fd);
+        // There is one of them at most.
+        let beside = nri.as_ref().and_then(Nri::fd).or(cri.as_ref().map(Cri::fd));
         let is_ready = server.serve(&mut at, Duration::from_nanos(wait_ns), beside);
-        if let Some(nri) = &mut nri {
-            match nri.attend(&mut agent, is_ready, now_ns()) {
-                Ok(lines) => lines.iter().for_each(|line| errln!("{line}")),
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
+        let attended = match (&mut nri, &mut cri) {
+            (Some(nri), _) => nri.attend(&mut agent, is_ready, now_ns()),
+            (_, Some(cri)) => cri.attend(&mut agent, now_ns()),
+            _ => Ok(Vec::new()),
+        };
+        match attended {
+            Ok(lines) => lines.iter().for_each(|line| errln!("{line}")),
+            Err(error) => {
+                failed = Some(error);
+                break;
             }
         }
         let now_ns = now_ns();

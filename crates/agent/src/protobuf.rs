@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Protobuf by field numbers: the few messages of NRI that the agent reads and writes are not worth a generator.
+//! Protobuf by field numbers: the few messages of NRI and CRI that the agent reads and writes are not worth a generator.
 use quick_protobuf::{BytesReader, Writer};
+use std::collections::BTreeMap;
 use std::io;
 
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +35,7 @@ pub fn damaged(what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not understood: {what}"))
 }
 
-/// The fields of a message, in their order; of a kind that NRI has none of, nothing.
+/// The fields of a message, in their order; of a kind that neither has any of, nothing.
 pub fn fields(bytes: &[u8]) -> impl Iterator<Item = io::Result<(u32, Value<'_>)>> {
     const VARINT: u32 = 0;
     const LENGTH: u32 = 2;
@@ -63,6 +64,19 @@ pub fn fields(bytes: &[u8]) -> impl Iterator<Item = io::Result<(u32, Value<'_>)>
         failed = found.is_err();
         found.map_err(damaged).transpose()
     })
+}
+
+pub fn entry(value: Value<'_>, map: &mut BTreeMap<String, String>) -> io::Result<()> {
+    let (mut key, mut of_key) = (String::new(), String::new());
+    for field in fields(value.bytes()?) {
+        match field? {
+            (1, value) => key = text(value)?,
+            (2, value) => of_key = text(value)?,
+            _ => {}
+        }
+    }
+    map.insert(key, of_key);
+    Ok(())
 }
 
 /// One message being built. Nested ones are built apart: their length comes first.
