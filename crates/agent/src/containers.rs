@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whose a cgroup is: the container and the pod, out of what container runtimes leave in files on the node. No socket of
+//! Whose a cgroup is: the container and the pod, out of what container runtimes leave in files on the node. Here no socket of
 //! theirs is opened, which would be the right to do anything with any container.
 //!
 //! | runtime | file | what it says |
