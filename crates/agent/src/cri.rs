@@ -12,7 +12,7 @@ use crate::containers::container_id;
 use crate::{Agent, Error, Files, Result, Store};
 use asker::{Asker, Report};
 use messages::{Container, Pod};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
@@ -23,11 +23,14 @@ const SOCKETS: [&str; 3] = [
     "/run/k3s/containerd/containerd.sock",
 ];
 
+/// A node has some hundreds. More are made by a user who may make cgroups, while the runtime does not answer.
+const MOST_ASKED: usize = 10_000;
+
 /// Reads bytes as a runtime's answer, as far as they can be understood. For `make fuzz-readers`, which has no runtime.
 #[doc(hidden)]
 pub fn read_what_cri_answers(bytes: &[u8]) {
-    let _ = messages::containers(bytes);
-    let _ = messages::pods(bytes);
+    messages::containers(bytes).for_each(drop);
+    messages::pods(bytes).for_each(drop);
     let _ = messages::version(bytes);
 }
 
@@ -35,8 +38,10 @@ pub struct Cri {
     place: String,
     most: Most,
     asker: Asker,
-    /// The cgroups whose container is asked for, by the runtime's number for it.
-    asked: HashMap<String, PathBuf>,
+    /// The cgroups whose container is asked for, by the runtime's number for it. There are two of a name where a user made one.
+    asked: HashMap<String, BTreeSet<PathBuf>>,
+    /// That there are too many was said.
+    is_full: bool,
     said: Vec<String>,
 }
 
@@ -70,6 +75,7 @@ impl Cri {
             most,
             asker,
             asked: HashMap::new(),
+            is_full: false,
         })
     }
 
@@ -79,22 +85,20 @@ impl Cri {
     }
 
     /// Asks for what has come, and has the agent hold what was found. Returns what there is to say; an error is one of the
-    /// agent's journal.
+    /// agent's journal, or says that nobody asks any more.
     pub fn attend<F: Files, S: Store>(
         &mut self,
         agent: &mut Agent<F, S>,
         now_ns: u64,
     ) -> Result<Vec<String>> {
         for cgroup in agent.came() {
-            if let Some(id) = cgroup.to_str().and_then(container_id) {
-                self.asker.ask(id);
-                self.asked.insert(id.into(), cgroup);
-            }
+            self.ask(cgroup);
         }
-        for report in self.asker.reports() {
+        let reports = self.asker.reports();
+        for report in reports.map_err(|error| Error::Machine(format!("--cri {}: {error}", self.place)))? {
             match report {
                 Report::Found(id, container, pod) => {
-                    if let Some(cgroup) = self.asked.remove(&id) {
+                    for cgroup in self.asked.remove(&id).unwrap_or_default() {
                         self.hold(agent, &cgroup, &container, &pod, now_ns)?;
                     }
                 }
@@ -113,6 +117,29 @@ impl Cri {
             }
         }
         Ok(std::mem::take(&mut self.said))
+    }
+
+    fn ask(&mut self, cgroup: PathBuf) {
+        // What a container makes below its own cgroup is its own, whatever it calls it.
+        let is_container = |path: &Path| path.to_str().and_then(container_id).is_some();
+        if cgroup.ancestors().skip(1).any(is_container) {
+            return;
+        }
+        let Some(id) = cgroup.to_str().and_then(container_id) else {
+            return;
+        };
+        let is_new = !self.asked.contains_key(id);
+        if is_new && self.asked.len() >= MOST_ASKED {
+            if !std::mem::replace(&mut self.is_full, true) {
+                let text = "containers are asked for already: one that comes now has no annotations";
+                self.said
+                    .push(format!("warning: {}: {MOST_ASKED} {text}", self.place));
+            }
+            return;
+        }
+        self.is_full &= !is_new;
+        self.asker.ask(id);
+        self.asked.entry(id.into()).or_default().insert(cgroup);
     }
 
     fn hold<F: Files, S: Store>(

@@ -38,6 +38,7 @@ struct Served {
     pods: Vec<u8>,
     /// The last part of each method's name, and the message.
     asked: Vec<(String, Vec<u8>)>,
+    nr_connected: usize,
 }
 
 fn id(digit: char) -> String {
@@ -101,7 +102,13 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, 
     body.send_trailers(trailers).unwrap();
 }
 
-async fn connected(mut stream: UnixStream, served: Arc<Mutex<Served>>) {
+async fn connected(stream: UnixStream, served: Arc<Mutex<Served>>) {
+    served.lock().unwrap().nr_connected += 1;
+    speak(stream, &served).await;
+    served.lock().unwrap().nr_connected -= 1;
+}
+
+async fn speak(mut stream: UnixStream, served: &Arc<Mutex<Served>>) {
     let manner = served.lock().unwrap().manner;
     if manner == Manner::Gone {
         return;
@@ -139,6 +146,7 @@ impl Node {
             containers: Vec::new(),
             pods: Vec::new(),
             asked: Vec::new(),
+            nr_connected: 0,
         }));
         let serves = served.clone();
         std::thread::spawn(move || {
@@ -205,6 +213,15 @@ impl Node {
         }
     }
 
+    /// Nothing is asked: no connection is kept.
+    fn is_left_alone(&self) {
+        let at = Instant::now();
+        while self.served.lock().unwrap().nr_connected > 0 {
+            assert!(at.elapsed() < Duration::from_secs(20), "a connection stays");
+            std::thread::yield_now();
+        }
+    }
+
     fn has_said(&self, what: &str) -> bool {
         self.said.iter().any(|line| line.contains(what))
     }
@@ -228,6 +245,7 @@ fn a_container_that_comes_has_what_its_pod_is_annotated_with() {
     node.kernel.add("30000 100000");
     node.step();
     node.until(|node| node.kernel.burst() != "0");
+    node.is_left_alone();
     assert_eq!(
         node.kernel.burst(),
         "7999",
@@ -272,7 +290,14 @@ fn what_runs_already_is_asked_for_together_and_what_is_no_container_not_at_all()
     node.serve(Manner::Answers, &listed, &pod(&[]));
     node.kernel.add("30000 100000");
     let other = CGROUP.replace(&id('a'), &id('c'));
-    for path in [other.as_str(), "/system.slice", "/system.slice/web.service"] {
+    // Made by a container, with another's name.
+    let below = format!("{CGROUP}/{}", id('b'));
+    for path in [
+        other.as_str(),
+        below.as_str(),
+        "/system.slice",
+        "/system.slice/web.service",
+    ] {
         let files = ("30000 100000".to_string(), "0".to_string());
         node.kernel.0.borrow_mut().insert(path.into(), files);
     }
@@ -281,10 +306,35 @@ fn what_runs_already_is_asked_for_together_and_what_is_no_container_not_at_all()
     let asked = node.asked();
     assert_eq!(asked[0], ("ListContainers".into(), Vec::new()), "of all");
     assert_eq!(asked[1], ("ListPodSandbox".into(), Vec::new()));
-    assert_eq!(
-        node.kernel.0.borrow()[Path::new("/system.slice/web.service")].1,
-        "0"
-    );
+    for path in [below.as_str(), "/system.slice/web.service"] {
+        assert_eq!(node.kernel.0.borrow()[Path::new(path)].1, "0", "{path}");
+    }
+}
+
+#[test]
+fn a_user_who_makes_cgroups_with_a_container_s_name_takes_nothing_from_it() {
+    let mut node = Node::started(Manner::Answers).unwrap();
+    let annotated = pod(&[("plimsoll.dev/burst-us", "5000")]);
+    node.serve(Manner::Answers, &container('a', &[]), &annotated);
+    node.kernel.add("30000 100000");
+    let files = ("30000 100000".to_string(), "0".to_string());
+    let path = format!("/user.slice/{}", id('a'));
+    node.kernel.0.borrow_mut().insert(path.into(), files);
+    node.step();
+    node.until(|node| node.kernel.burst() == "4999");
+}
+
+#[test]
+fn while_no_runtime_answers_there_is_a_limit_to_what_is_asked_for() {
+    let mut node = Node::started(Manner::Answers).unwrap();
+    node.serve(Manner::Gone, &[], &[]);
+    let files = ("max 100000".to_string(), "0".to_string());
+    let paths = (0..10_002).map(|number| (format!("/user.slice/{number:064x}").into(), files.clone()));
+    node.kernel.0.borrow_mut().extend(paths);
+    node.step();
+    let full = "10000 containers are asked for already: one that comes now has no annotations";
+    let said = node.said.iter().filter(|line| line.contains(full));
+    assert_eq!(said.count(), 1, "{:?}", node.said);
 }
 
 #[test]
@@ -325,6 +375,7 @@ fn is_survived(manner: Manner, said: &str) {
     let warnings = node.said.iter().filter(|line| line.starts_with("warning"));
     assert_eq!(warnings.count(), 1, "once and no more: {:?}", node.said);
     assert!(node.has_said("the runtime answers again"));
+    node.is_left_alone();
     // What it has stays when the runtime is lost again.
     node.serve(Manner::Gone, &[], &[]);
     node.step();

@@ -224,16 +224,25 @@ fn an_annotated_container_has_its_burst_before_it_runs_and_a_resize_below_it_goe
         "UpdateContainer",
         &[about(&annotations, 30_000), bytes(3, &resources(40_000, 100_000))].concat(),
     );
-    runtime.kernel.set(File::Max, "40000 100000").unwrap();
+    runtime
+        .kernel
+        .set(Path::new(CGROUP), File::Max, "40000 100000")
+        .unwrap();
     runtime.ask("PostUpdateContainer", &about(&annotations, 40_000));
     // The event of that write comes late, and is not taken for one that was refused.
     runtime.step();
     assert_eq!(runtime.kernel.burst(), "19999");
     // The kubelet makes it smaller than the burst, which the kernel refuses while it is there.
-    assert!(runtime.kernel.set(File::Max, "10000 100000").is_err());
+    assert!(runtime
+        .kernel
+        .set(Path::new(CGROUP), File::Max, "10000 100000")
+        .is_err());
     let update = [about(&annotations, 30_000), bytes(3, &resources(10_000, 100_000))].concat();
     assert_eq!(runtime.ask("UpdateContainer", &update), payload(&EMPTY));
-    runtime.kernel.set(File::Max, "10000 100000").unwrap();
+    runtime
+        .kernel
+        .set(Path::new(CGROUP), File::Max, "10000 100000")
+        .unwrap();
     runtime.ask("PostUpdateContainer", &about(&annotations, 10_000));
     runtime.step();
     // Above the quota the kernel's burst is refused: it is lent from here on.
@@ -242,7 +251,10 @@ fn an_annotated_container_has_its_burst_before_it_runs_and_a_resize_below_it_goe
         "UpdateContainer",
         &[about(&annotations, 10_000), bytes(3, &resources(40_000, 100_000))].concat(),
     );
-    runtime.kernel.set(File::Max, "40000 100000").unwrap();
+    runtime
+        .kernel
+        .set(Path::new(CGROUP), File::Max, "40000 100000")
+        .unwrap();
     runtime.ask("PostUpdateContainer", &about(&annotations, 40_000));
     assert_eq!(runtime.kernel.burst(), "19999");
     // What was removed is not brought back by a cgroup of its name.

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 const LIST_CONTAINERS: &str = "/runtime.v1.RuntimeService/ListContainers";
@@ -48,8 +48,7 @@ pub struct Asker {
 impl Asker {
     /// Returns also what runtime it is. Waits for its answer for 2 s at most.
     pub fn of(socket: &Path) -> io::Result<(Self, String)> {
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        let version = within_patience(&runtime, version(socket))?;
+        let version = within_patience(version(socket))?;
         let (ids, asked) = channel();
         let (reports, found) = channel();
         let (bell, pull) = UnixStream::pair()?;
@@ -57,7 +56,6 @@ impl Asker {
         pull.set_nonblocking(true)?;
         let thread = Thread {
             socket: socket.into(),
-            runtime,
             reports,
             pull,
             waiting: BTreeMap::new(),
@@ -79,17 +77,23 @@ impl Asker {
         let _ = self.ids.send(id.into());
     }
 
-    /// All that there is now.
-    pub fn reports(&mut self) -> Vec<Report> {
+    /// All that there is now. An error says that the thread has ended, which only a fault of it could do.
+    pub fn reports(&mut self) -> io::Result<Vec<Report>> {
         // First the bell, or one that rings meanwhile would not be heard.
-        while matches!(self.bell.read(&mut [0; 64]), Ok(1..)) {}
-        self.found.try_iter().collect()
+        loop {
+            match self.bell.read(&mut [0; 64]) {
+                Ok(0) => return Err(io::Error::other("the thread that asks has ended")),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.found.try_iter().collect())
     }
 }
 
 struct Thread {
     socket: PathBuf,
-    runtime: Runtime,
     reports: Sender<Report>,
     pull: UnixStream,
     /// How often each was asked for, and when it is next.
@@ -128,7 +132,7 @@ impl Thread {
         if due.is_empty() {
             return;
         }
-        match within_patience(&self.runtime, whose(&self.socket, &due)) {
+        match within_patience(whose(&self.socket, &due)) {
             Ok(mut found) => {
                 if self.lost_until.take().is_some() {
                     self.report(Report::Back);
@@ -168,7 +172,9 @@ impl Thread {
     }
 }
 
-fn within_patience<T>(runtime: &Runtime, asked: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+fn within_patience<T>(asked: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    // One for each time: what is left of a connection, above all of one that hangs, ends with it.
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     runtime.block_on(async {
         let answer = tokio::time::timeout(PATIENCE, asked).await;
         answer.unwrap_or_else(|_| {
@@ -189,17 +195,21 @@ async fn whose(socket: &Path, ids: &[String]) -> io::Result<HashMap<String, (Con
     // One by its number; many out of the whole list, in two calls.
     let one = (ids.len() == 1).then(|| ids[0].as_str());
     let listed = connection.call(LIST_CONTAINERS, &messages::list(one)).await?;
-    let mut containers = messages::containers(&listed)?;
-    containers.retain(|container| ids.contains(&container.id));
+    let is_asked_for = |read: &io::Result<Container>| match read {
+        Ok(container) => ids.contains(&container.id),
+        Err(_) => true,
+    };
+    let containers: Vec<Container> = messages::containers(&listed)
+        .filter(is_asked_for)
+        .collect::<io::Result<_>>()?;
     if containers.is_empty() {
         return Ok(HashMap::new());
     }
     let one = one.map(|_| containers[0].pod.as_str());
     let listed = connection.call(LIST_PODS, &messages::list(one)).await?;
-    let pods: HashMap<String, Pod> = messages::pods(&listed)?
-        .into_iter()
-        .map(|pod| (pod.id.clone(), pod))
-        .collect();
+    let pods: HashMap<String, Pod> = messages::pods(&listed)
+        .map(|read| read.map(|pod| (pod.id.clone(), pod)))
+        .collect::<io::Result<_>>()?;
     // One whose pod is not listed is going, or is asked for again.
     let found = containers.into_iter().filter_map(|container| {
         let pod = pods.get(&container.pod)?.clone();

@@ -20,6 +20,8 @@ const HEADER: usize = 5;
 const LONGEST_ANSWER: usize = 16 << 20;
 /// What may be on its way: as much as answers have on most nodes, or each part of one would wait for a word of ours.
 const ON_ITS_WAY: u32 = 1 << 20;
+/// What a status may say of an error; as much as gRPC's own clients take.
+const LONGEST_HEADERS: u32 = 16 << 10;
 
 pub struct Connection(SendRequest<Bytes>);
 
@@ -28,6 +30,7 @@ impl Connection {
         let stream = UnixStream::connect(socket).await?;
         let (requests, connection) = h2::client::Builder::new()
             .enable_push(false)
+            .max_header_list_size(LONGEST_HEADERS)
             .initial_window_size(ON_ITS_WAY)
             .initial_connection_window_size(ON_ITS_WAY)
             .handshake(stream)

@@ -54,23 +54,24 @@ pub fn list(id: Option<&str>) -> Message {
 }
 
 /// ListContainersResponse.
-pub fn containers(bytes: &[u8]) -> Result<Vec<Container>> {
+pub fn containers(bytes: &[u8]) -> impl Iterator<Item = Result<Container>> + '_ {
     listed(bytes, container)
 }
 
 /// ListPodSandboxResponse.
-pub fn pods(bytes: &[u8]) -> Result<Vec<Pod>> {
+pub fn pods(bytes: &[u8]) -> impl Iterator<Item = Result<Pod>> + '_ {
     listed(bytes, pod)
 }
 
-fn listed<T>(bytes: &[u8], read: impl Fn(Value<'_>) -> Result<T>) -> Result<Vec<T>> {
-    let mut listed = Vec::new();
-    for field in fields(bytes) {
-        if let (1, value) = field? {
-            listed.push(read(value)?);
-        }
-    }
-    Ok(listed)
+fn listed<'a, T: 'a>(
+    bytes: &'a [u8],
+    read: fn(Value<'_>) -> Result<T>,
+) -> impl Iterator<Item = Result<T>> + 'a {
+    fields(bytes).filter_map(move |field| match field {
+        Ok((1, value)) => Some(read(value)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    })
 }
 
 fn container(value: Value<'_>) -> Result<Container> {

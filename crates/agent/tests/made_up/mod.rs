@@ -4,6 +4,7 @@ use plimsoll_agent::{Events, File, Files, Limits, Result, Store};
 use plimsoll_live::KnobValues;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -25,9 +26,9 @@ impl Kernel {
         self.0.borrow_mut().insert(CGROUP.into(), files);
     }
 
-    pub fn set(&self, file: File, value: &str) -> io::Result<()> {
+    pub fn set(&self, group: &Path, file: File, value: &str) -> io::Result<()> {
         let mut groups = self.0.borrow_mut();
-        let (max, burst) = groups.get_mut(Path::new(CGROUP)).ok_or(io::ErrorKind::NotFound)?;
+        let (max, burst) = groups.get_mut(group).ok_or(io::ErrorKind::NotFound)?;
         let (new_max, new_burst) = match file {
             File::Max => (value, burst.as_str()),
             File::Burst => (max.as_str(), value),
@@ -41,7 +42,7 @@ impl Kernel {
         }
         (*max, *burst) = (new_max.to_string(), new_burst.to_string());
         if file == File::Max {
-            self.1.borrow_mut().tried.push(CGROUP.into());
+            self.1.borrow_mut().tried.push(group.into());
         }
         Ok(())
     }
@@ -57,7 +58,9 @@ impl Files for Kernel {
         self.0.borrow().keys().filter(is_asked).cloned().collect()
     }
     fn id(&self, group: &Path) -> Option<u64> {
-        self.0.borrow().contains_key(group).then_some(7)
+        let mut hasher = DefaultHasher::new();
+        group.hash(&mut hasher);
+        self.0.borrow().contains_key(group).then_some(hasher.finish())
     }
     fn read(&self, group: &Path, file: File) -> io::Result<String> {
         let groups = self.0.borrow();
@@ -67,8 +70,8 @@ impl Files for Kernel {
             File::Burst => burst.clone(),
         })
     }
-    fn write(&mut self, _: &Path, file: File, value: &str) -> io::Result<()> {
-        self.set(file, value)
+    fn write(&mut self, group: &Path, file: File, value: &str) -> io::Result<()> {
+        self.set(group, file, value)
     }
     fn counted(&self, _: &Path) -> HashMap<String, u64> {
         HashMap::new()

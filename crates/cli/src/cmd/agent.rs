@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["nri", "restore"])]
     labels: bool,
 
-    /// Without NRI: ask the container runtime (containerd, CRI-O) over its CRI socket what pods are annotated with, some milliseconds
+    /// Without NRI: ask the container runtime (containerd, CRI-O) over its CRI socket what pods are annotated with, a moment
     /// after a container began. Without SOCKET the usual places of containerd, CRI-O and k3s are looked at
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, conflicts_with_all = ["nri", "labels", "dry_run", "restore"])]
     cri: Option<Option<PathBuf>>,
@@ -116,7 +116,14 @@ pub fn run(args: &Args) -> Result {
     let (mut took_over, mut failed) = (false, None);
     let mut asked_ns = 0;
     while !stop.load(Ordering::Relaxed) && !took_over {
-        match agent.step(now_ns()) {
+        let stepped = agent.step(now_ns()).and_then(|mut lines| {
+            // Before the wait: what has just come is asked for at once.
+            if let Some(cri) = &mut cri {
+                lines.extend(cri.attend(&mut agent, now_ns())?);
+            }
+            Ok(lines)
+        });
+        match stepped {
             Ok(lines) => lines.iter().for_each(|line| errln!("{line}")),
             // Without its journal it may change nothing more.
             Err(error) => {
@@ -139,13 +146,9 @@ pub fn run(args: &Args) -> Result {
         // There is one of them at most.
         let beside = nri.as_ref().and_then(Nri::fd).or(cri.as_ref().map(Cri::fd));
         let is_ready = server.serve(&mut at, Duration::from_nanos(wait_ns), beside);
-        let attended = match (&mut nri, &mut cri) {
-            (Some(nri), _) => nri.attend(&mut agent, is_ready, now_ns()),
-            (_, Some(cri)) => cri.attend(&mut agent, now_ns()),
-            _ => Ok(Vec::new()),
-        };
-        match attended {
-            Ok(lines) => lines.iter().for_each(|line| errln!("{line}")),
+        let attended = nri.as_mut().map(|nri| nri.attend(&mut agent, is_ready, now_ns()));
+        match attended.transpose() {
+            Ok(lines) => lines.iter().flatten().for_each(|line| errln!("{line}")),
             Err(error) => {
                 failed = Some(error);
                 break;
