@@ -91,8 +91,10 @@ impl Cri {
         agent: &mut Agent<F, S>,
         now_ns: u64,
     ) -> Result<Vec<String>> {
-        for cgroup in agent.came() {
-            self.ask(cgroup);
+        let came = agent.came().into_iter();
+        let ids: Vec<String> = came.filter_map(|cgroup| self.asks_for(cgroup)).collect();
+        if !ids.is_empty() {
+            self.asker.ask(ids);
         }
         let reports = self.asker.reports();
         for report in reports.map_err(|error| Error::Machine(format!("--cri {}: {error}", self.place)))? {
@@ -119,27 +121,26 @@ impl Cri {
         Ok(std::mem::take(&mut self.said))
     }
 
-    fn ask(&mut self, cgroup: PathBuf) {
+    /// The number of its container, if it is one's.
+    fn asks_for(&mut self, cgroup: PathBuf) -> Option<String> {
         // What a container makes below its own cgroup is its own, whatever it calls it.
         let is_container = |path: &Path| path.to_str().and_then(container_id).is_some();
         if cgroup.ancestors().skip(1).any(is_container) {
-            return;
+            return None;
         }
-        let Some(id) = cgroup.to_str().and_then(container_id) else {
-            return;
-        };
-        let is_new = !self.asked.contains_key(id);
+        let id = cgroup.to_str().and_then(container_id)?.to_string();
+        let is_new = !self.asked.contains_key(&id);
         if is_new && self.asked.len() >= MOST_ASKED {
             if !std::mem::replace(&mut self.is_full, true) {
                 let text = "containers are asked for already: one that comes now has no annotations";
                 self.said
                     .push(format!("warning: {}: {MOST_ASKED} {text}", self.place));
             }
-            return;
+            return None;
         }
         self.is_full &= !is_new;
-        self.asker.ask(id);
-        self.asked.entry(id.into()).or_default().insert(cgroup);
+        self.asked.entry(id.clone()).or_default().insert(cgroup);
+        Some(id)
     }
 
     fn hold<F: Files, S: Store>(

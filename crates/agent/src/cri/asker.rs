@@ -39,7 +39,7 @@ pub enum Report {
 }
 
 pub struct Asker {
-    ids: Sender<String>,
+    ids: Sender<Vec<String>>,
     found: Receiver<Report>,
     /// A byte in here says that there are reports.
     bell: UnixStream,
@@ -72,9 +72,10 @@ impl Asker {
         self.bell.as_fd()
     }
 
-    pub fn ask(&self, id: &str) {
-        // The thread ends after this, not before.
-        let _ = self.ids.send(id.into());
+    /// These are asked for together.
+    pub fn ask(&self, ids: Vec<String>) {
+        // A thread that has ended is said by `reports`.
+        let _ = self.ids.send(ids);
     }
 
     /// All that there is now. An error says that the thread has ended, which only a fault of it could do.
@@ -103,7 +104,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn work(mut self, asked: &Receiver<String>) {
+    fn work(mut self, asked: &Receiver<Vec<String>>) {
         loop {
             let due = self.waiting.values().map(|(_, due)| *due).min();
             let next = match due.map(|due| self.lost_until.map_or(due, |until| due.max(until))) {
@@ -112,9 +113,8 @@ impl Thread {
             };
             let now = Instant::now();
             match next {
-                // A pod's containers come together: they are asked for together.
-                Ok(id) => {
-                    let come = std::iter::once(id).chain(asked.try_iter());
+                Ok(ids) => {
+                    let come = std::iter::once(ids).chain(asked.try_iter()).flatten();
                     self.waiting.extend(come.map(|id| (id, (0, now))));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
