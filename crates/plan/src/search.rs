@@ -4,6 +4,7 @@ use crate::candidates::{first_pass, limits, needed, used, Knobs};
 use crate::choice::frontier;
 use crate::confidence::{stricter, throttled_at_most, Range};
 use crate::enough::{self, TooFewRequests};
+use crate::excerpt;
 use crate::goal::{Goal, Subject};
 use crate::quantities::measure;
 use crate::recordings::{Case, Recordings};
@@ -30,10 +31,16 @@ pub struct Options {
     pub min_throughput: f64,
     /// Replays of a setting with other period boundaries, for ranges, see [`Replicates::run`]; at least 1.
     pub replicates: u32,
+    /// Of a recording with more than twice as many requests the search looks at the beginning, with so many of them at least;
+    /// ranges are of all ([`SEARCHED`]).
+    pub searched: u64,
 }
 
-/// One setting of the group and what it gives: in one replay of the median recording; of one that was looked at closely,
-/// the middles of its ranges.
+/// Requests by which some 200 settings can be told apart.
+pub const SEARCHED: u64 = 20_000;
+
+/// One setting of the group and what it gives: in one replay of the median recording, of a long one of its beginning; of a
+/// setting that was looked at closely, the middles of its ranges.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Candidate {
     #[serde(flatten)]
@@ -208,6 +215,8 @@ pub(crate) struct Search<'a> {
     kept_cpus: f64,
     /// Requests a second that a setting must keep: of the median recording, and of its costly case. `None`: no client waits.
     rate_least: Option<[f64; 2]>,
+    /// Where each replay of the search ends, see `excerpt.rs`.
+    until_ns: Option<u64>,
     progress: &'a (dyn Fn(usize, usize) + Sync),
 }
 
@@ -251,6 +260,7 @@ pub fn plan(
         needed_cpus: needed(program, options.min_throughput),
         kept_cpus: 0.0,
         rate_least: None,
+        until_ns: excerpt::until_ns(program, &options.goals, options.searched),
         progress,
     };
     if program.is_closed_loop() && !program.is_job() {
@@ -399,6 +409,7 @@ impl Search<'_> {
         let source = &self.recordings.sources[case.recording];
         let mut settings = self.settings(source, own);
         settings.work_scale = case.work_scale;
+        settings.until_ns = self.until_ns;
         Ok(replay(&source.program, &source.machine, &settings, None)?)
     }
 
@@ -579,7 +590,8 @@ impl Search<'_> {
         let own: GroupSettings = candidate.limits.into();
         let sources = self.recordings.sources.iter();
         let settings: Vec<Settings> = sources.map(|source| self.settings(source, own)).collect();
-        let replicates = Replicates::run(self.recordings, &settings, self.options.replicates)?;
+        let count = excerpt::replicates(&self.recordings.median().program, self.options.replicates);
+        let replicates = Replicates::run(self.recordings, &settings, count)?;
         let goals = self.options.goals.iter();
         let mut close = Candidate {
             ranges: Some(goals.map(|g| replicates.range(&g.subject)).collect()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plans for a synthetic service whose needs are known: 3 ms of work every 10 ms.
-use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict, DRIFT};
+use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict, DRIFT, SEARCHED};
 use plimsoll_replay::Semantics;
 use plimsoll_trace::example::{self, switch, waking, MS};
 use plimsoll_trace::{Context, Cpu, Event, Header, Loss, State};
@@ -56,6 +56,7 @@ fn options(goals: &[&str]) -> Options {
         seed: 1,
         min_throughput: 0.99,
         replicates: 3,
+        searched: SEARCHED,
     }
 }
 
@@ -83,6 +84,24 @@ fn recommendation_meets_the_goal_with_what_the_service_needs_and_the_next_cheape
         .frontier
         .windows(2)
         .all(|w| w[0].reserved_cpus < w[1].reserved_cpus && w[0].p99_ns > w[1].p99_ns));
+}
+
+/// 1 ms each 10 ms in the first third, 5 ms after it: the search sees the first third only.
+#[test]
+fn setting_that_meets_a_goal_in_the_beginning_only_is_not_recommended() {
+    let work_ns = |i: i64| if i < 100 { MS } else { 5 * MS };
+    let source = read(&[example::open_loop_of(300, work_ns)]).unwrap();
+    let mut options = options(&["p50(request) < 8ms"]);
+    options.searched = 80;
+    let plan = plan(&source, &options, &|_, _| {}).unwrap();
+    let cheapest = &plan.frontier[0];
+    assert!(cheapest.reserved_cpus < 0.5 && cheapest.p50_ns < 8e6, "{cheapest:?}");
+    assert_eq!(plan.verdict, Verdict::Met);
+    let found = &plan.recommended;
+    assert!(
+        (0.5..1.2).contains(&found.reserved_cpus) && found.p50_range.unwrap().high < 8e6,
+        "{found:?}"
+    );
 }
 
 #[test]

@@ -326,6 +326,11 @@ impl Program {
         self.requests.len() as u64
     }
 
+    /// When a request began in the recording, of the first one on (0); `None`: there are no more.
+    pub fn request_begins_ns(&self, request: u64) -> Option<u64> {
+        self.requests.get(request as usize).map(|r| r.begin_ns)
+    }
+
     /// CPU time of the planned group for each request, ns.
     pub fn cost_ns(&self) -> f64 {
         self.groups[self.target as usize].work_ns as f64 / self.requests.len().max(1) as f64

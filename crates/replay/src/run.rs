@@ -104,6 +104,7 @@ pub fn replay(
         true => program.duration_ns,
         false => program.duration_ns.saturating_mul(DRAIN_FACTOR_MAX),
     };
+    let horizon_ns = settings.until_ns.map_or(horizon_ns, |ns| ns.min(horizon_ns));
     let mut config = Config::new(machine, horizon_ns.max(1));
     config.seed = settings.seed;
     config.stop_when_done = true;

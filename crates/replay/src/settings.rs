@@ -48,6 +48,9 @@ pub struct Settings {
     pub seed: u64,
     /// All are later by this share of a period; 0 up to 1.
     pub phase: f64,
+    /// The replay ends so long after its beginning, ns, whatever is left then; `None`: when all is done, or as long as was
+    /// recorded for clients that wait.
+    pub until_ns: Option<u64>,
 }
 
 /// A setting that cannot be.
@@ -77,6 +80,7 @@ impl Settings {
             semantics: Semantics::Mainline,
             seed: 1,
             phase: 0.0,
+            until_ns: None,
         }
     }
 

@@ -243,6 +243,7 @@ pub fn run(args: &Args) -> Result {
         seed: args.seed,
         min_throughput: args.min_throughput / 100.0,
         replicates: REPLICATES,
+        searched: plimsoll_plan::SEARCHED,
     };
     let bar = ProgressBar::new(1);
     let style =
