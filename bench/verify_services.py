@@ -48,7 +48,8 @@ SERVICES = {  # what is built, and the processes; {bin}: where built things are
     "front": (None, [["node", f"{sources}/loop.js", "{at}", "17502"],
                      ["node", f"{sources}/front.js", "{at}", "17501", "{at}", "17502"]]),
 }
-AT_ONCE = (SERVICES["go"][0], [["{bin}/fanout", "{at}:17501", "0"]])
+USUAL = list(SERVICES)
+SERVICES["once"] = (SERVICES["go"][0], [["{bin}/fanout", "{at}:17501", "0"]])
 
 
 class Bench:
@@ -83,6 +84,9 @@ class Bench:
         targets.write_text(f"GET http://{namespaces.SERVICE}:17501/\n")
         command = [f"{self.bin}/vegeta", "attack", "-targets", str(targets), "-rate", str(self.args.rate), "-duration",
                    f"{seconds}s", "-output", str(results)]
+        if self.args.connections:
+            most = str(self.args.connections)
+            command += ["-connections", most, "-max-connections", most, "-workers", most, "-max-workers", most]
         return self.groups.start("client", command, self.nets.inside(self.nets.client), **pipe()), results
 
     def end_attack(self, client, results, answered=True):
@@ -188,7 +192,9 @@ def situation(bench, args, name, letter, free, own_ms, trace):
         if "none" in requests:
             raise RuntimeError(f"no requests were found: {requests['none']}")
         of = [str(trace), "--group", f"/{TOP}/service", "--json"]
+        began = time.monotonic()
         planned = plimsoll(args, "plan", *of, "--goal", f"p99(request) < {found['goal_ms']:.6f}ms")
+        found["plan_s"] = time.monotonic() - began
         found["self_check_holds"], found["plan"] = planned["self_check_holds"], planned["plan"]
         found["self_check"] = plimsoll(args, "simulate", "--replay", *of)["recordings"][0]["self_check"]
         recommended = planned["plan"]["recommended"]
@@ -206,7 +212,7 @@ def situation(bench, args, name, letter, free, own_ms, trace):
 
 def clients_own(bench, letters, out):
     """What the client takes for itself, ms, in each of the situations."""
-    bench.start(AT_ONCE)
+    bench.start(SERVICES["once"])
     own = {}
     try:
         bench.warm()
@@ -302,6 +308,9 @@ def measure(args, groups, nets, bin, out):
                     results.append(found)
                     (out / f"{name}-{letter}.json").write_text(json.dumps(found, indent=1) + "\n")
                     print(table([found])[0].splitlines()[-1], flush=True)
+                    if "plan_s" in found:
+                        print(f"  {found['recorded']['open'] + found['recorded']['closed']} requests, planned in "
+                              f"{found['plan_s']:.0f} s", flush=True)
                     if not args.keep_traces:
                         trace.unlink(missing_ok=True)
             finally:
@@ -322,13 +331,15 @@ def chosen(kind, known):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", default="target/release/plimsoll")
-    parser.add_argument("--services", type=chosen("service", SERVICES), default=list(SERVICES), help="names with commas between")
+    parser.add_argument("--services", type=chosen("service", SERVICES), default=USUAL,
+                        help="names with commas between; `once`, which answers at once, is not among the usual ones")
     parser.add_argument("--situations", type=chosen("situation", SITUATIONS), default=list(SITUATIONS), help="a,b,c")
     parser.add_argument("--seconds", type=int, default=10, help="of each run")
     parser.add_argument("--warm-seconds", type=int, default=4, help="of each run before the first")
     parser.add_argument("--record-seconds", type=int, default=15, help="of each recording")
     parser.add_argument("--repetitions", type=int, default=2, help="runs under the recommended limit")
     parser.add_argument("--rate", type=int, default=RATE, help="requests a second")
+    parser.add_argument("--connections", type=int, help="that the client has at most [as many as it takes]")
     parser.add_argument("--no-bisect", dest="bisect", action="store_false", help="do not look for the cheapest limit")
     parser.add_argument("--bin", default="target/verify-plan", help="where services and vegeta are built")
     parser.add_argument("--out", help="where raw results go [bench/results/DATE-verify-services]")
