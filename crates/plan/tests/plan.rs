@@ -95,7 +95,10 @@ fn setting_that_meets_a_goal_in_the_beginning_only_is_not_recommended() {
     options.searched = 80;
     let plan = plan(&source, &options, &|_, _| {}).unwrap();
     let cheapest = &plan.frontier[0];
-    assert!(cheapest.reserved_cpus < 0.5 && cheapest.p50_ns < 8e6, "{cheapest:?}");
+    assert!(
+        cheapest.reserved_cpus < 0.5 && cheapest.p50_ns < 8e6,
+        "{cheapest:?}"
+    );
     assert_eq!(plan.verdict, Verdict::Met);
     let found = &plan.recommended;
     assert!(
