@@ -36,10 +36,11 @@ pub struct Agent<F, S> {
     dry_run: bool,
     /// When everything is looked at, at the latest.
     look_at_all_ns: u64,
-    /// What is looked at in this step, those with loans, and those in whose cpu.max the agent has written, or its owner and the
-    /// agent knows, since events were read: the next event of it says nothing. A step takes time with these, not with all groups.
+    /// What is looked at in this step, those with loans and when each is due, and those in whose cpu.max the agent has written, or
+    /// its owner and the agent knows, since events were read: the next event of it says nothing. A step takes time with these, not
+    /// with all groups.
     due: BTreeSet<PathBuf>,
-    lent: BTreeSet<PathBuf>,
+    lent: BTreeMap<PathBuf, u64>,
     wrote: BTreeSet<PathBuf>,
     /// What is looked at again at a time: a burst was given back, or what was to be written was refused.
     later: BTreeMap<PathBuf, u64>,
@@ -80,7 +81,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             dry_run,
             look_at_all_ns: 0,
             due: BTreeSet::new(),
-            lent: BTreeSet::new(),
+            lent: BTreeMap::new(),
             wrote: BTreeSet::new(),
             later: BTreeMap::new(),
             blind: false,
@@ -142,13 +143,14 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.headroom
                 .window(&mut self.files, &mut self.groups, &mut self.due, now_ns);
         }
-        let loans = self.lent.iter().filter(|path| {
-            let loan = self.groups.get(*path).and_then(|group| group.loan.as_ref());
-            loan.is_some_and(|loan| now_ns >= loan.due_ns)
-        });
-        for path in loans.cloned().collect::<Vec<_>>() {
-            if !self.stays_lent(&path, now_ns) {
-                self.due.insert(path);
+        let loans = self.lent.iter().filter(|(_, due_ns)| now_ns >= **due_ns);
+        for path in loans.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
+            match self.stays_lent(&path, now_ns) {
+                Some(due_ns) => drop(self.lent.insert(path, due_ns)),
+                None => {
+                    self.lent.remove(&path);
+                    self.due.insert(path);
+                }
             }
         }
         for path in std::mem::take(&mut self.due) {
@@ -157,23 +159,17 @@ impl<F: Files, S: Store> Agent<F, S> {
         Ok(std::mem::take(&mut self.said))
     }
 
-    /// A look at a loan that reads what the group has used and nothing else. True: its quota stays as it is. What else may have
-    /// happened to the group is an event.
-    fn stays_lent(&mut self, path: &Path, now_ns: u64) -> bool {
-        let Some(group) = self.groups.get_mut(path) else {
-            return false;
-        };
-        let Some(loan) = group.loan.as_mut() else {
-            return false;
-        };
+    /// A look at a loan that reads what the group has used and nothing else. Where its quota stays as it is, when the next look is
+    /// due. What else may have happened to the group is an event.
+    fn stays_lent(&mut self, path: &Path, now_ns: u64) -> Option<u64> {
+        let group = self.groups.get_mut(path)?;
+        let loan = group.loan.as_mut()?;
         if self.blind || !group.complaint.is_empty() {
-            return false;
+            return None;
         }
-        let Some(usage_us) = self.files.usage_us(path) else {
-            return false;
-        };
-        let lent_us = loan.look(usage_us, now_ns);
-        group.lent_us == Some(marked(lent_us, loan.terms.quota_us))
+        let lent_us = loan.look(self.files.usage_us(path)?, now_ns);
+        let stays = group.lent_us == Some(marked(lent_us, loan.terms.quota_us));
+        stays.then_some(loan.due_ns)
     }
 
     fn looked_at_all_ns(&self) -> u64 {
@@ -182,10 +178,7 @@ impl<F: Files, S: Store> Agent<F, S> {
 
     /// When the next step is due though nothing happens.
     pub fn due_ns(&self) -> u64 {
-        let loans = self
-            .lent
-            .iter()
-            .filter_map(|path| Some(self.groups.get(path)?.loan.as_ref()?.due_ns));
+        let loans = self.lent.values().copied();
         loans
             .chain(self.later.values().copied())
             .chain([self.look_at_all_ns])
@@ -458,8 +451,8 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.later.entry(path.into()).or_insert(now_ns + AGAIN_NS);
         }
         group.complaint = complaint;
-        if group.loan.is_some() {
-            self.lent.insert(path.into());
+        if let Some(loan) = &group.loan {
+            self.lent.insert(path.into(), loan.due_ns);
         }
         self.groups.insert(path.into(), group);
         Ok(())
