@@ -8,6 +8,8 @@ use crate::enough::needed;
 use crate::goal::{Goal, Subject};
 use plimsoll_replay::Program;
 
+/// Requests by which some 200 settings can be told apart.
+pub const SEARCHED: u64 = 20_000;
 /// Times as many requests as a goal's percentile needs.
 const TIMES_NEEDED: u64 = 20;
 /// The beginning is no less than this part of the recording.

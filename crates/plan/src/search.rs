@@ -32,12 +32,9 @@ pub struct Options {
     /// Replays of a setting with other period boundaries, for ranges, see [`Replicates::run`]; at least 1.
     pub replicates: u32,
     /// Of a recording with more than twice as many requests the search looks at the beginning, with so many of them at least;
-    /// ranges are of all ([`SEARCHED`]).
+    /// ranges are of all ([`crate::SEARCHED`]).
     pub searched: u64,
 }
-
-/// Requests by which some 200 settings can be told apart.
-pub const SEARCHED: u64 = 20_000;
 
 /// One setting of the group and what it gives: in one replay of the median recording, of a long one of its beginning; of a
 /// setting that was looked at closely, the middles of its ranges.

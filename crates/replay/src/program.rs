@@ -55,8 +55,7 @@ pub(crate) struct Burst {
     /// First of its actions; they end where those of the next burst begin.
     pub actions: u32,
     pub thread: u32,
-    /// The request that begins as this burst becomes due, for bursts that no thread wakes, or whose data it waits for, if
-    /// that is how it starts; else [`NONE`].
+    /// The request that begins as this burst becomes due, for bursts that no thread wakes; else [`NONE`].
     pub request: u32,
     pub start: Start,
     /// Continues the burst before: see the head of this file.

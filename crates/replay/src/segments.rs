@@ -103,7 +103,7 @@ pub(crate) fn cut(
                 _ => Burst {
                     start: Start::Data,
                     at_ns: 0,
-                    request: segment.owner,
+                    request: NONE,
                     strict: false,
                     ..first
                 },

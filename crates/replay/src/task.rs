@@ -166,7 +166,7 @@ impl ThreadTask {
     /// `due_ns`: when it could have started.
     fn begin(&mut self, burst: BurstIx, due_ns: u64) {
         let own = &self.program.bursts[burst as usize];
-        if own.request != NONE && own.start != Start::Data {
+        if own.request != NONE {
             self.state.begin(own.request, due_ns);
         }
         let actions = self.program.actions_of(burst);
@@ -217,12 +217,9 @@ impl ThreadTask {
         self.left -= 1;
         self.state.set_done(burst);
         let resume = std::mem::replace(&mut self.resume, NONE);
+        let is_over = resume == NONE || self.is_done(resume);
         self.doing = Doing::Waiting {
-            before: match resume {
-                NONE => NONE,
-                done if self.is_done(done) => NONE,
-                left => left,
-            },
+            before: if is_over { NONE } else { resume },
         };
         let Some(next) = self.after(burst, now_ns) else {
             return;

@@ -249,7 +249,8 @@ fn an_answer_waits_for_no_request_that_was_read_before_it_in_one_burst_and_came_
     );
 }
 
-/// 40 rounds of 100 ms of two threads of one process, each on its own CPU, that are throttled for most of the time.
+/// 40 rounds of 100 ms of two threads of one process, each on its own CPU, that are throttled for most of the time. In each
+/// the first one reads a request at 10 ms and is throttled at 12; `round` says what happens beside and after that.
 fn two_threads(round: impl Fn(i64) -> Vec<Event>) -> plimsoll_replay::Outcome {
     let mut header = with_connections(4000 * MS, &[(20, "web", 1), (21, "web", 1)], 2);
     header.threads.iter_mut().for_each(|t| t.tgid = Some(20));
@@ -257,7 +258,16 @@ fn two_threads(round: impl Fn(i64) -> Vec<Event>) -> plimsoll_replay::Outcome {
         switch(1, 1, 20, State::Sleeping, 0),
         switch(2, 0, 21, State::Sleeping, 0),
     ];
-    events.extend((0..40).flat_map(|i| round(i * 100 * MS)));
+    for t in (0..40).map(|i| i * 100 * MS) {
+        events.extend([
+            socket(t + 10 * MS, 0, 0, SocketOp::Arrived, 10),
+            waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt),
+            switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20),
+            socket(t + 10 * MS + 3, 20, 0, SocketOp::Read, 10),
+            switch(t + 12 * MS, 1, 20, State::Runnable, 0),
+        ]);
+        events.extend(round(t));
+    }
     events.sort_by_key(|e| e.ts_ns);
     let (program, machine) = compile(&header, &events);
     let slowest = ms(&recorded(&program).latencies(None), 100.0);
@@ -273,11 +283,6 @@ fn a_lock_is_free_where_the_request_that_held_it_has_not_come() {
     use SocketOp::{Arrived, Read, Wrote};
     let replayed = two_threads(|t| {
         vec![
-            socket(t + 10 * MS, 0, 0, Arrived, 10),
-            waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt),
-            switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20),
-            socket(t + 10 * MS + 3, 20, 0, Read, 10),
-            switch(t + 12 * MS, 1, 20, State::Runnable, 0),
             socket(t + 40 * MS, 0, 1, Arrived, 10),
             waking(t + 40 * MS + 1, 0, 21, 0, Context::Interrupt),
             switch(t + 80 * MS, 0, 0, State::Runnable, 21),
@@ -304,14 +309,9 @@ fn a_worker_answers_while_what_it_read_before_in_the_recording_has_not_come() {
     use SocketOp::{Arrived, Read, Wrote};
     let replayed = two_threads(|t| {
         vec![
-            socket(t + 10 * MS, 0, 0, Arrived, 10),
-            waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt),
-            switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20),
-            socket(t + 10 * MS + 3, 20, 0, Read, 10),
             waking(t + 11 * MS, 0, 21, 20, Context::Task),
             switch(t + 11 * MS + 1, 0, 0, State::Runnable, 21),
             switch(t + 11 * MS + 2, 0, 21, State::Runnable, 0),
-            switch(t + 12 * MS, 1, 20, State::Runnable, 0),
             socket(t + 40 * MS, 0, 1, Arrived, 10),
             switch(t + 80 * MS, 0, 0, State::Runnable, 21),
             socket(t + 80 * MS + 1, 21, 1, Read, 10),
@@ -339,11 +339,6 @@ fn a_request_is_served_as_its_data_come_though_its_thread_was_woken_later() {
     use SocketOp::{Arrived, Read, Wrote};
     let replayed = two_threads(|t| {
         vec![
-            socket(t + 10 * MS, 0, 0, Arrived, 10),
-            waking(t + 10 * MS + 1, 1, 20, 0, Context::Interrupt),
-            switch(t + 10 * MS + 2, 1, 0, State::Runnable, 20),
-            socket(t + 10 * MS + 3, 20, 0, Read, 10),
-            switch(t + 12 * MS, 1, 20, State::Runnable, 0),
             socket(t + 30 * MS, 0, 1, Arrived, 10),
             switch(t + 80 * MS, 1, 0, State::Runnable, 20),
             socket(t + 82 * MS, 20, 0, Wrote, 5),

@@ -28,14 +28,19 @@ impl ThreadTask {
         if part.request == NONE {
             return Ok(());
         }
-        match self.state.begins(&self.program, part.request) {
-            Some(at_ns) if at_ns > now_ns && at_ns > now_ns + self.lead_ns(burst, part.request) => {
-                Err(Some(at_ns - self.lead_ns(burst, part.request)))
+        // What it follows has not been answered yet: it waits for nothing, as the order says what it needs.
+        let Some(at_ns) = self.state.begins(&self.program, part.request) else {
+            return Ok(());
+        };
+        if at_ns > now_ns {
+            let from_ns = at_ns.saturating_sub(self.lead_ns(burst, part.request));
+            if from_ns > now_ns {
+                return Err(Some(from_ns));
             }
-            // What it follows has not been answered yet: it waits for nothing, as the order says what it needs.
-            None => Ok(()),
-            _ if part.before != NONE && !self.is_done(part.before) => Err(None),
-            _ => Ok(()),
+        }
+        match part.before == NONE || self.is_done(part.before) {
+            true => Ok(()),
+            false => Err(None),
         }
     }
 
@@ -99,22 +104,17 @@ impl ThreadTask {
             return;
         }
         let following = &self.program.bursts[next as usize];
-        let is_earlier = match (self.came_ns(next), self.came_ns(burst)) {
-            (Some(next_ns), Some(own_ns)) => next_ns < own_ns,
-            _ => false,
-        };
+        let is_earlier = self.first_request(next) < self.first_request(burst);
         if is_earlier && following.start == Start::After && !following.strict {
             self.timers.push((now_ns + following.at_ns, next));
         }
     }
 
-    /// When the first request came that a burst works for, or what was cut from it; `None`: not known.
-    fn came_ns(&self, burst: BurstIx) -> Option<u64> {
+    /// The first request that a burst works for, or what was cut from it: they are numbered as they came. [`NONE`], which is
+    /// after all of them: not known.
+    fn first_request(&self, burst: BurstIx) -> u32 {
         let requests = (burst..self.end_of_cut(burst)).map(|part| self.program.part_of(part).request);
-        let known = requests.filter(|&request| request != NONE);
-        known
-            .map(|request| self.program.requests[request as usize].begin_ns)
-            .min()
+        requests.min().unwrap_or(NONE)
     }
 
     /// Finds what a burst that is put off would wake for requests that came before its own, through those that it would
@@ -124,7 +124,6 @@ impl ThreadTask {
         if own == NONE {
             return;
         }
-        let own_ns = self.program.requests[own as usize].begin_ns;
         let mut seen = vec![burst];
         let mut at = 0;
         while at < seen.len().min(HAND_ON) {
@@ -135,7 +134,7 @@ impl ThreadTask {
                 if self.is_done(woken) || seen.contains(&woken) {
                     continue;
                 }
-                match self.came_ns(woken).is_some_and(|ns| ns < own_ns) {
+                match self.first_request(woken) < own {
                     true => self.to_wake.push_back(woken),
                     false => seen.push(woken),
                 }
@@ -151,14 +150,13 @@ impl ThreadTask {
         if own.request == NONE || self.is_ready(burst, now_ns).is_err() {
             return false;
         }
-        let came_ns = |request: u32| self.program.requests[request as usize].begin_ns;
         let mut waker = own.waker;
         for _ in 0..HAND_ON {
             if waker == NONE {
                 return true;
             }
             let part = self.program.part_of(waker);
-            let later = part.request != NONE && came_ns(part.request) > came_ns(own.request);
+            let later = part.request != NONE && part.request > own.request;
             if self.is_done(waker) || !later || self.is_ready(waker, now_ns).is_ok() {
                 return false;
             }
