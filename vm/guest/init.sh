@@ -53,6 +53,8 @@ mount -t debugfs debugfs /sys/kernel/debug
 mount -t tracefs tracefs /sys/kernel/tracing
 hostname plimsoll
 ifconfig lo 127.0.0.1 up
+# The address that QEMU's network leads the host's ports to.
+[ ! -e /plimsoll/network ] || ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
 ulimit -n 65536
 
 # Ends the guest with an exit code for the host.

@@ -39,6 +39,9 @@ pub struct Guest<'a> {
     pub programs: &'a [Program],
     pub command: &'a [String],
     pub scheduler: bool,
+    /// Ports of the host's 127.0.0.1, each with the TCP port of the guest that it leads to, through a virtio network
+    /// card. Without any the guest has no card. Not in virtual time: the host's clients live in another.
+    pub forward: &'a [(u16, u16)],
     /// From the start of the command.
     pub timeout: Option<Duration>,
 }
@@ -67,6 +70,7 @@ pub fn run(guest: &Guest, qemu: &Qemu, out: &mut dyn Write, err: &mut dyn Write)
         scheduler: guest.scheduler,
         possible_cpus: guest.possible_cpus,
         cpus: guest.cpus.parse().unwrap_or(1),
+        network: !guest.forward.is_empty(),
     };
     let archive = initramfs::build(guest.kernel, &content)?;
     let initramfs = nameless()?;
@@ -348,6 +352,14 @@ fn command(guest: &Guest, qemu: &Qemu, initramfs: &File, written: &Written) -> C
             &format!("virtserialport,chardev={port},name=plimsoll.{port}"),
         ]);
     }
+    if !guest.forward.is_empty() {
+        // restrict=on: nothing that runs in the guest reaches beyond it.
+        let rules: String = (guest.forward.iter())
+            .map(|(host, guest)| format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"))
+            .collect();
+        command.args(["-netdev", &format!("user,id=net,restrict=on{rules}")]);
+        command.args(["-device", "virtio-net-pci,netdev=net,romfile="]);
+    }
     command
 }
 
@@ -381,6 +393,7 @@ mod tests {
             programs: &[],
             command: &[],
             scheduler: false,
+            forward: &[],
             timeout: None,
         };
         let qemu = Qemu::at(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/qemu.sh"));

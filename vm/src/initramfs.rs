@@ -44,6 +44,8 @@ pub struct Content<'a> {
     pub possible_cpus: Option<u32>,
     /// CPUs that there are, where `possible_cpus` says more.
     pub cpus: u32,
+    /// Whether it has a network card.
+    pub network: bool,
 }
 
 /// The archive that the kernel unpacks. Not compressed: unpacking would cost the guest more than reading it.
@@ -73,7 +75,12 @@ pub fn build(kernel: &Kernel, content: &Content) -> Result<Vec<u8>> {
     let config = read(&kernel.config)?;
     archive.file(&format!("boot/config-{}", kernel.release), 0o644, &config);
 
-    let loaded = modules::to_load(&kernel.modules)?;
+    let mut drivers = modules::NEEDED.to_vec();
+    if content.network {
+        drivers.push(modules::NETWORK);
+        archive.file("plimsoll/network", 0o644, b"");
+    }
+    let loaded = modules::to_load(&kernel.modules, &drivers)?;
     for module in &loaded {
         archive.file(&format!("plimsoll/{}", module.name), 0o644, &module.content);
     }

@@ -359,13 +359,9 @@ fn unpack(apt: &Apt, suite: &str, release: &str, folder: &Path) -> Result<Kernel
     apt.unpack(&packages, folder)?;
     let image = locate(folder, "vmlinuz", release)
         .ok_or_else(|| Error::Machine(format!("its packages ({}) hold no image", packages.join(", "))))?;
-    let modules = ["usr/lib/modules", "lib/modules"]
-        .map(|parent| Path::new(parent).join(release))
-        .into_iter()
-        .find(|path| folder.join(path).is_dir())
-        .unwrap_or_else(|| Path::new("lib/modules").join(release));
-    let package = format!("linux-modules-{release}");
-    if modules::to_load(&folder.join(&modules)).is_err() && apt.has(&package)? {
+    let modules = modules_in(folder, release);
+    let package = modules_package(release);
+    if modules::to_load(&folder.join(&modules), &modules::NEEDED).is_err() && apt.has(&package)? {
         apt.unpack(&[package], folder)?;
     }
     let (config, config_release) = match locate(folder, "config", release) {
@@ -388,6 +384,51 @@ fn unpack(apt: &Apt, suite: &str, release: &str, folder: &Path) -> Result<Kernel
         sched_ext,
         fault,
     })
+}
+
+/// The package that holds the modules, since 6.17 or so.
+fn modules_package(release: &str) -> String {
+    format!("linux-modules-{release}")
+}
+
+/// Where below `folder` the modules of an unpacked kernel are.
+fn modules_in(folder: &Path, release: &str) -> PathBuf {
+    ["usr/lib/modules", "lib/modules"]
+        .map(|parent| Path::new(parent).join(release))
+        .into_iter()
+        .find(|path| folder.join(path).is_dir())
+        .unwrap_or_else(|| Path::new("lib/modules").join(release))
+}
+
+/// The kernel with the driver of a network card, which is in a package of its own that few guests need: from the cache or
+/// else from the suite that the kernel came from. `say` is told what is going on.
+pub fn with_network(cache: &Cache, kernel: Kernel, say: &dyn Fn(&str)) -> Result<Kernel> {
+    let needed = [&modules::NEEDED[..], &[modules::NETWORK]].concat();
+    if modules::to_load(&kernel.modules, &needed).is_ok() {
+        return Ok(kernel);
+    }
+    let release = &kernel.release;
+    let known = cache.folder("modules")?.join(release);
+    let folder = match known.is_dir() {
+        true => known,
+        false => {
+            say(&format!("fetching the drivers of Linux {release}"));
+            let apt = Apt::read(cache, &kernel.suite)?;
+            cache.publish(&format!("modules/{release}"), |folder| {
+                apt.unpack(&[modules_package(release)], folder)?;
+                // The package lacks it.
+                let list = kernel.modules.join(modules::BUILT_IN);
+                std::fs::copy(
+                    &list,
+                    folder.join(modules_in(folder, release)).join(modules::BUILT_IN),
+                )
+                .map_err(|error| Error::file("copy it", &list, &error))?;
+                Ok(())
+            })?
+        }
+    };
+    let modules = folder.join(modules_in(&folder, release));
+    Ok(Kernel { modules, ..kernel })
 }
 
 /// The archive keeps a superseded kernel's image longer than its configuration. libbpf wants one for CONFIG_HZ and the

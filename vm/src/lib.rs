@@ -23,5 +23,5 @@ pub use cache::Cache;
 pub use error::{Error, Result};
 pub use guest::{run, Ended, Guest};
 pub use initramfs::Program;
-pub use kernel::{obtain, Kernel, Wanted};
+pub use kernel::{obtain, with_network, Kernel, Wanted};
 pub use qemu::{find as find_qemu, Qemu};

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// The guest's output leaves through a virtio serial device on the PCI bus.
 pub const NEEDED: [&str; 2] = ["virtio_pci", "virtio_console"];
+/// The network card of a guest that has one.
+pub const NETWORK: &str = "virtio_net";
+/// Which modules are part of the kernel's image.
+pub const BUILT_IN: &str = "modules.builtin";
 
 /// One module, ready for the guest.
 pub struct Module {
@@ -14,10 +18,10 @@ pub struct Module {
     pub content: Vec<u8>,
 }
 
-/// The modules in `folder` (lib/modules/RELEASE) to load for `NEEDED`, each after what it depends on. Empty when all is
-/// built in. A kernel whose package holds no list of what is built in is taken to have it all.
-pub fn to_load(folder: &Path) -> Result<Vec<Module>> {
-    let Ok(built_in) = std::fs::read_to_string(folder.join("modules.builtin")) else {
+/// The modules in `folder` (lib/modules/RELEASE) to load for the drivers `needed`, each after what it depends on. Empty
+/// when all is built in. A kernel whose package holds no list of what is built in is taken to have it all.
+pub fn to_load(folder: &Path, needed: &[&str]) -> Result<Vec<Module>> {
+    let Ok(built_in) = std::fs::read_to_string(folder.join(BUILT_IN)) else {
         return Ok(Vec::new());
     };
     let built_in: Vec<String> = built_in.lines().map(|line| name_of(Path::new(line))).collect();
@@ -27,7 +31,7 @@ pub fn to_load(folder: &Path) -> Result<Vec<Module>> {
         loaded: Vec::new(),
     };
     collect(&folder.join("kernel"), &mut order.files);
-    for name in NEEDED {
+    for name in needed {
         order.load(name)?;
     }
     Ok(order.loaded)
@@ -47,7 +51,7 @@ impl Order {
             return Ok(());
         }
         let path = self.files.get(name).ok_or_else(|| {
-            Error::Machine(format!("the kernel has no driver {name}, which its output needs"))
+            Error::Machine(format!("the kernel has no driver {name}, which the guest needs"))
         })?;
         let content = read(path)?;
         for needed in depends(&content) {
@@ -132,15 +136,15 @@ mod tests {
     #[test]
     fn nothing_is_loaded_when_all_is_built_in_and_a_missing_driver_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let list = folder.path().join("modules.builtin");
+        let list = folder.path().join(BUILT_IN);
         std::fs::write(
             &list,
             "kernel/drivers/virtio/virtio_pci.ko\nkernel/drivers/char/virtio_console.ko\n",
         )
         .unwrap();
-        assert!(to_load(folder.path()).unwrap().is_empty());
+        assert!(to_load(folder.path(), &NEEDED).unwrap().is_empty());
         std::fs::write(&list, "kernel/drivers/virtio/virtio_pci.ko\n").unwrap();
-        let error = to_load(folder.path()).err().unwrap().to_string();
+        let error = to_load(folder.path(), &NEEDED).err().unwrap().to_string();
         assert!(error.contains("virtio_console"), "{error}");
     }
 }

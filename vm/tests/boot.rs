@@ -38,6 +38,7 @@ fn boot(options: &Options, command: &[&str]) -> Outcome {
         programs: options.programs,
         command: &command,
         scheduler: false,
+        forward: &[],
         timeout: options.timeout.or(Some(Duration::from_secs(60))),
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());

@@ -99,6 +99,7 @@ fn holds(wanted: &str, case: &Case) {
         programs: &programs,
         command: &command,
         scheduler: case.loaded,
+        forward: &[],
         timeout: Some(LIMIT),
     };
     let began = Instant::now();

@@ -17,7 +17,8 @@ use std::time::Duration;
 ///
 /// Every switch and wake-up, through BPF tracepoints, on any kernel with BTF; the scheduler is not replaced. The trace
 /// is a Parquet file (docs/src/reference/trace-format.md) for `plimsoll simulate --replay` and `plimsoll plan`.
-/// Record without a limit, or with one that does not throttle: else the trace shows the limit and not the work.
+/// A limit may be in force, and throttle: `plan` takes apart what piled up. What follows from nearly all of a quota in use
+/// is least certain; a higher limit while recording is better, where it can be had.
 ///
 /// The command prints when recording begins, and at the end how many events were lost, what share of the machine recording took, and how many
 /// requests it saw and how long they took. Ctrl-C, or the end of the session, ends it early and keeps what was recorded.

@@ -2,7 +2,7 @@
 //! `plimsoll vm`: one command on a real kernel in QEMU.
 use crate::exit::{Failure, Outcome, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_vm::{find_qemu, obtain, run as run_guest, Cache, Error, Guest, Program, Wanted};
+use plimsoll_vm::{find_qemu, obtain, run as run_guest, with_network, Cache, Error, Guest, Program, Wanted};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -55,6 +55,11 @@ pub struct Args {
     /// Put a program of this machine, with its shared libraries, on the guest's PATH
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<PathBuf>,
+
+    /// Lead a TCP port of this machine's 127.0.0.1 to one of the guest, through a virtio network card: 8080:80. Without it
+    /// the guest has no card
+    #[arg(long, value_name = "PORT:PORT", conflicts_with = "timing", value_parser = parse_ports)]
+    forward: Vec<(u16, u16)>,
 
     /// End the guest when the command takes longer than this many seconds
     #[arg(long, value_name = "S", allow_hyphen_values = true, value_parser = crate::number::within(1..=86_400_u64))]
@@ -129,7 +134,10 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         }
     };
     let cache = Cache::open()?;
-    let kernel = obtain(&cache, &args.kernel, args.refresh, &note)?;
+    let mut kernel = obtain(&cache, &args.kernel, args.refresh, &note)?;
+    if !args.forward.is_empty() {
+        kernel = with_network(&cache, kernel, &note)?;
+    }
     if scheduler && !kernel.sched_ext {
         return Err(Error::Machine(format!(
             "Linux {} has no sched_ext; take --kernel newest",
@@ -161,6 +169,7 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         programs: &programs,
         command: &args.command,
         scheduler,
+        forward: &args.forward,
         timeout: args.timeout.map(Duration::from_secs),
     };
     let keep = |log: &[u8]| match &args.dmesg {
@@ -265,6 +274,14 @@ fn parse_cpus(text: &str) -> std::result::Result<String, String> {
     Ok(text.to_string())
 }
 
+/// A port of this machine and one of the guest.
+fn parse_ports(text: &str) -> std::result::Result<(u16, u16), String> {
+    let port = |digits: &str| digits.parse::<u16>().ok().filter(|port| *port > 0);
+    text.split_once(':')
+        .and_then(|(host, guest)| Some((port(host)?, port(guest)?)))
+        .ok_or_else(|| "allowed: HOST:GUEST, two ports, each 1..65535, such as 8080:80".into())
+}
+
 /// 256M is about the least that this kernel with its file system boots in.
 fn parse_memory(text: &str) -> std::result::Result<String, String> {
     let allowed = "allowed: 256M..64G, a whole number with the unit M or G";
@@ -337,5 +354,11 @@ mod tests {
             assert!(parse_memory(wrong).is_err(), "{wrong}");
         }
         assert_eq!(parse_memory("512M").as_deref(), Ok("512M"));
+        for wrong in [
+            "", "80", "80:", ":80", "0:80", "80:0", "65536:80", "-1:80", "80:80:80",
+        ] {
+            assert!(parse_ports(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_ports("65535:80"), Ok((65535, 80)));
     }
 }
