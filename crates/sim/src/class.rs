@@ -6,7 +6,7 @@
 //! to a class is the order in which tasks take turns. Every method has a default, and the defaults together are first come,
 //! first served; [`crate::Plimsoll`] is what the policy's C headers say. `examples/fifo.rs` is one to copy.
 use crate::config::{GroupId, TaskId};
-use plimsoll_policy_sys as pl;
+use crate::engine::policy as pl;
 
 /// By which rules a CPU's tasks take turns. Given to [`crate::Simulation::start_with`].
 ///
@@ -136,7 +136,7 @@ pub struct Shape {
     pub nr_groups: u32,
     /// The class may check what it does at each step.
     pub check: bool,
-    pub(crate) root: *const pl::Group,
+    pub(crate) root: pl::Root,
 }
 
 /// A task on a CPU.

@@ -29,7 +29,9 @@
 //! Invariant: no I/O, no clock, no environment, no globals, no iteration over hashed containers. Two runs of one
 //! configuration and seed give the same bytes, whatever the build profile.
 //! Invariant: no scheduling rule about quotas, weights or stealing lives here; they are policy/'s.
+//! Invariant: what is `unsafe` is in one room, `engine::policy`, which makes the C policy safe to call.
 #![warn(missing_docs)]
+#![deny(unsafe_code)]
 pub mod behaviour;
 mod class;
 pub mod config;

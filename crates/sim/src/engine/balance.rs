@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tasks that move between queues: new-idle and periodic balance, stealing, pull on lag.
+use super::policy as pl;
 use super::topo::{bits_from, test_bit, LEVELS};
 use super::{entry, Engine};
 use crate::class::Class;
 use crate::config::TaskId;
 use crate::observer::Move;
-use plimsoll_policy_sys as pl;
 use rand::Rng;
 
 /// Pairs of a task and an idle CPU that one tick tries to bring together.
@@ -51,28 +51,23 @@ impl<C: Class> Engine<'_, C> {
             }
             let state = &mut self.cpus[cpu as usize];
             let newidle = &mut state.newidle[level];
-            // SAFETY: plain structs.
-            unsafe {
-                if !pl::pl_newidle_worthwhile(newidle, state.steal.avg_idle_ns, spent_ns) {
-                    break;
-                }
-                if self.policy.newidle_dice
-                    && !pl::pl_newidle_drawn(newidle, self.newidle_rng.random_range(0..1024))
-                {
-                    continue;
-                }
-                let cost_ns =
-                    self.costs.newidle_level_ns + u64::from(wider - span) * self.costs.search_cpu_ns;
-                pl::pl_newidle_measured(newidle, cost_ns);
-                spent_ns += cost_ns;
+            if !pl::pl_newidle_worthwhile(newidle, state.steal.avg_idle_ns, spent_ns) {
+                break;
             }
+            if self.policy.newidle_dice
+                && !pl::pl_newidle_drawn(newidle, self.newidle_rng.random_range(0..1024))
+            {
+                continue;
+            }
+            let cost_ns = self.costs.newidle_level_ns + u64::from(wider - span) * self.costs.search_cpu_ns;
+            pl::pl_newidle_measured(newidle, cost_ns);
+            spent_ns += cost_ns;
             span = wider;
             let busiest = self.busiest(cpu, level);
             // Hardware threads of one core share all its caches.
             let task = busiest.and_then(|from| self.movable(from, cpu, level > 0));
             if self.policy.newidle_dice {
-                // SAFETY: a plain struct.
-                unsafe { pl::pl_newidle_found(&mut self.cpus[cpu as usize].newidle[level], task.is_some()) };
+                pl::pl_newidle_found(&mut self.cpus[cpu as usize].newidle[level], task.is_some());
             }
             if let Some(task) = task {
                 spent_ns += self.costs.move_task_ns;
@@ -126,24 +121,21 @@ impl<C: Class> Engine<'_, C> {
         self.cpus[from as usize].queue.iter().find(|&task| {
             let entry = &self.tasks[task as usize];
             let since_ran_ns = self.now_ns - entry.last_ran_ns;
-            // SAFETY: plain values.
-            if cold && unsafe { pl::pl_newidle_hot(since_ran_ns, self.costs.migration_hot_ns) } {
+            if cold && pl::pl_newidle_hot(since_ran_ns, self.costs.migration_hot_ns) {
                 return false;
             }
             // Where it waits it may be throttled and not parked yet; where it would go, it could only be parked.
             let throttled = [from, to]
                 .iter()
                 .any(|&cpu| self.throttled_by(entry.group, cpu).is_some());
-            // SAFETY: plain values.
-            unsafe { pl::pl_steal_may_take(false, self.allowed(task, to), throttled) }
+            pl::pl_steal_may_take(false, self.allowed(task, to), throttled)
         })
     }
 
     /// Takes a task from an overloaded CPU of the cache, if that is worthwhile. Returns the time spent.
     fn steal(&mut self, cpu: u32) -> u64 {
         let state = &self.cpus[cpu as usize];
-        // SAFETY: plain structs.
-        if !unsafe { pl::pl_steal_worthwhile(&state.steal, self.topo.nr_nodes, &self.policy.steal) } {
+        if !pl::pl_steal_worthwhile(&state.steal, self.topo.nr_nodes, &self.policy.steal) {
             return 0;
         }
         let llc = self.topo.llc(cpu) as usize;
@@ -265,14 +257,10 @@ impl<C: Class> Engine<'_, C> {
             };
             let queued = |cpu: u32| self.cpus[cpu as usize].fair.nr_queued;
             let runnable = &self.cpus[busiest as usize].runnable;
-            // SAFETY: a plain struct.
-            if self.policy.busy_pull_overloaded
-                && !unsafe { pl::pl_balance_overloaded(queued(busiest), runnable) }
-            {
+            if self.policy.busy_pull_overloaded && !pl::pl_balance_overloaded(queued(busiest), runnable) {
                 continue;
             }
-            // SAFETY: plain values.
-            let n = unsafe { pl::pl_balance_to_move(queued(busiest), queued(cpu)) };
+            let n = pl::pl_balance_to_move(queued(busiest), queued(cpu));
             for _ in 0..n {
                 let Some(task) = self.movable(busiest, cpu, false) else {
                     break;
@@ -288,8 +276,7 @@ impl<C: Class> Engine<'_, C> {
     pub(super) fn count_runnable(&mut self, cpu: u32, n: u32) {
         if self.policy.busy_pull_overloaded {
             let runnable = &mut self.cpus[cpu as usize].runnable;
-            // SAFETY: a plain struct.
-            unsafe { pl::pl_pelt_update(runnable, u64::from(n * pl::BALANCE_ONE), self.now_ns) };
+            pl::pl_pelt_update(runnable, u64::from(n * pl::BALANCE_ONE), self.now_ns);
         }
     }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Moves tasks and sets timers as the limits of bandwidth.h say.
 use super::events::Timer;
+use super::policy as pl;
 use super::state::{State, NONE};
 use super::Engine;
 use crate::class::Class;
 use crate::config::{Enforce, GroupId, Limits};
-use plimsoll_policy_sys as pl;
 
 pub(super) fn policy_limits(limits: &Limits) -> pl::BwLimits {
     pl::BwLimits {
@@ -18,7 +18,7 @@ pub(super) fn policy_limits(limits: &Limits) -> pl::BwLimits {
 }
 
 impl<C: Class> Engine<'_, C> {
-    fn bw_config(&self, group: u32) -> *const pl::BwConfig {
+    fn bw_config(&self, group: u32) -> &pl::BwConfig {
         if group == self.memory.side() {
             &self.policy.core.side
         } else {
@@ -29,9 +29,7 @@ impl<C: Class> Engine<'_, C> {
     /// The level that keeps a group's tasks from running on a CPU.
     #[inline]
     pub(super) fn throttled_by(&self, group: u32, cpu: u32) -> Option<u32> {
-        // SAFETY: the group is alive; the policy only reads.
-        let level = unsafe { pl::pl_group_throttled(self.memory.group(group), cpu) };
-        self.memory.number(level)
+        self.memory.pl_group_throttled(group, cpu)
     }
 
     /// Starts the timers that the policy asked for on the way up from a group.
@@ -42,26 +40,16 @@ impl<C: Class> Engine<'_, C> {
         let mut level = Some(group);
         while let Some(number) = level {
             self.arm_level(number);
-            // SAFETY: the group is alive and not borrowed.
-            level = self.memory.number(unsafe { (*self.memory.group(number)).parent });
+            level = self.memory.parent(number);
         }
         self.arm_level(self.memory.side());
     }
 
     fn arm_level(&mut self, group: u32) {
-        let pool = self.memory.pool(group);
-        // SAFETY: the pool is alive and not borrowed.
-        let (period, slack, next_ns) = unsafe {
-            (
-                pl::pl_bw_take_arm_period(pool),
-                pl::pl_bw_take_arm_slack(pool),
-                (*pool).next_ns,
-            )
-        };
-        if period {
-            self.arm_period(group, next_ns);
+        if self.memory.pl_bw_take_arm_period(group) {
+            self.arm_period(group, self.memory.pool(group).next_ns);
         }
-        if slack {
+        if self.memory.pl_bw_take_arm_slack(group) {
             self.timers
                 .push(self.now_ns + pl::BW_SLACK_DELAY_NS, Timer::Slack { group });
         }
@@ -77,13 +65,11 @@ impl<C: Class> Engine<'_, C> {
             return;
         }
         self.counts.timers += 1;
-        let pool = self.memory.pool(group);
-        // SAFETY: the pool is alive and not borrowed.
-        let (before, again, next_ns) = unsafe {
-            let before = *pool;
-            let again = pl::pl_bw_period(pool, self.now_ns, 1, self.bw_config(group));
-            (before, again, (*pool).next_ns)
-        };
+        let before = self.memory.pool(group);
+        let again = self
+            .memory
+            .pl_bw_period(group, self.now_ns, 1, self.bw_config(group));
+        let next_ns = self.memory.pool(group).next_ns;
         self.book_refill(group, &before);
         self.observe_pool(group);
         self.distribute(group);
@@ -96,42 +82,34 @@ impl<C: Class> Engine<'_, C> {
 
     pub(super) fn slack(&mut self, group: u32) {
         self.counts.timers += 1;
-        // SAFETY: the pool is alive and not borrowed.
-        if unsafe { pl::pl_bw_slack(self.memory.pool(group), self.now_ns, self.bw_config(group)) } {
+        let config = self.bw_config(group);
+        if self.memory.pl_bw_slack(group, self.now_ns, config) {
             self.distribute(group);
         }
     }
 
     fn distribute(&mut self, group: u32) {
-        let config = self.bw_config(group);
-        self.hand_out(group, |pool, now_ns| unsafe {
-            pl::pl_bw_distribute_next(pool, now_ns, config)
+        self.hand_out(group, |engine| {
+            let config = engine.bw_config(group);
+            engine.memory.pl_bw_distribute_next(group, engine.now_ns, config)
         });
     }
 
     /// Releases all that the group's throttling holds, whatever the pool says.
     pub(super) fn release_all(&mut self, group: u32) {
-        self.hand_out(group, |pool, now_ns| unsafe {
-            pl::pl_bw_release_next(pool, now_ns)
+        self.hand_out(group, |engine| {
+            engine.memory.pl_bw_release_next(group, engine.now_ns)
         });
     }
 
-    fn hand_out(&mut self, group: u32, next: impl Fn(*mut pl::Pool, u64) -> *mut pl::Balance) {
-        let pool = self.memory.pool(group);
+    fn hand_out(&mut self, group: u32, next: impl Fn(&Self) -> Option<u32>) {
         let mut released = std::mem::take(&mut self.released);
-        // SAFETY: the pool is alive and not borrowed; nothing else distributes meanwhile. First all are released,
-        // then tasks move: what they do to the pool must not come in between.
-        unsafe {
-            if pl::pl_bw_distribute_begin(pool) {
-                loop {
-                    let balance = next(pool, self.now_ns);
-                    if balance.is_null() {
-                        break;
-                    }
-                    released.push((*balance).cpu);
-                }
-                pl::pl_bw_distribute_end(pool);
+        // First all are released, then tasks move: what they do to the pool must not come in between.
+        if self.memory.pl_bw_distribute_begin(group) {
+            while let Some(cpu) = next(self) {
+                released.push(cpu);
             }
+            self.memory.pl_bw_distribute_end(group);
         }
         // One CPU tells all of them, one after the other: the one told first draws first from what is left.
         let step_ns = self.costs.ipi_send_ns + self.costs.pool_lock_ns;
@@ -203,17 +181,10 @@ impl<C: Class> Engine<'_, C> {
     fn weigh_parked(&mut self, task: u32, cpu: u32, level: u32) {
         let group = self.tasks[task as usize].group;
         let mut touch: pl::Touch = pl::zeroed();
-        // SAFETY: groups are alive and not borrowed.
-        let lighter = unsafe {
-            pl::pl_group_parked(
-                self.memory.group(group),
-                self.memory.group(level),
-                cpu,
-                self.now_ns,
-                &mut touch,
-                &self.policy.core,
-            )
-        };
+        let (now_ns, config) = (self.now_ns, &self.policy.core);
+        let lighter = self
+            .memory
+            .pl_group_parked(group, level, cpu, now_ns, &mut touch, config);
         self.cpus[cpu as usize].fair.lighter |= u32::from(lighter);
         let cost_ns = self.pay_load(group, cpu, &touch);
         self.stall(cpu, cost_ns);
@@ -242,12 +213,13 @@ impl<C: Class> Engine<'_, C> {
             - self.clock_start_ns % period_ns)
             % period_ns;
         let limits = policy_limits(limits);
-        let pool = self.memory.pool(group);
         for cpu in 0..self.cpus.len() as u32 {
             self.charge(cpu, false);
         }
-        // SAFETY: the pool is alive and not borrowed.
-        let flags = unsafe { pl::pl_bw_set(pool, &limits, phase_ns, self.now_ns, self.bw_config(group)) };
+        let config = self.bw_config(group);
+        let flags = self
+            .memory
+            .pl_bw_set(group, &limits, phase_ns, self.now_ns, config);
         self.link_groups();
         self.book_limits(group);
         self.arm(flags, group);
@@ -261,8 +233,8 @@ impl<C: Class> Engine<'_, C> {
     /// After limits or cpu.idle changed.
     pub(super) fn link_groups(&mut self) {
         for number in 0..self.memory.side() {
-            // SAFETY: groups are alive; parents have lower numbers than their children.
-            unsafe { pl::pl_group_link(self.memory.group(number)) };
+            // Parents have lower numbers than their children.
+            self.memory.pl_group_link(number);
         }
     }
 
@@ -271,8 +243,7 @@ impl<C: Class> Engine<'_, C> {
             return;
         };
         if group != self.memory.side() {
-            // SAFETY: the pool is alive and not borrowed.
-            let runtime_ns = unsafe { (*self.memory.pool(group)).runtime_ns };
+            let runtime_ns = self.memory.pool(group).runtime_ns;
             observer.pool(self.now_ns, GroupId(group), runtime_ns);
         }
     }
@@ -284,8 +255,7 @@ impl<C: Class> Engine<'_, C> {
         };
         let mut level = Some(group);
         while let Some(number) = level {
-            // SAFETY: the group is alive and not borrowed.
-            let balance = unsafe { *self.memory.balance(number, cpu) };
+            let balance = self.memory.balance(number, cpu);
             if balance.throttled != 0 && balance.throttled_at_ns == self.now_ns {
                 observer.throttle(self.now_ns, GroupId(number), cpu);
             }
@@ -299,8 +269,7 @@ impl<C: Class> Engine<'_, C> {
         let mut level = Some(group);
         let mut left = locks;
         while let (Some(number), 1..) = (level, left) {
-            // SAFETY: the pool is alive and not borrowed.
-            if unsafe { pl::pl_bw_limited(self.memory.pool(number)) } {
+            if self.memory.pl_bw_limited(number) {
                 left -= 1;
                 let hold_ns = self.costs.pool_lock_ns;
                 let (line, seen) = self.memory.pool_line(number, cpu);
@@ -335,8 +304,7 @@ impl<C: Class> Engine<'_, C> {
                 cost_ns += read_ns;
                 reads -= 1;
             }
-            // SAFETY: the group is alive and not borrowed.
-            level = self.memory.number(unsafe { (*self.memory.group(number)).parent });
+            level = self.memory.parent(number);
         }
         self.touches.load_ns += cost_ns;
         cost_ns

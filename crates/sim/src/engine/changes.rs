@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an administrator does while the machine runs.
+use super::policy as pl;
 use super::state::{State, NONE};
 use super::Engine;
 use crate::class::Class;
 use crate::config::ChangeKind;
 use crate::observer::{Move, Stop};
 use plimsoll_cpus::CpuSet;
-use plimsoll_policy_sys as pl;
 
 impl<C: Class> Engine<'_, C> {
     pub(super) fn change(&mut self, index: u32) {
         match self.changes[index as usize].what.clone() {
             ChangeKind::Limits { group, limits } => self.set_limits(group.0, &limits),
-            ChangeKind::CpuWeight { group, cpu_weight } => self.write_weight(group.0, |group| {
-                // SAFETY: the group is alive and not borrowed.
-                unsafe { pl::pl_group_set_weight(group, cpu_weight) };
+            ChangeKind::CpuWeight { group, cpu_weight } => self.write_weight(group.0, |memory| {
+                memory.pl_group_set_weight(group.0, cpu_weight);
             }),
             ChangeKind::GroupIdle { group, idle } => {
-                self.write_weight(group.0, |group| {
-                    // SAFETY: as above.
-                    unsafe { pl::pl_group_set_idle(group, idle) };
-                });
+                self.write_weight(group.0, |memory| memory.pl_group_set_idle(group.0, idle));
                 self.link_groups();
                 // Nobody's weight changes with cpu.idle, so that it may be queued meanwhile.
                 for task in 0..self.tasks.len() as u32 {
@@ -28,8 +24,7 @@ impl<C: Class> Engine<'_, C> {
                 }
             }
             ChangeKind::Headroom { group, percent } => {
-                // SAFETY: as above.
-                unsafe { (*self.memory.group(group.0)).headroom_percent = percent };
+                self.memory.set_headroom_percent(group.0, percent);
                 self.link_side();
             }
             ChangeKind::Cpuset { group, cpuset } => {
@@ -60,9 +55,7 @@ impl<C: Class> Engine<'_, C> {
                     for &task in &tasks {
                         let entry = &mut engine.tasks[task as usize];
                         entry.group = group.0;
-                        let to = engine.memory.group(group.0);
-                        // SAFETY: the group is alive; the task is in no queue.
-                        unsafe { pl::pl_task_regroup(&mut entry.policy, to) };
+                        engine.memory.pl_task_regroup(&mut entry.policy, group.0);
                         engine.memory.touch(group.0, entry.policy.cpu);
                         engine.set_class(task);
                         engine.forget_useless_affinity(task);
@@ -83,14 +76,12 @@ impl<C: Class> Engine<'_, C> {
     }
 
     /// What a group weighs is written anew: see pl_queue_written.
-    fn write_weight(&mut self, group: u32, write: impl FnOnce(*mut pl::Group)) {
-        let entry = self.memory.group(group);
-        // SAFETY: the group is alive and not borrowed.
-        let before = unsafe { pl::pl_group_weight(entry) };
-        write(entry);
-        for cpu in 0..self.cpus.len() as u32 {
-            // SAFETY: likewise; the CPU's own struct.
-            unsafe { pl::pl_queue_written(entry, cpu, before, &mut self.cpus[cpu as usize].fair) };
+    fn write_weight(&mut self, group: u32, write: impl FnOnce(&pl::Memory)) {
+        let before = self.memory.pl_group_weight(group);
+        write(&self.memory);
+        for (cpu, state) in self.cpus.iter_mut().enumerate() {
+            self.memory
+                .pl_queue_written(group, cpu as u32, before, &mut state.fair);
         }
     }
 
@@ -109,8 +100,7 @@ impl<C: Class> Engine<'_, C> {
     /// A task's weight and class, from its nice value, its policy and its groups.
     pub(super) fn set_class(&mut self, task: u32) {
         let entry = &mut self.tasks[task as usize];
-        // SAFETY: the task's group is alive.
-        unsafe { pl::pl_task_class(&mut entry.policy, i32::from(entry.nice), entry.idle_class) };
+        pl::pl_task_class(&mut entry.policy, i32::from(entry.nice), entry.idle_class);
     }
 
     /// Takes those of these tasks that are runnable out of their queues, lets `change` do what may not be done under
@@ -219,9 +209,11 @@ impl<C: Class> Engine<'_, C> {
     pub(super) fn resolve_cpusets(&mut self) {
         self.domains_stale = true;
         for group in 0..self.memory.side() {
-            // SAFETY: the group is alive and not borrowed; parents have lower numbers.
-            let parent = self.memory.number(unsafe { (*self.memory.group(group)).parent });
-            let above = parent.and_then(|parent| self.cpusets[parent as usize].clone());
+            // Parents have lower numbers.
+            let above = self
+                .memory
+                .parent(group)
+                .and_then(|parent| self.cpusets[parent as usize].clone());
             let own = self.own_cpusets[group as usize].clone();
             let resolved = match (own, &above) {
                 (Some(own), Some(above)) => Some(own.intersection(above)),
@@ -236,8 +228,7 @@ impl<C: Class> Engine<'_, C> {
             let online = (0..self.cpus.len() as u32).filter(|cpu| {
                 self.cpus[*cpu as usize].online && set.as_ref().is_none_or(|set| set.contains(*cpu))
             });
-            // SAFETY: as above.
-            unsafe { (*self.memory.group(group)).cpus = online.count() as u32 };
+            self.memory.set_cpus(group, online.count() as u32);
             self.cpusets[group as usize] = set;
         }
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Invariants, checked at every event where `check` asks for it. A broken one panics: it is a mistake in code.
+use super::policy as pl;
 use super::state::{State, NONE};
 use super::topo::test_bit;
 use super::Engine;
 use crate::class::Class;
-use plimsoll_policy_sys as pl;
 
 impl<C: Class> Engine<'_, C> {
     pub(super) fn check_invariants(&self) {
@@ -46,14 +46,9 @@ impl<C: Class> Engine<'_, C> {
             }
         }
         for group in 0..self.memory.nr_groups as u32 {
-            // SAFETY: groups and queues are alive and not borrowed; a queue never used is all zero.
-            let (published, books) = unsafe {
-                let load = |cpu| (*self.memory.queue(group, cpu)).load.contribution;
-                (
-                    (*self.memory.group(group)).load.load_avg,
-                    (0..n as u32).map(load).sum::<i64>(),
-                )
-            };
+            let published = self.memory.load_avg(group);
+            let load = |cpu| self.memory.queue(group, cpu).load.contribution;
+            let books: i64 = (0..n as u32).map(load).sum();
             assert_eq!(
                 published, books,
                 "group {group}: its load is not what its CPUs published or handed on, at {} ns",
@@ -98,12 +93,10 @@ impl<C: Class> Engine<'_, C> {
         }
         // Parents have lower numbers: from the last group on, children are complete before their parent is.
         for group in (0..self.memory.side()).rev() {
-            // SAFETY: alive and not borrowed.
-            let parent = self.memory.number(unsafe { (*self.memory.group(group)).parent });
+            let parent = self.memory.parent(group);
             for cpu in 0..n {
                 let count = counts[group as usize * n + cpu];
-                // SAFETY: as above.
-                let kept = unsafe { (*self.memory.queue(group, cpu as u32)).nr_runnable };
+                let kept = self.memory.queue(group, cpu as u32).nr_runnable;
                 assert_eq!(
                     kept, count,
                     "group {}, CPU {cpu}: runnable at {} ns",
@@ -118,14 +111,12 @@ impl<C: Class> Engine<'_, C> {
 
     fn parked_rightly(&self, task: u32) -> bool {
         let entry = &self.tasks[task as usize];
-        // SAFETY: in bounds; nothing is borrowed.
-        let balance = unsafe { *self.memory.balance(entry.parked_by, entry.policy.cpu) };
+        let balance = self.memory.balance(entry.parked_by, entry.policy.cpu);
         balance.throttled != 0
     }
 
     fn check_pool(&self, group: u32) {
-        // SAFETY: alive and not borrowed.
-        let pool = unsafe { *self.memory.pool(group) };
+        let pool = self.memory.pool(group);
         if pool.generation == 0 {
             return;
         }
@@ -136,7 +127,7 @@ impl<C: Class> Engine<'_, C> {
             pool.runtime_ns
         );
         let throttled: Vec<u32> = (0..self.cpus.len() as u32)
-            .filter(|&cpu| unsafe { (*self.memory.balance(group, cpu)).throttled != 0 })
+            .filter(|&cpu| self.memory.balance(group, cpu).throttled != 0)
             .collect();
         let in_ring = pool.tail.wrapping_sub(pool.head);
         assert_eq!(

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A CPU's life: pick a task, run it, charge it, stop it, go idle.
 use super::events::NEVER;
+use super::policy as pl;
 use super::state::{Pending, State, GONE, NONE};
 use super::topo::set_bit;
 use super::{entry, Engine};
 use crate::class::Class;
 use crate::config::{Enforce, TaskId};
 use crate::observer::Stop;
-use plimsoll_policy_sys as pl;
 
 /// How long `work_ns` at full speed take.
 #[inline]
@@ -50,16 +50,13 @@ impl<C: Class> Engine<'_, C> {
             self.headroom_marks.side_total_ns += delta_ns;
         }
         let mut touch: pl::Touch = pl::zeroed();
-        // SAFETY: the task's group and its queues are alive and not borrowed.
-        let flags = unsafe {
-            pl::pl_task_charge(
-                &mut task.policy,
-                delta_ns,
-                self.now_ns,
-                &mut touch,
-                &self.policy.core,
-            )
-        };
+        let flags = pl::pl_task_charge(
+            &mut task.policy,
+            delta_ns,
+            self.now_ns,
+            &mut touch,
+            &self.policy.core,
+        );
         self.class.ran(&mut entry!(self, running, cpu), delta_ns);
         if self.ledger.is_some() {
             self.book_use(group, delta_ns);
@@ -314,16 +311,13 @@ impl<C: Class> Engine<'_, C> {
         let state = &mut self.cpus[cpu as usize];
         let task = &mut self.tasks[next as usize];
         let exec_ns = now_ns + delay_ns;
-        // SAFETY: plain structs of the engine's, and the group's memory.
-        unsafe {
-            pl::pl_task_reweigh(
-                &mut task.policy,
-                &mut state.fair,
-                now_ns,
-                &mut touch,
-                &self.policy.core,
-            );
-        }
+        pl::pl_task_reweigh(
+            &mut task.policy,
+            &mut state.fair,
+            now_ns,
+            &mut touch,
+            &self.policy.core,
+        );
         let gives_way = task.policy.idle != 0;
         if state.gives_way != gives_way {
             state.gives_way = gives_way;
@@ -423,8 +417,7 @@ impl<C: Class> Engine<'_, C> {
         let state = &mut self.cpus[cpu as usize];
         let idle_ns = self.now_ns.saturating_sub(state.idle_from_ns);
         state.idle_total_ns += idle_ns;
-        // SAFETY: a plain struct of the engine's.
-        unsafe { pl::pl_steal_idle_ended(&mut state.steal, idle_ns) };
+        pl::pl_steal_idle_ended(&mut state.steal, idle_ns);
         delay_ns = delay_ns.max(state.idle_from_ns.saturating_sub(self.now_ns));
         let depth = self
             .costs
@@ -466,21 +459,18 @@ impl<C: Class> Engine<'_, C> {
         let state = &mut self.cpus[cpu as usize];
         let task = &mut self.tasks[running as usize];
         let group = task.group;
-        // SAFETY: plain structs of the engine's, and the group's memory.
-        let turn_over = unsafe {
-            if self.policy.newidle {
-                for newidle in &mut state.newidle {
-                    pl::pl_newidle_decay(newidle, self.now_ns);
-                }
+        if self.policy.newidle {
+            for newidle in &mut state.newidle {
+                pl::pl_newidle_decay(newidle, self.now_ns);
             }
-            pl::pl_task_reweigh(
-                &mut task.policy,
-                &mut state.fair,
-                self.now_ns,
-                &mut touch,
-                &self.policy.core,
-            )
-        };
+        }
+        let turn_over = pl::pl_task_reweigh(
+            &mut task.policy,
+            &mut state.fair,
+            self.now_ns,
+            &mut touch,
+            &self.policy.core,
+        );
         let turn_over = self.class.tick(&mut entry!(self, running, cpu), turn_over);
         let state = &mut self.cpus[cpu as usize];
         let slice_over = turn_over || self.now_ns >= state.slice_end_ns;
@@ -518,14 +508,12 @@ impl<C: Class> Engine<'_, C> {
         }
         let mut budget_ns = NEVER - state.exec_ns;
         if by_timer {
-            let group = self.memory.group(self.tasks[state.running as usize].group);
-            // SAFETY: the group is alive and not borrowed.
-            let left_ns = unsafe { pl::pl_group_budget(group, cpu, budget_ns) };
+            let group = self.tasks[state.running as usize].group;
+            let left_ns = self.memory.pl_group_budget(group, cpu, budget_ns);
             budget_ns = budget_ns.min(left_ns.saturating_add(self.costs.limit_late_ns));
         }
         let slice_ns = state.slice_end_ns.saturating_sub(state.exec_ns);
-        // SAFETY: a plain struct of the engine's.
-        let turn_ns = unsafe { pl::pl_fair_turn(&state.fair, slice_ns, budget_ns) };
+        let turn_ns = pl::pl_fair_turn(&state.fair, slice_ns, budget_ns);
         state.limit_ns = (state.exec_ns + turn_ns).max(self.now_ns);
         self.update_slot(cpu);
     }

@@ -5,12 +5,12 @@
 //! every other waker finds the same: some tasks wait behind others that their wakers did not see. (The live scheduler does not: it
 //! claims the CPU that it finds.)
 use super::events::Timer;
+use super::policy as pl;
 use super::state::NONE;
 use super::topo::bits_from;
 use super::Engine;
 use crate::class::Class;
 use crate::config::WakeSearch;
-use plimsoll_policy_sys as pl;
 
 /// PL_PELT_MAX: the sum of an average that was 1 for ever.
 const PELT_MAX: u64 = 47_742;
@@ -65,15 +65,12 @@ impl<C: Class> Engine<'_, C> {
         let running = self.cpus[here as usize].running;
         if running != NONE && running != task {
             let cpus = self.topo.llcs[self.topo.llc(here) as usize].len() as u32;
-            // SAFETY: plain structs.
-            unsafe {
-                pl::pl_wake_count(&mut self.tasks[running as usize].waker, task, self.now_ns);
-                let (a, b) = (
-                    &self.tasks[running as usize].waker,
-                    &self.tasks[task as usize].waker,
-                );
-                wide = pl::pl_wake_wide(a, b, cpus);
-            }
+            pl::pl_wake_count(&mut self.tasks[running as usize].waker, task, self.now_ns);
+            let (a, b) = (
+                &self.tasks[running as usize].waker,
+                &self.tasks[task as usize].waker,
+            );
+            wide = pl::pl_wake_wide(a, b, cpus);
         }
         if wide || !self.policy.wake_affine || !self.allowed(task, here) {
             return previous;
@@ -102,16 +99,13 @@ impl<C: Class> Engine<'_, C> {
             }
         };
         let queued = |cpu: u32| self.cpus[cpu as usize].fair.weight_sum;
-        // SAFETY: plain values.
-        let drawn = unsafe {
-            pl::pl_wake_affine(
-                queued(here),
-                queued(previous),
-                weight(task),
-                weight(running),
-                sync && running != NONE,
-            )
-        };
+        let drawn = pl::pl_wake_affine(
+            queued(here),
+            queued(previous),
+            weight(task),
+            weight(running),
+            sync && running != NONE,
+        );
         if drawn {
             here
         } else {
@@ -183,8 +177,7 @@ impl<C: Class> Engine<'_, C> {
         let cost_ns = u64::from(scanned) * self.costs.search_cpu_ns;
         let average_ns = &mut self.cpus[here as usize].scan_cost_ns;
         let given_up = found.is_none() && most < size;
-        // SAFETY: plain values.
-        *average_ns = unsafe { pl::pl_wake_scan_cost(*average_ns, cost_ns, given_up) };
+        *average_ns = pl::pl_wake_scan_cost(*average_ns, cost_ns, given_up);
         looked += scanned;
         let found = found.or_else(|| {
             if newer {
@@ -203,15 +196,12 @@ impl<C: Class> Engine<'_, C> {
     /// How many CPUs of a cache are looked at.
     fn scan_limit(&mut self, here: u32, llc: u32, size: u32) -> u32 {
         let state = &mut self.llcs[llc as usize];
-        // SAFETY: plain values.
-        unsafe {
-            if self.policy.wake_search == WakeSearch::Proportional {
-                let cpu = &self.cpus[here as usize];
-                return pl::pl_wake_scan_proportional(size, cpu.steal.avg_idle_ns, cpu.scan_cost_ns);
-            }
-            state.count_busy(self.now_ns);
-            pl::pl_wake_scan_utilisation(size, state.busy.sum / u64::from(size) * 1024 / PELT_MAX)
+        if self.policy.wake_search == WakeSearch::Proportional {
+            let cpu = &self.cpus[here as usize];
+            return pl::pl_wake_scan_proportional(size, cpu.steal.avg_idle_ns, cpu.scan_cost_ns);
         }
+        state.count_busy(self.now_ns);
+        pl::pl_wake_scan_utilisation(size, state.busy.sum / u64::from(size) * 1024 / PELT_MAX)
     }
 
     fn idle_sibling(&self, task: u32, cpu: u32) -> Option<u32> {

@@ -4,7 +4,6 @@ use super::bandwidth::policy_limits;
 use super::events::Timer;
 use super::Engine;
 use crate::class::Class;
-use plimsoll_policy_sys as pl;
 
 /// What was so when the present window began.
 #[derive(Default)]
@@ -76,17 +75,15 @@ impl<C: Class> Engine<'_, C> {
         self.headroom.percent = 0;
         self.headroom.tolerance_ns = 0;
         let side = self.memory.side();
-        // SAFETY: groups are alive; parents have lower numbers than their children.
-        unsafe {
-            for group in 0..side {
-                pl::pl_headroom_clear(self.memory.group(group));
-            }
-            for group in 0..side {
-                pl::pl_headroom_mark(&mut self.headroom, self.memory.group(group));
-            }
+        for group in 0..side {
+            self.memory.pl_headroom_clear(group);
+        }
+        // Parents have lower numbers than their children.
+        for group in 0..side {
+            self.memory.pl_headroom_mark(&mut self.headroom, group);
         }
         let changes: Vec<bool> = (0..side)
-            .map(|group| unsafe { pl::pl_headroom_side_changes(&self.headroom, self.memory.group(group)) })
+            .map(|group| self.memory.pl_headroom_side_changes(&self.headroom, group))
             .collect();
         // Levels count their children, so all below a change comes out as well; that is every task of the machine
         // at worst, and a change of headroom is rare.
@@ -94,12 +91,9 @@ impl<C: Class> Engine<'_, C> {
         let tasks = if any { self.tasks.len() as u32 } else { 0 };
         self.with_tasks_out(0..tasks, |engine| {
             for group in 0..side {
-                // SAFETY: as above.
-                unsafe {
-                    let pointer = engine.memory.group(group);
-                    pl::pl_headroom_link(&engine.headroom, pointer, engine.memory.group(side));
-                    engine.is_side[group as usize] = pl::pl_headroom_is_side(&engine.headroom, pointer);
-                }
+                let (memory, headroom) = (&engine.memory, &engine.headroom);
+                memory.pl_headroom_link(headroom, group);
+                engine.is_side[group as usize] = memory.pl_headroom_is_side(headroom, group);
             }
         });
         if self.headroom.percent == 0 {
@@ -131,22 +125,18 @@ impl<C: Class> Engine<'_, C> {
         let used_ns = self.headroom_marks.side_used_ns;
         let idle_ns = self.machine_idle_ns() - self.headroom_marks.idle_ns;
         let window_ns = self.now_ns - self.headroom_marks.began_ns;
-        // SAFETY: the side group is alive and not borrowed.
-        let (flags, limited) = unsafe {
-            let was_limited = pl::pl_bw_limited(self.memory.pool(side));
-            let flags = pl::pl_headroom_window(
-                &mut self.headroom,
-                self.memory.group(side),
-                used_ns,
-                idle_ns,
-                window_ns,
-                self.nr_online,
-                self.now_ns,
-                &self.policy.headroom,
-                &self.policy.core.side,
-            );
-            (flags, (was_limited, pl::pl_bw_limited(self.memory.pool(side))))
-        };
+        let was_limited = self.memory.pl_bw_limited(side);
+        let flags = self.memory.pl_headroom_window(
+            &mut self.headroom,
+            used_ns,
+            idle_ns,
+            window_ns,
+            self.nr_online,
+            self.now_ns,
+            &self.policy.headroom,
+            &self.policy.core.side,
+        );
+        let limited = (was_limited, self.memory.pl_bw_limited(side));
         self.arm(flags, side);
         if limited == (true, false) {
             self.release_all(side);
@@ -174,11 +164,8 @@ impl<C: Class> Engine<'_, C> {
     pub(super) fn begin_side(&mut self) {
         let limits = policy_limits(&crate::config::Limits::UNLIMITED);
         let side = self.memory.side();
-        // SAFETY: the side group is alive and not borrowed.
-        unsafe {
-            (*self.memory.group(side)).is_side = 1;
-            pl::pl_bw_set(self.memory.pool(side), &limits, 0, 0, &self.policy.core.side);
-            pl::pl_group_link(self.memory.group(side));
-        }
+        self.memory.mark_side();
+        self.memory.pl_bw_set(side, &limits, 0, 0, &self.policy.core.side);
+        self.memory.pl_group_link(side);
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether what was given can be simulated: the first thing that cannot, its value, what is allowed.
 use super::bandwidth::policy_limits;
+use super::policy as pl;
 use crate::config::{ChangeKind, Config, ConfigError, Costs, GroupId, Limits, TaskId, TaskSpec};
 use plimsoll_cpus::CpuSet;
-use plimsoll_policy_sys as pl;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
@@ -45,8 +45,7 @@ fn check_set(what: impl FnOnce() -> String, set: &Option<CpuSet>, nr_cpus: u32) 
 
 fn check_limits(path: &str, limits: &Limits, is_root: bool, config: &Config) -> Result<(), ConfigError> {
     let mainline = config.policy.core.bandwidth.mainline != 0;
-    // SAFETY: plain values.
-    let code = unsafe { pl::pl_bw_check(&policy_limits(limits), is_root, mainline) };
+    let code = pl::pl_bw_check(&policy_limits(limits), is_root, mainline);
     let us = |ns: u64| format!("{} us", ns / 1000);
     let quota = limits.quota_ns.map_or("max".to_owned(), us);
     let (field, value, allowed) = match code {

@@ -10,11 +10,11 @@
 //!
 //! "Noticed" is derived, not measured: where ticks enforce limits, a task runs on for at most one tick; where a timer
 //! does, for as long as that takes. `NOTICE_NS` is added for the interrupts, transfers and switches in between.
+use super::policy as pl;
 use super::state::State;
 use super::Engine;
 use crate::class::Class;
 use crate::config::Enforce;
-use plimsoll_policy_sys as pl;
 
 /// The largest sum of costs between a moment that matters and the scheduler's acting on it, in any machine that is
 /// fuzzed.
@@ -65,13 +65,11 @@ impl Ledger {
 
 impl<C: Class> Engine<'_, C> {
     fn pool_now(&self, group: u32) -> pl::Pool {
-        // SAFETY: alive and not borrowed.
-        unsafe { *self.memory.pool(group) }
+        self.memory.pool(group)
     }
 
     fn remaining(&self, group: u32, cpu: u32) -> i64 {
-        // SAFETY: alive and not borrowed.
-        unsafe { (*self.memory.balance(group, cpu)).remaining_ns }
+        self.memory.balance(group, cpu).remaining_ns
     }
 
     /// Sum over the group's balances of a part of each.
@@ -116,17 +114,10 @@ impl<C: Class> Engine<'_, C> {
         };
         let mut level = Some(group);
         while let Some(number) = level {
-            // SAFETY: alive and not borrowed.
-            let (limited, parent) = unsafe {
-                (
-                    pl::pl_bw_limited(self.memory.pool(number)),
-                    (*self.memory.group(number)).parent,
-                )
-            };
-            if limited {
+            if self.memory.pl_bw_limited(number) {
                 ledger.books[number as usize].used_ns += ns;
             }
-            level = self.memory.number(parent);
+            level = self.memory.parent(number);
         }
         self.ledger = Some(ledger);
     }
@@ -238,8 +229,7 @@ impl<C: Class> Engine<'_, C> {
         };
         for cpu in 0..self.cpus.len() as u32 {
             let ns = self.remaining(group, cpu);
-            // SAFETY: alive and not borrowed.
-            let runnable = unsafe { (*self.memory.queue(group, cpu)).nr_runnable > 0 };
+            let runnable = self.memory.queue(group, cpu).nr_runnable > 0;
             let most = if runnable {
                 (bandwidth.slice_ns as i64).max(KEPT_NS)
             } else {

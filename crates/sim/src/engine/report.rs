@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From the engine's books to results.
+use super::policy as pl;
 use super::state::State;
 use super::Engine;
 use crate::class::Class;
@@ -7,7 +8,6 @@ use crate::results::{
     CounterResult, CpuResult, CpuStat, GroupResult, HeadroomResult, LatencyResult, Results, RunDelay,
     Touches, WorkloadResult,
 };
-use plimsoll_policy_sys as pl;
 
 /// Books as they stood when the warm-up ended.
 #[derive(Default)]
@@ -68,8 +68,7 @@ impl<C: Class> Engine<'_, C> {
         let mut throttled = Vec::new();
         for group in (0..self.memory.side()).filter(|&group| self.had_quota[group as usize]) {
             for cpu in 0..self.cpus.len() as u32 {
-                // SAFETY: the group is alive and not borrowed.
-                let balance = unsafe { *self.memory.balance(group, cpu) };
+                let balance = self.memory.balance(group, cpu);
                 if balance.throttled != 0 {
                     throttled.push((group, cpu, balance.throttled_at_ns));
                 }
@@ -83,8 +82,7 @@ impl<C: Class> Engine<'_, C> {
     fn throttled_early_ns(&self, group: u32) -> u64 {
         let of_group = self.warm.throttled.iter().filter(|&&(of, _, _)| of == group);
         let early_ns = of_group.map(|&(_, cpu, at_ns)| {
-            // SAFETY: the group is alive and not borrowed.
-            let balance = unsafe { *self.memory.balance(group, cpu) };
+            let balance = self.memory.balance(group, cpu);
             let lasts = balance.throttled != 0 && balance.throttled_at_ns == at_ns;
             if lasts {
                 0
@@ -124,8 +122,7 @@ impl<C: Class> Engine<'_, C> {
     }
 
     fn cpu_stat(&self, group: u32) -> CpuStat {
-        // SAFETY: the pool is alive and not borrowed.
-        let pool = unsafe { *self.memory.pool(group) };
+        let pool = self.memory.pool(group);
         CpuStat {
             nr_periods: pool.nr_periods,
             nr_throttled: pool.nr_throttled,
@@ -202,9 +199,8 @@ impl<C: Class> Engine<'_, C> {
         let n = self.memory.side() as usize;
         let mut usage_ns = self.group_usage_ns[..n].to_vec();
         for group in (1..n).rev() {
-            // SAFETY: the group is alive and not borrowed; parents have lower numbers.
-            let parent = unsafe { (*self.memory.group(group as u32)).parent };
-            if let Some(parent) = self.memory.number(parent) {
+            // Parents have lower numbers.
+            if let Some(parent) = self.memory.parent(group as u32) {
                 usage_ns[parent as usize] += usage_ns[group];
             }
         }

@@ -2,7 +2,7 @@
 //! From a configuration that was found possible to a machine about to run: memory, groups, tasks.
 use super::events::{Slots, Timer, Timers};
 use super::lines::Line;
-use super::memory::Memory;
+use super::policy::{self as pl, Memory};
 use super::state::{Channel, Cpu, Pending, State, Task, NONE};
 use super::topo::{LlcState, Topo};
 use super::{headroom, ledger, report, Engine, Services};
@@ -10,7 +10,6 @@ use crate::class::{Class, Shape};
 use crate::config::{CgroupMode, Config, GroupId, TaskId, TaskSpec};
 use crate::observer::Observer;
 use crate::results::{EventCounts, RunDelay, Touches};
-use plimsoll_policy_sys as pl;
 use std::collections::BTreeSet;
 
 impl<'o, C: Class> Engine<'o, C> {
@@ -42,7 +41,7 @@ impl<'o, C: Class> Engine<'o, C> {
             nr_cpus,
             nr_groups: nr_groups as u32,
             check: config.check,
-            root: memory.group(0),
+            root: memory.root(),
         });
         let mut engine = Self {
             now_ns: 0,
@@ -125,13 +124,9 @@ impl<'o, C: Class> Engine<'o, C> {
         engine.resolve_cpusets();
         for (i, group) in config.groups.iter().enumerate() {
             let number = i as u32 + 1;
-            // SAFETY: the group is alive and not borrowed.
-            unsafe {
-                let pointer = engine.memory.group(number);
-                (*pointer).weight = pl::pl_weight_of_cpu_weight(group.cpu_weight);
-                (*pointer).idle = u32::from(group.idle);
-                (*pointer).headroom_percent = group.headroom_percent;
-            }
+            engine
+                .memory
+                .configure(number, group.cpu_weight, group.idle, group.headroom_percent);
             if group.limits.quota_ns.is_some() {
                 engine.set_limits(number, &group.limits);
             }
@@ -157,11 +152,8 @@ impl<'o, C: Class> Engine<'o, C> {
     /// Takes over a task that has been numbered, and starts it when its time comes.
     pub(super) fn add_task(&mut self, task_id: TaskId, spec: TaskSpec, near_cpu: u32) {
         let number = task_id.0;
-        let mut policy: pl::Task = pl::zeroed();
-        policy.group = self.memory.group(spec.group.0);
-        policy.cpu = near_cpu;
         let task = Task {
-            policy,
+            policy: self.memory.task(spec.group.0, near_cpu),
             group: spec.group.0,
             state: State::New,
             pending: Pending::Next,
@@ -228,11 +220,9 @@ impl<'o, C: Class> Engine<'o, C> {
             false => self.select_any(task),
         };
         let entry = &mut self.tasks[task as usize];
-        // SAFETY: plain structs.
-        unsafe {
-            let fair = &self.cpus[cpu as usize].fair;
-            pl::pl_task_born(&mut entry.policy, cpu, fair, &self.policy.core.fair);
-        }
+        let fair = &self.cpus[cpu as usize].fair;
+        self.memory
+            .pl_task_born(&mut entry.policy, cpu, fair, &self.policy.core.fair);
         entry.runnable_ns = self.now_ns;
         self.counts.wakeups += 1;
         if let Some(observer) = self.observer.as_deref_mut() {

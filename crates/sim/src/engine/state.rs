@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the engine keeps about a CPU, a task, a channel.
 use super::events::NEVER;
+use super::policy as pl;
 use super::runqueue::RunQueue;
 use super::topo::LEVELS;
 use crate::config::{ChannelSpec, WorkloadId};
 use crate::results::CpuResult;
 use plimsoll_cpus::CpuSet;
-use plimsoll_policy_sys as pl;
 use std::collections::VecDeque;
 
 /// No task, no CPU, no order number.
@@ -76,8 +76,7 @@ impl Cpu {
         let fair: pl::FairCpu = pl::zeroed();
         let mut steal: pl::Steal = pl::zeroed();
         let mut newidle = pl::zeroed();
-        // SAFETY: a plain struct.
-        unsafe { pl::pl_newidle_init(&mut newidle) };
+        pl::pl_newidle_init(&mut newidle);
         // As the kernel begins: idle for long, so that the first searches are made.
         steal.avg_idle_ns = 1_000_000;
         Self {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine's shape, as tables that searches walk, and which CPUs of it are idle or overloaded.
+use super::policy as pl;
 use crate::config::PerDistance;
 use crate::topology::{CpuPlace, Topology};
-use plimsoll_policy_sys as pl;
 
 /// Levels that balancing knows: core, last-level cache, socket, machine.
 pub(super) const LEVELS: usize = 4;
@@ -143,8 +143,7 @@ impl LlcState {
 
     /// Counts the time until now with as many busy CPUs as before.
     pub fn count_busy(&mut self, now_ns: u64) {
-        // SAFETY: a plain struct.
-        unsafe { pl::pl_pelt_update(&mut self.busy, u64::from(self.nr_busy), now_ns) };
+        pl::pl_pelt_update(&mut self.busy, u64::from(self.nr_busy), now_ns);
     }
 }
 

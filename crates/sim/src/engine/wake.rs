@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A task becomes runnable: where it goes, and whether it runs at once.
 use super::events::NEVER;
+use super::policy as pl;
 use super::state::{State, NONE};
 use super::topo::{bits_from, set_bit};
 use super::{entry, Engine};
 use crate::behaviour::{Choice, Seat};
 use crate::class::{Class, CpuSeen};
 use crate::config::{TaskId, WakeSearch};
-use plimsoll_policy_sys as pl;
 
 impl<C: Class> Engine<'_, C> {
     /// Wakes a task. `waker`: the CPU that does it, NONE: no CPU does. `sync`: the waker is about to wait itself.
@@ -67,8 +67,8 @@ impl<C: Class> Engine<'_, C> {
         self.memory.touch(group, cpu);
         let mut touch: pl::Touch = pl::zeroed();
         if from != cpu {
-            // SAFETY: the group and its queues are alive and not borrowed.
-            unsafe { pl::pl_task_moved(&mut entry.policy, cpu, self.now_ns, &self.policy.core) };
+            let (policy, now_ns) = (&mut entry.policy, self.now_ns);
+            self.memory.pl_task_moved(policy, cpu, now_ns, &self.policy.core);
         }
         if from != cpu {
             let from_fair = self.cpus[from as usize].fair;
@@ -80,10 +80,10 @@ impl<C: Class> Engine<'_, C> {
             self.class.moved(&mut entry!(self, task, cpu), &from);
         }
         let entry = &mut self.tasks[task as usize];
-        // SAFETY: likewise.
-        let flags = unsafe {
-            pl::pl_task_runnable(&mut entry.policy, cpu, self.now_ns, &mut touch, &self.policy.core)
-        };
+        let (policy, now_ns) = (&mut entry.policy, self.now_ns);
+        let flags = self
+            .memory
+            .pl_task_runnable(policy, cpu, now_ns, &mut touch, &self.policy.core);
         if flags != 0 {
             self.arm(flags, group);
             if flags & pl::BW_THROTTLED != 0 {
@@ -122,8 +122,7 @@ impl<C: Class> Engine<'_, C> {
     /// Both keep the queue's count, and the overloaded CPUs' mask. They return what writing that costs.
     pub(super) fn count(&mut self, task: u32, cpu: u32) -> u64 {
         let state = &mut self.cpus[cpu as usize];
-        // SAFETY: plain structs.
-        let before = unsafe { pl::pl_task_count(&mut self.tasks[task as usize].policy, &mut state.fair) };
+        let before = pl::pl_task_count(&mut self.tasks[task as usize].policy, &mut state.fair);
         self.join(task, cpu);
         self.count_changed(cpu, before, before + 1)
     }
@@ -132,8 +131,7 @@ impl<C: Class> Engine<'_, C> {
     pub(super) fn uncount(&mut self, task: u32, cpu: u32, sleeps: bool) -> u64 {
         self.class.leave(&mut entry!(self, task, cpu), sleeps);
         let state = &mut self.cpus[cpu as usize];
-        // SAFETY: plain structs.
-        let before = unsafe { pl::pl_task_uncount(&mut self.tasks[task as usize].policy, &mut state.fair) };
+        let before = pl::pl_task_uncount(&mut self.tasks[task as usize].policy, &mut state.fair);
         self.count_changed(cpu, before, before - 1)
     }
 
@@ -151,8 +149,7 @@ impl<C: Class> Engine<'_, C> {
 
     #[inline]
     fn count_changed(&mut self, cpu: u32, before: u32, after: u32) -> u64 {
-        // SAFETY: plain values.
-        let turned = unsafe { pl::pl_steal_turned(before, after) };
+        let turned = pl::pl_steal_turned(before, after);
         if turned == 0 {
             return 0;
         }
@@ -186,9 +183,7 @@ impl<C: Class> Engine<'_, C> {
         let entry = &mut self.tasks[task as usize];
         let group = entry.group;
         let mut touch: pl::Touch = pl::zeroed();
-        // SAFETY: the group and its queues are alive and not borrowed.
-        let flags =
-            unsafe { pl::pl_task_blocked(&mut entry.policy, self.now_ns, &mut touch, &self.policy.core) };
+        let flags = pl::pl_task_blocked(&mut entry.policy, self.now_ns, &mut touch, &self.policy.core);
         self.arm(flags, group);
         if flags & pl::QUEUE_LIGHTER != 0 {
             self.cpus[cpu as usize].fair.lighter = 1;
@@ -204,8 +199,7 @@ impl<C: Class> Engine<'_, C> {
             return;
         }
         let fair = &mut self.cpus[cpu as usize].fair;
-        // SAFETY: plain structs of the engine's.
-        if unsafe { pl::pl_waiting_due(fair, self.now_ns, &self.policy.core) } {
+        if pl::pl_waiting_due(fair, self.now_ns, &self.policy.core) {
             self.weigh_all_waiting(cpu);
         }
     }
@@ -220,16 +214,13 @@ impl<C: Class> Engine<'_, C> {
             let entry = &mut self.tasks[task as usize];
             let (group, order) = (entry.group, entry.order);
             let mut touch: pl::Touch = pl::zeroed();
-            // SAFETY: plain structs of the engine's, and the group's memory.
-            unsafe {
-                pl::pl_task_reweigh(
-                    &mut entry.policy,
-                    &mut state.fair,
-                    self.now_ns,
-                    &mut touch,
-                    &self.policy.core,
-                );
-            }
+            pl::pl_task_reweigh(
+                &mut entry.policy,
+                &mut state.fair,
+                self.now_ns,
+                &mut touch,
+                &self.policy.core,
+            );
             let key = self.key(task);
             if key != before {
                 let queue = &mut self.cpus[cpu as usize].queue;
@@ -362,8 +353,7 @@ impl<C: Class> Engine<'_, C> {
             let Some(running) = self.running(cpu) else {
                 return false;
             };
-            // SAFETY: plain structs.
-            let yields = unsafe { pl::pl_task_yields_cpu(&self.tasks[running as usize].policy, woken) };
+            let yields = pl::pl_task_yields_cpu(&self.tasks[running as usize].policy, woken);
             yields && self.cpus[cpu as usize].resched_ns == NEVER && self.allowed(task, cpu)
         })
     }
