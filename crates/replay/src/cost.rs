@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU time per request, stretch by stretch of the recording: what work costs when the machine is fast, and when not.
-use crate::program::{is_below, Group, Thread};
+use crate::groups::{is_below, Group};
+use crate::program::{Stretch, Thread, STRETCH_NS};
 use crate::requests::Pair;
 use plimsoll_trace::Timeline;
-
-/// Length of a stretch.
-pub const STRETCH_NS: u64 = 100_000_000;
-
-/// What the planned group did in one stretch.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stretch {
-    pub work_ns: f64,
-    /// Requests; one that lasted longer than the stretch counts with the share of it that fell into it.
-    pub requests: f64,
-}
 
 /// Stretches from the beginning of the recording; those of `target` and the groups below it.
 pub(crate) fn stretches(

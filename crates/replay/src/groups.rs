@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The groups of a trace: a tree by their paths.
-use crate::program::Thread;
-use crate::settings::SettingsError;
 use plimsoll_trace::Header;
 
 /// A group of the trace: its path, and what it was set to.
@@ -62,7 +60,7 @@ impl Group {
 }
 
 /// A path with one slash before each part.
-fn normal(path: &str) -> String {
+pub(crate) fn normal(path: &str) -> String {
     let parts: String = path
         .split('/')
         .filter(|p| !p.is_empty())
@@ -170,34 +168,4 @@ pub(crate) fn is_below(groups: &[Group], group: u32, target: u32) -> bool {
         at = groups[group as usize].parent;
     }
     false
-}
-
-/// The group that is planned for: see [`crate::Program::build`].
-pub(crate) fn find_target(
-    groups: &[Group],
-    threads: &[Thread],
-    path: Option<&str>,
-) -> Result<u32, SettingsError> {
-    match path {
-        Some(path) => {
-            let path = normal(path);
-            find(groups, &path).ok_or_else(|| SettingsError {
-                what: "group".into(),
-                value: path,
-                allowed: groups
-                    .iter()
-                    .map(|g| g.path.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            })
-        }
-        None => {
-            let mut own_work = vec![0; groups.len()];
-            for thread in threads {
-                own_work[thread.group as usize] += thread.work_ns;
-            }
-            let most = (1..groups.len()).max_by_key(|&ix| (own_work[ix], std::cmp::Reverse(ix)));
-            Ok(most.unwrap_or(0) as u32)
-        }
-    }
 }

@@ -7,7 +7,9 @@
 //!
 //! A closed loop is such a chain without an end: the answer wakes the client, which asks again. Whatever once started it
 //! must not count for ever, so a chain is followed through [`HOPS_MAX`] wake-ups only.
-use crate::program::{is_below, is_stuck, Burst, Group, Thread};
+use crate::groups::{is_below, Group};
+use crate::program::{Burst, Thread};
+use crate::recording::is_stuck;
 use plimsoll_trace::{Cause, Timeline};
 
 /// As many as a transaction of several queries to another process takes there and back; of a closed loop it is a few

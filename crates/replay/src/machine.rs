@@ -5,7 +5,7 @@
 //! cost nothing again. What is not in it is the time from a wake-up of an idle CPU until the thread runs there; that
 //! is measured in the trace, by how long the CPU had been idle.
 use crate::placement::placement;
-use crate::program::NONE;
+use crate::recording::{runs_by_cpu, seen_cpus};
 use plimsoll_sim::{Costs, CpuPlace, IdleState, Machine, Topology};
 use plimsoll_trace::{Cause, Header, Timeline};
 use std::borrow::Cow;
@@ -91,13 +91,6 @@ impl<'a> Dense<'a> {
     }
 }
 
-/// The CPU of each run, where it is known.
-fn seen_cpus(timeline: &Timeline) -> impl Iterator<Item = u32> + '_ {
-    let runs = timeline.threads.iter().flat_map(|t| &t.runs);
-    let others = timeline.others.iter().map(|r| r.cpu);
-    runs.map(|r| r.cpu).filter(|&cpu| cpu != u32::MAX).chain(others)
-}
-
 /// In words, for output.
 pub fn describe(machine: &Machine) -> String {
     let delays: Vec<String> = machine
@@ -178,66 +171,6 @@ pub(crate) fn resize(topology: &mut Topology, cpus: u32) {
         let core = topology.cpus.iter().map(|c| c.core).max().unwrap_or(0) + 1;
         topology.cpus.push(CpuPlace { core, ..last });
     }
-}
-
-/// A stretch on a CPU, and whose. Of threads that are not recorded: [`NONE`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CpuRun {
-    pub start_ns: i64,
-    pub end_ns: i64,
-    pub thread: u32,
-    pub burst: u32,
-}
-
-impl CpuRun {
-    pub fn is_others(&self) -> bool {
-        self.thread == NONE
-    }
-}
-
-/// Stretches on each CPU, in order of time.
-pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
-    let mut by_cpu: Vec<Vec<CpuRun>> = Vec::new();
-    for run in &timeline.others {
-        add(
-            &mut by_cpu,
-            run.cpu,
-            CpuRun {
-                start_ns: run.end_ns - run.run_ns as i64,
-                end_ns: run.end_ns,
-                thread: NONE,
-                burst: NONE,
-            },
-        );
-    }
-    for (t, thread) in timeline.threads.iter().enumerate() {
-        for (b, burst) in thread.bursts.iter().enumerate() {
-            for run in thread.runs_of(burst) {
-                add(
-                    &mut by_cpu,
-                    run.cpu,
-                    CpuRun {
-                        start_ns: run.start_ns,
-                        end_ns: run.end_ns,
-                        thread: t as u32,
-                        burst: b as u32,
-                    },
-                );
-            }
-        }
-    }
-    by_cpu.iter_mut().for_each(|runs| runs.sort_unstable());
-    by_cpu
-}
-
-fn add(by_cpu: &mut Vec<Vec<CpuRun>>, cpu: u32, run: CpuRun) {
-    if cpu == u32::MAX {
-        return;
-    }
-    if by_cpu.len() <= cpu as usize {
-        by_cpu.resize(cpu as usize + 1, Vec::new());
-    }
-    by_cpu[cpu as usize].push(run);
 }
 
 /// Median time from wake-up to run where the CPU was idle, by how long it had been.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a replay, or the recording itself, measured.
-use crate::requests::ClassIx;
+use crate::request::ClassIx;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! Beyond such habits each wake-up has its own recorded CPU, its seat, which is taken again while the choice is like the
 //! recorded one ([`plimsoll_sim::Seat`]). Clients that stay beside their server's CPU for seconds, or on it, do so
 //! because of loads and moves of which no trace tells; which of the two it is decides how much of a CPU the server has.
-use crate::machine::{runs_by_cpu, CpuRun};
+use crate::recording::{runs_by_cpu, CpuRun};
 use plimsoll_sim::Choice as SeatChoice;
 use plimsoll_trace::{Burst, Cause, ThreadTimeline, Timeline};
 

@@ -1,33 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each thread does in a replay: the trace, cut at its blocking points, with causes instead of times.
-//!
-//! A thread does its bursts in the order in which their causes arrive, not in that of the recording: a server that got
-//! request A before request B may get them the other way round under other limits. Two things keep their place. A
-//! burst that continues what the thread was doing (woken by a thread of its own program, as by a lock, or from an
-//! uninterruptible wait, as for storage) is waited for with nothing in between but bursts that came before it in the
-//! recording. And the last burst, which exits, comes last.
-//!
-//! No replay can hang: of all bursts not done, take the earliest of the recording. What causes it came earlier, so it
-//! is done; its thread either waits for anything or for a later burst, and so may do it.
-use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
-use crate::cost::{stretches, Stretch};
-use crate::groups::{find, find_target, groups, indices, upwards};
-use crate::loops::{hand_on, open_work_ns};
-use crate::machine::Dense;
-use crate::marks::Marks;
+//! A trace ready to be replayed: what each thread does, with causes instead of times. `build.rs` makes one.
+use crate::arrivals::Pacing;
+use crate::groups::{find, Group};
 use crate::pairing::Pairing;
-use crate::phase;
-use crate::placement::{placement, Seat, ThreadPlace};
-use crate::requests::{self, Arrival as Begins, By, Loop, RequestClass, RequestInfo};
-use crate::rivals::{self, Rival};
-use crate::segments::{self, Part};
-use crate::settings::SettingsError;
-use crate::sockets::{self, SocketCounts, Sockets};
+use crate::placement::{Seat, ThreadPlace};
+use crate::request::{RequestClass, RequestInfo};
+use crate::rivals::{Demand, Rival};
 use plimsoll_sim::Mainline;
-use plimsoll_trace::{Cause, End, Header, Process, RequestSpec, ThreadTimeline, Timeline};
-use std::collections::BTreeSet;
-
-pub(crate) use crate::groups::{is_below, Group};
 
 pub(crate) type BurstIx = u32;
 pub(crate) const NONE: u32 = u32::MAX;
@@ -131,10 +110,10 @@ pub struct Program {
     pub(crate) spares_own_group: bool,
     /// The recorded kernel's rules.
     pub(crate) kernel: Mainline,
-    job: bool,
+    pub(crate) job: bool,
     pub(crate) bursts: Vec<Burst>,
     /// What each burst is a part of; none, if requests are not what sockets say.
-    parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
     /// Where each burst ran first.
     pub(crate) seats: Vec<Seat>,
     pub(crate) actions: Vec<Action>,
@@ -145,163 +124,52 @@ pub struct Program {
     pub(crate) only_rivals: Vec<bool>,
 }
 
-impl Program {
-    /// Compiles a timeline. `target`: path of the group that is planned for; `None`: the group, not the root, with
-    /// the most CPU time. `request`: what a request is; `None`: a wake-up chain through that group.
-    pub fn build(
-        header: &Header,
-        timeline: &Timeline,
-        target: Option<&str>,
-        request: Option<&RequestSpec>,
-        smt_percent: u32,
-    ) -> Result<Program, SettingsError> {
-        let dense = Dense::of(header, timeline);
-        let (header, timeline) = (&*dense.header, &*dense.timeline);
-        let mut groups = groups(header);
-        let group_of = indices(header, &groups);
-        let firsts = firsts(timeline);
-        let speeds = crate::machine::sibling_speeds(header, timeline, smt_percent);
-        let places = placement(timeline);
-        let mut threads = Vec::with_capacity(timeline.threads.len());
-        let mut bursts = Vec::with_capacity(*firsts.last().unwrap_or(&0) as usize);
-        let mut pacings = Vec::new();
-        for (ix, thread) in timeline.threads.iter().enumerate() {
-            let group = main_group(thread, &group_of);
-            let work_ns: u64 = thread.bursts.iter().map(|b| b.work_ns.max(0) as u64).sum();
-            upwards(&mut groups, group, |above| above.work_ns += work_ns);
-            threads.push(Thread {
-                name: format!("{}/{}", thread.comm, thread.tid),
-                group,
-                pinned: pinned(thread, &groups[group as usize], &dense),
-                place: places.threads[ix],
-                bursts: firsts[ix]..firsts[ix + 1],
-                work_ns,
-            });
-            add_bursts(timeline, ix, &speeds[ix], &mut bursts, &mut pacings);
-        }
-        let target = find_target(&groups, &threads, target)?;
-        let sockets = match request {
-            None => sockets::find(timeline, &threads, &groups, target),
-            Some(_) => Sockets::default(),
-        };
-        let inside = |process: &Process| {
-            let mut own = threads.iter().zip(&timeline.threads);
-            own.any(|(t, known)| known.tgid == Some(process.tgid) && is_below(&groups, t.group, target))
-        };
-        let go: BTreeSet<&String> = header
-            .processes
-            .iter()
-            .filter(|p| inside(p))
-            .map(|p| &p.go)
-            .collect();
-        let go_versions = go.into_iter().cloned().collect();
-        keep_arrivals(timeline, &sockets, &firsts, &mut bursts);
-        hand_on(timeline, &firsts, &mut bursts);
-        let by_sockets = !sockets.requests.is_empty();
-        let by = match request {
-            Some(request) => By::Given(request),
-            None if by_sockets => By::Sockets(&sockets),
-            None => By::Wakeups,
-        };
-        let found = requests::find(timeline, &threads, &groups, &bursts, &firsts, target, by);
-        let mut marks = Marks::new(timeline, &firsts);
-        for (ix, request) in found.requests.iter().enumerate() {
-            if let Some(begin) = request.begin {
-                marks.begin(ix as u32, begin);
-            }
-            match request.read {
-                Some((ns, read)) if request.info.arrival != Begins::Marked => {
-                    marks.socket(read, ns, Deed::Await(ix as u32))
-                }
-                _ => {}
-            }
-            match by_sockets {
-                true => {
-                    let ns = request.info.begin_ns + request.info.latency_ns;
-                    marks.socket(request.end, timeline.start_ns + ns as i64, Deed::End(ix as u32));
-                }
-                false => marks.end(ix as u32, request.end),
-            }
-        }
-        for (burst, request) in marks.take_due() {
-            bursts[burst as usize].request = request;
-        }
-        let mut actions = marks.into_actions(&mut bursts, &speeds);
-        let requests: Vec<RequestInfo> = found.requests.iter().map(|r| r.info).collect();
-        if let Some(last_ns) = last_end_ns(found.requests.iter().map(|r| &r.info)) {
-            let from_ns = timeline.start_ns + last_ns as i64;
-            for (thread, own) in timeline.threads.iter().zip(&threads) {
-                let late = thread.runs.iter().map(|r| r.end_ns - r.start_ns.max(from_ns));
-                let late_ns: i64 = late.filter(|ns| *ns > 0).sum();
-                upwards(&mut groups, own.group, |above| {
-                    above.late_work_ns += late_ns as u64
-                });
-            }
-        }
-        // Runs are switch to switch, work is what the kernel charged: never more late than at all.
-        groups
-            .iter_mut()
-            .for_each(|g| g.late_work_ns = g.late_work_ns.min(g.work_ns));
-        for ix in 0..groups.len() {
-            if groups[ix].quota_us.is_some() {
-                let member = |thread: usize| is_below(&groups, threads[thread].group, ix as u32);
-                groups[ix].phase_ns = phase::of_periods(timeline, groups[ix].period_us * 1000, member);
-            }
-        }
-        let rivals = rivals::find(
-            timeline,
-            &group_of,
-            &sent(timeline, &bursts, &firsts, &found.requests),
-        );
-        let only_rivals = rivals::only_rivals(&groups, &rivals, threads.iter().map(|t| t.group));
-        let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
-        let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
-        let mut seats = places.seats;
-        let parts = match by_sockets {
-            true => segments::cut(
-                timeline,
-                &mut threads,
-                &mut bursts,
-                &mut actions,
-                &mut seats,
-                &requests,
-            ),
-            false => Vec::new(),
-        };
-        Ok(Program {
-            threads,
-            groups,
-            classes: found.classes,
-            target,
-            others_ns: timeline.others.iter().map(|run| run.run_ns).sum(),
-            sockets: by_sockets.then_some(sockets.counts),
-            pairing: found.pairing,
-            go_versions,
-            open_work_ns,
-            duration_ns: (timeline.end_ns - timeline.start_ns).max(0) as u64,
-            clock_start_ns: timeline.start_ns.max(0) as u64,
-            wall_start_ns: header.clock.wall_start_ns,
-            pacings,
-            switches: timeline.quality.switches,
-            stretches,
-            seeks_idle_from: places.seeks_idle_from.unwrap_or(0),
-            spares_own_group: places.spares_own_group,
-            kernel: header
-                .machine
-                .kernel
-                .as_deref()
-                .map_or(Mainline::UNKNOWN, Mainline::of),
-            job: matches!(request, Some(RequestSpec::Process { .. })),
-            bursts,
-            parts,
-            seats,
-            actions,
-            requests,
-            rivals,
-            only_rivals,
-        })
-    }
+/// What a burst is a part of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// The request that it works for; [`NONE`]: not known.
+    pub request: u32,
+    /// The burst in which its thread worked for that request before; [`NONE`]: it is the first.
+    pub before: BurstIx,
+    /// The burst that wakes it; [`NONE`]: none does.
+    pub waker: BurstIx,
+}
 
+impl Part {
+    pub const UNKNOWN: Part = Part {
+        request: NONE,
+        before: NONE,
+        waker: NONE,
+    };
+}
+
+/// What was seen on the connections from which requests come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketCounts {
+    /// Connections with at least one request.
+    pub connections: u64,
+    /// Requests that were not the only ones of their connection while they lasted.
+    pub overlapping: u64,
+    /// Requests whose data came in parts, or overlapped.
+    pub in_parts: u64,
+    /// Without an answer as the recording or the connection ended; not counted as requests.
+    pub unanswered: u64,
+    /// Answered by no thread that was recorded; not counted as requests.
+    pub unseen: u64,
+}
+
+/// Length of a stretch.
+pub const STRETCH_NS: u64 = 100_000_000;
+
+/// What the planned group did in one stretch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stretch {
+    pub work_ns: f64,
+    /// Requests; one that lasted longer than the stretch counts with the share of it that fell into it.
+    pub requests: f64,
+}
+
+impl Program {
     /// Bytes that the program takes.
     pub fn memory_bytes(&self) -> u64 {
         let of = |count: usize, size: usize| (count * size) as u64;
@@ -312,7 +180,7 @@ impl Program {
             + of(self.threads.len(), size_of::<Thread>())
             + of(
                 self.rivals.iter().map(|r| r.demands.len()).sum(),
-                size_of::<rivals::Demand>(),
+                size_of::<Demand>(),
             )
     }
 
@@ -367,190 +235,4 @@ impl Program {
     pub fn group(&self, path: &str) -> Option<u32> {
         find(&self.groups, path)
     }
-}
-
-/// When clients of closed loops that are not recorded sent, ascending.
-fn sent(timeline: &Timeline, bursts: &[Burst], firsts: &[u32], requests: &[requests::Pair]) -> Vec<i64> {
-    let mut sent = Vec::new();
-    for (thread, first) in timeline.threads.iter().zip(firsts) {
-        for (known, own) in thread.bursts.iter().zip(&bursts[*first as usize..]) {
-            if is_from_outside(known.cause) && !own.open {
-                sent.push(known.woken_ns);
-            }
-        }
-    }
-    let closed = requests.iter().map(|r| r.info);
-    let closed = closed.filter(|r| matches!(r.arrival, Begins::After { .. }));
-    sent.extend(closed.map(|r| timeline.start_ns + r.begin_ns as i64));
-    sent.sort_unstable();
-    sent
-}
-
-/// Index of each thread's first burst in the order of all; one more at the end.
-pub(crate) fn firsts(timeline: &Timeline) -> Vec<u32> {
-    let mut next = 0;
-    let mut firsts = vec![0];
-    for thread in &timeline.threads {
-        next += thread.bursts.len() as u32;
-        firsts.push(next);
-    }
-    firsts
-}
-
-/// When the last of the recorded requests ended.
-pub(crate) fn last_end_ns<'a>(requests: impl Iterator<Item = &'a RequestInfo>) -> Option<u64> {
-    requests.map(|r| r.begin_ns + r.latency_ns).max()
-}
-
-/// The group in which a thread did most of its work.
-fn main_group(thread: &ThreadTimeline, group_of: &[u32]) -> u32 {
-    let mut work: Vec<(u32, i64)> = Vec::new();
-    for burst in &thread.bursts {
-        let Some(group) = burst.group else { continue };
-        match work.iter_mut().find(|(g, _)| *g == group) {
-            Some((_, sum)) => *sum += burst.work_ns + 1,
-            None => work.push((group, burst.work_ns + 1)),
-        }
-    }
-    work.iter()
-        .max_by_key(|(group, sum)| (*sum, std::cmp::Reverse(*group)))
-        .and_then(|(group, _)| group_of.get(*group as usize))
-        .copied()
-        .unwrap_or(0)
-}
-
-/// Threads of the kernel that belong to one CPU have a name that ends in `/CPU` or holds `/CPU:`.
-fn pinned(thread: &ThreadTimeline, group: &Group, dense: &Dense) -> Option<u32> {
-    let (_, rest) = thread.comm.split_once('/')?;
-    let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    let cpu = dense.place(number.parse().ok()?)?;
-    (group.path == "/" && thread.runs.iter().all(|r| r.cpu == cpu)).then_some(cpu)
-}
-
-fn add_bursts(
-    timeline: &Timeline,
-    ix: usize,
-    speeds: &[f32],
-    out: &mut Vec<Burst>,
-    pacings: &mut Vec<(String, &'static str, Pacing, u64)>,
-) {
-    let thread = &timeline.threads[ix];
-    // Arrivals from outside that tell nothing keep their times: a client that does not slow down is the harder case
-    // for a limit.
-    let by_timer = arrivals_of(thread, |cause| matches!(cause, Cause::Timer));
-    let by_others = arrivals_of(thread, is_from_outside);
-    let timers = timer_pacing(&by_timer);
-    let devices = pacing(&by_others, Pacing::Open);
-    for (kind, found, pacing) in [("timer", by_timer, timers), ("outside", by_others, devices)] {
-        if !found.is_empty() {
-            pacings.push((thread.comm.clone(), kind, pacing, found.len() as u64 + 1));
-        }
-    }
-    for (i, burst) in thread.bursts.iter().enumerate() {
-        let before = i.checked_sub(1).map(|i| &thread.bursts[i]);
-        let stuck = before.is_some_and(|b| is_stuck(b.end));
-        let since_start = (burst.woken_ns - timeline.start_ns).max(0) as u64;
-        let after = before.map(|b| (burst.woken_ns - b.end_ns).max(0) as u64);
-        let timed = |pacing: Pacing| match (after, pacing) {
-            (Some(gap_ns), _) if stuck => (Start::After, gap_ns),
-            (Some(gap_ns), Pacing::Closed) => (Start::After, gap_ns),
-            _ => (Start::At, since_start),
-        };
-        let (start, at_ns) = match burst.cause {
-            Cause::Start => (Start::At, since_start),
-            Cause::Thread { .. } => (Start::Message, 0),
-            Cause::Fork { .. } => (Start::Fork, 0),
-            Cause::Timer => timed(timers),
-            Cause::Outside { .. } | Cause::Interrupt => timed(devices),
-            Cause::Unseen => timed(Pacing::Closed),
-        };
-        let pacing = match burst.cause {
-            Cause::Timer => timers,
-            Cause::Outside { .. } | Cause::Interrupt => devices,
-            _ => Pacing::Closed,
-        };
-        let own_program = match burst.cause {
-            Cause::Thread { thread: waker, .. } => same_program(thread, &timeline.threads[waker as usize]),
-            _ => false,
-        };
-        out.push(Burst {
-            work_ns: (burst.work_ns.max(0) as f64 * f64::from(speeds[i])) as u64,
-            at_ns,
-            actions: 0,
-            thread: ix as u32,
-            request: NONE,
-            start,
-            strict: before.is_some() && (stuck || own_program) && start != Start::At,
-            open: start == Start::At && pacing == Pacing::Open,
-            exits: burst.end == End::Exit,
-        });
-    }
-}
-
-/// What reads data of requests that keep their times is open work, and begins at its time if they began it.
-fn keep_arrivals(timeline: &Timeline, sockets: &Sockets, firsts: &[u32], bursts: &mut [Burst]) {
-    // Of each burst: its open requests less the others, and when the data of the first of them arrived.
-    let mut open = std::collections::BTreeMap::new();
-    for asked in &sockets.requests {
-        if let Some((_, by)) = asked.read {
-            let burst = (firsts[by.thread as usize] + by.burst) as usize;
-            let (more, first_ns) = open.entry(burst).or_insert((0i64, i64::MAX));
-            match asked.kind {
-                Loop::Open => (*more, *first_ns) = (*more + 1, asked.begin_ns.min(*first_ns)),
-                Loop::Closed => *more -= 1,
-            }
-        }
-    }
-    for (ix, (open, first_ns)) in open {
-        let burst = &mut bursts[ix];
-        let thread = &timeline.threads[burst.thread as usize];
-        let known = &thread.bursts[ix - firsts[burst.thread as usize] as usize];
-        burst.open = open > 0;
-        if burst.open && is_from_outside(known.cause) {
-            // Data that was there before set it off, whatever woke a thread that had no time for them.
-            burst.start = Start::At;
-            burst.at_ns = (known.woken_ns.min(first_ns) - timeline.start_ns).max(0) as u64;
-            burst.strict = false;
-        }
-    }
-}
-
-/// Waits for something that is no message, as for storage.
-pub(crate) fn is_stuck(end: End) -> bool {
-    matches!(
-        end,
-        End::Blocked {
-            uninterruptible: true
-        }
-    )
-}
-
-fn is_from_outside(cause: Cause) -> bool {
-    matches!(cause, Cause::Outside { .. } | Cause::Interrupt)
-}
-
-/// Threads of one process, or processes of one program.
-pub(crate) fn same_program(a: &ThreadTimeline, b: &ThreadTimeline) -> bool {
-    (a.tgid.is_some() && a.tgid == b.tgid) || a.comm == b.comm
-}
-
-/// Pairs of neighbouring wake-ups of one kind; waits for storage are left out.
-fn arrivals_of(thread: &ThreadTimeline, is: fn(Cause) -> bool) -> Vec<Arrival> {
-    let mut found = Vec::new();
-    let mut last: Option<i64> = None;
-    for (i, burst) in thread.bursts.iter().enumerate().skip(1) {
-        let before = &thread.bursts[i - 1];
-        if !is(burst.cause) || is_stuck(before.end) {
-            continue;
-        }
-        if let Some(woken_ns) = last {
-            found.push(Arrival {
-                woken_ns,
-                idle_ns: before.end_ns,
-                next_ns: burst.woken_ns,
-            });
-        }
-        last = Some(burst.woken_ns);
-    }
-    found
 }

@@ -6,53 +6,15 @@
 //! its receiver still running there is no first wake-up; then it lasts from the client's blocking. Without such
 //! clients, arrivals from devices and from threads that were not recorded begin a request, and without those, timers;
 //! it ends where the thread blocks, waits for storage or for its own program not counted as the end.
+use crate::groups::{is_below, Group};
 use crate::marks::Mark;
 use crate::pairing::{asked_on_sockets, Pairing};
-use crate::program::{is_below, is_stuck, same_program, Burst, Group, Start, Thread};
+use crate::program::{Burst, Start, Thread};
+use crate::recording::{is_stuck, same_program};
+use crate::request::{Arrival, ClassIx, Loop, RequestClass, RequestInfo};
 use crate::sockets::Sockets;
 use plimsoll_trace::{Cause, End, RequestSpec, ThreadIx, ThreadTimeline, Tid, Timeline};
 use std::collections::BTreeMap;
-
-pub type ClassIx = u32;
-
-/// Requests of one kind: those that one program answers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RequestClass {
-    /// Name of the program's threads.
-    pub name: String,
-    /// Requests that arrive whether or not those before are done.
-    pub open: u64,
-    /// Requests of clients that wait for the answer before.
-    pub closed: u64,
-}
-
-/// How a request comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loop {
-    Open,
-    Closed,
-}
-
-/// What the recording says of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestInfo {
-    pub class: ClassIx,
-    /// Since the recording began.
-    pub begin_ns: u64,
-    pub latency_ns: u64,
-    pub arrival: Arrival,
-}
-
-/// When a request begins in a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// When some thread gets to its mark.
-    Marked,
-    /// When it did in the recording.
-    Kept,
-    /// So long after the end of another one.
-    After { request: u32, pause_ns: u64 },
-}
 
 pub(crate) struct Pair {
     /// `None`: not by what a thread does.

@@ -11,7 +11,7 @@
 //! A client of a closed loop is no competition. The time between an answer and the next request is kept, and what the client
 //! ran is in it: stretches in which such a client sent are left out.
 use crate::groups::Group;
-use crate::machine::{runs_by_cpu, CpuRun};
+use crate::recording::{runs_by_cpu, CpuRun};
 use plimsoll_trace::Timeline;
 use std::collections::BTreeMap;
 

@@ -1,90 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One replay: the program under settings, on the recorded machine.
+use crate::error::SettingsError;
 use crate::machine::resize;
 use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};
-use crate::program::{last_end_ns, BurstIx, Program, Start};
-use crate::requests::Arrival;
+use crate::program::{Program, Start};
+use crate::request::last_end_ns;
 use crate::rival_task::RivalTask;
-use crate::settings::{Semantics, Settings, SettingsError};
+use crate::settings::{Semantics, Settings};
+use crate::state::State;
 use crate::task::ThreadTask;
 use plimsoll_sim::{
-    Config, ConfigError, CpuSet, Enforce, Fair, GroupId, GroupSpec, Limits, Machine, Mainline, Observer,
-    RunError, Simulation, TaskSpec, WorkloadId,
+    Config, ConfigError, Enforce, Fair, GroupId, GroupSpec, Limits, Machine, Mainline, Observer, RunError,
+    Simulation, TaskSpec,
 };
 use rand::Rng;
 use rand_pcg::Pcg64;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 /// A closed loop stops where the recording did. Open arrivals have to be drained, a job has to be finished: that may
 /// take longer under a limit, but not for ever.
 const DRAIN_FACTOR_MAX: u64 = 20;
-
-const UNSET: u64 = u64::MAX;
-
-/// What the threads of one replay share. Written by one simulation, on one thread; atomic only so that behaviours may
-/// be sent to it.
-pub(crate) struct State {
-    begin_ns: Vec<AtomicU64>,
-    end_ns: Vec<AtomicU64>,
-    /// A bit for each burst.
-    done: Vec<AtomicU64>,
-    work_ns: AtomicU64,
-    work_scale: f64,
-    /// The machine has the recorded CPUs, and the recorded kernel's scheduler.
-    pub has_seats: bool,
-    workload: WorkloadId,
-}
-
-impl State {
-    pub fn begin(&self, request: u32, now_ns: u64) {
-        self.begin_ns[request as usize].store(now_ns, Relaxed);
-    }
-
-    pub fn end(&self, request: u32, now_ns: u64) {
-        self.end_ns[request as usize].store(now_ns, Relaxed);
-    }
-
-    /// When a request begins; `None`: what it follows has not come yet.
-    pub fn begins(&self, program: &Program, request: u32) -> Option<u64> {
-        let set = |times: &[AtomicU64], of: u32| {
-            let ns = times[of as usize].load(Relaxed);
-            (ns != UNSET).then_some(ns)
-        };
-        let info = &program.requests[request as usize];
-        match info.arrival {
-            Arrival::Marked => set(&self.begin_ns, request),
-            Arrival::Kept => Some(info.begin_ns),
-            Arrival::After { request, pause_ns } => Some(set(&self.end_ns, request)? + pause_ns),
-        }
-    }
-
-    pub fn is_done(&self, burst: BurstIx) -> bool {
-        self.done[burst as usize / 64].load(Relaxed) >> (burst % 64) & 1 != 0
-    }
-
-    pub fn set_done(&self, burst: BurstIx) {
-        let word = &self.done[burst as usize / 64];
-        word.store(word.load(Relaxed) | 1 << (burst % 64), Relaxed);
-    }
-
-    /// Counts recorded work as it is begun. How long it takes here.
-    pub fn work(&self, ns: u64) -> u64 {
-        self.work_ns.store(self.work_ns.load(Relaxed) + ns, Relaxed);
-        ((ns as f64 * self.work_scale).round() as u64).max(1)
-    }
-
-    pub fn spec(&self, program: &Arc<Program>, state: &Arc<State>, thread: u32, forked: bool) -> TaskSpec {
-        let known = &program.threads[thread as usize];
-        let task = ThreadTask::new(program.clone(), state.clone(), thread, forked);
-        // A thread's name only names its random stream, and a replay draws no random numbers.
-        let mut spec = TaskSpec::new(GroupId(known.group), self.workload, known.name.clone(), task);
-        spec.start_cpu = known.place.first_cpu.filter(|_| !forked);
-        spec.follows_waker = known.place.follows;
-        spec.affinity = known.pinned.map(|cpu| std::iter::once(cpu).collect::<CpuSet>());
-        spec
-    }
-}
 
 /// Replays the program under `settings`. The same program, machine and settings give the same outcome.
 pub fn replay(
@@ -111,18 +46,8 @@ pub fn replay(
     mainline_or_published(&mut config, settings.semantics, program, nr_cpus);
     add_groups(&mut config, program, settings)?;
     let workload = config.add_workload("replay");
-    let unset = |count: usize| (0..count).map(|_| AtomicU64::new(UNSET)).collect();
-    let state = Arc::new(State {
-        begin_ns: unset(program.requests.len()),
-        end_ns: unset(program.requests.len()),
-        done: (0..program.bursts.len().div_ceil(64))
-            .map(|_| AtomicU64::new(0))
-            .collect(),
-        work_ns: AtomicU64::new(0),
-        work_scale: settings.work_scale,
-        has_seats: settings.semantics == Semantics::Mainline && nr_cpus == nr_recorded,
-        workload,
-    });
+    let has_seats = settings.semantics == Semantics::Mainline && nr_cpus == nr_recorded;
+    let state = Arc::new(State::new(program, settings.work_scale, has_seats, workload));
     for (ix, thread) in program.threads.iter().enumerate() {
         config.add_channel(u32::MAX);
         let Some(first) = program.bursts.get(thread.bursts.start as usize) else {
@@ -131,7 +56,7 @@ pub fn replay(
         if thread.bursts.is_empty() || first.start == Start::Fork {
             continue;
         }
-        let mut spec = state.spec(program, &state, ix as u32, false);
+        let mut spec = ThreadTask::spec(program, &state, ix as u32, false);
         // One whose first burst has a time comes into being then; others wait for their message from the start.
         if first.start == Start::At && thread.bursts.len() == 1 {
             spec.start_ns = first.at_ns;
@@ -238,21 +163,18 @@ fn outcome(
     let mut requests = Vec::with_capacity(program.requests.len());
     let mut busy_ns = 0;
     for (ix, info) in program.requests.iter().enumerate() {
-        let end = state.end_ns[ix].load(Relaxed);
+        let end = state.ended(ix as u32);
         let begins = state.begins(program, ix as u32);
         let Some(begin_ns) = begins.filter(|&ns| ns <= end_ns) else {
             continue;
         };
-        let done = end != UNSET;
-        if done {
-            busy_ns = busy_ns.max(end);
-        }
-        let until = if done { end } else { end_ns };
+        busy_ns = busy_ns.max(end.unwrap_or(0));
+        let until = end.unwrap_or(end_ns);
         requests.push(Request {
             begin_ns,
             latency_ns: until.saturating_sub(begin_ns),
             class: info.class,
-            done,
+            done: end.is_some(),
         });
     }
     if busy_ns == 0 {
@@ -292,7 +214,7 @@ fn outcome(
         groups,
         end_ns,
         busy_ns,
-        work_done: state.work_ns.load(Relaxed) as f64 / all_work.max(1) as f64,
+        work_done: state.begun_ns() as f64 / all_work.max(1) as f64,
         events: results.events.total(),
     }
 }

@@ -12,28 +12,9 @@
 //!
 //! A burst that neither reads nor answers works for what its thread has read and not answered yet, if that is one request.
 use crate::placement::Seat;
-use crate::program::{Action, Burst, BurstIx, Deed, Start, Thread, NONE};
-use crate::requests::RequestInfo;
+use crate::program::{Action, Burst, BurstIx, Deed, Part, Start, Thread, NONE};
+use crate::request::RequestInfo;
 use plimsoll_trace::Timeline;
-
-/// What a burst is a part of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    /// The request that it works for; [`NONE`]: not known.
-    pub request: u32,
-    /// The burst in which its thread worked for that request before; [`NONE`]: it is the first.
-    pub before: BurstIx,
-    /// The burst that wakes it; [`NONE`]: none does.
-    pub waker: BurstIx,
-}
-
-impl Part {
-    pub const UNKNOWN: Part = Part {
-        request: NONE,
-        before: NONE,
-        waker: NONE,
-    };
-}
 
 struct Segment {
     /// The request; [`NONE`]: before any.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a replay is run with: limits of groups, and what is different about the machine.
+use crate::error::SettingsError;
 use crate::program::Program;
 
 /// Whose rules the limits follow. The numbers of the recording come from a kernel: mainline is the default.
@@ -53,19 +54,10 @@ pub struct Settings {
     pub until_ns: Option<u64>,
 }
 
-/// A setting that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {value} is not allowed; allowed: {allowed}")]
-pub struct SettingsError {
-    pub what: String,
-    pub value: String,
-    pub allowed: String,
-}
-
 impl Settings {
     /// As recorded.
     pub fn recorded(program: &Program) -> Settings {
-        let of = |g: &crate::program::Group| GroupSettings {
+        let of = |g: &crate::groups::Group| GroupSettings {
             quota_us: g.quota_us,
             period_us: g.period_us,
             burst_us: g.burst_us,

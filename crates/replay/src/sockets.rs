@@ -10,26 +10,12 @@
 //! From when it comes after the last answer on its connection says whether the client waits: see [`crate::arrivals`];
 //! of several connections also what they do together: see [`crate::pool`].
 use crate::arrivals::{self, Arrival, Pacing};
+use crate::groups::{is_below, Group};
 use crate::marks::Mark;
 use crate::pool::come_whatever_is_owed;
-use crate::program::{is_below, Group, Thread};
-use crate::requests::Loop;
+use crate::program::{SocketCounts, Thread};
+use crate::request::Loop;
 use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketOp, Timeline};
-
-/// What was seen on the connections from which requests come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SocketCounts {
-    /// Connections with at least one request.
-    pub connections: u64,
-    /// Requests that were not the only ones of their connection while they lasted.
-    pub overlapping: u64,
-    /// Requests whose data came in parts, or overlapped.
-    pub in_parts: u64,
-    /// Without an answer as the recording or the connection ended; not counted as requests.
-    pub unanswered: u64,
-    /// Answered by no thread that was recorded; not counted as requests.
-    pub unseen: u64,
-}
 
 /// One request.
 pub(crate) struct Asked {

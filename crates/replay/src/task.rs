@@ -4,8 +4,8 @@ mod put_off;
 
 use crate::inbox::Inbox;
 use crate::program::{BurstIx, Deed, Program, Start, NONE};
-use crate::run::State;
-use plimsoll_sim::{Behaviour, ChannelId, Context, Seat, Step};
+use crate::state::State;
+use plimsoll_sim::{Behaviour, ChannelId, Context, CpuSet, GroupId, Seat, Step, TaskSpec};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,8 +48,20 @@ pub(crate) struct ThreadTask {
 }
 
 impl ThreadTask {
+    /// As a task of the simulator.
+    pub fn spec(program: &Arc<Program>, state: &Arc<State>, thread: u32, forked: bool) -> TaskSpec {
+        let known = &program.threads[thread as usize];
+        let task = ThreadTask::new(program.clone(), state.clone(), thread, forked);
+        // A thread's name only names its random stream, and a replay draws no random numbers.
+        let mut spec = TaskSpec::new(GroupId(known.group), state.workload, known.name.clone(), task);
+        spec.start_cpu = known.place.first_cpu.filter(|_| !forked);
+        spec.follows_waker = known.place.follows;
+        spec.affinity = known.pinned.map(|cpu| std::iter::once(cpu).collect::<CpuSet>());
+        spec
+    }
+
     /// `forked`: its first burst is due at once.
-    pub fn new(program: Arc<Program>, state: Arc<State>, thread: u32, forked: bool) -> Self {
+    fn new(program: Arc<Program>, state: Arc<State>, thread: u32, forked: bool) -> Self {
         let bursts = program.threads[thread as usize].bursts.clone();
         let mut task = Self {
             program,
@@ -285,7 +297,7 @@ impl Behaviour for ThreadTask {
                             Deed::End(request) => self.state.end(request, now_ns),
                             Deed::Fork(child) => {
                                 let thread = self.program.bursts[child as usize].thread;
-                                ctx.spawn(self.state.spec(&self.program, &self.state, thread, true));
+                                ctx.spawn(ThreadTask::spec(&self.program, &self.state, thread, true));
                             }
                             Deed::Wake(woken) if self.is_done(woken) => {}
                             Deed::Wake(woken) => return self.wake(woken),

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What several modules ask of a recording: which CPU ran whom, which threads are of one program, what a wait was for.
+use plimsoll_trace::{Cause, End, ThreadTimeline, Timeline};
+
+/// Index of each thread's first burst in the order of all; one more at the end.
+pub(crate) fn firsts(timeline: &Timeline) -> Vec<u32> {
+    let mut next = 0;
+    let mut firsts = vec![0];
+    for thread in &timeline.threads {
+        next += thread.bursts.len() as u32;
+        firsts.push(next);
+    }
+    firsts
+}
+
+/// Waits for something that is no message, as for storage.
+pub(crate) fn is_stuck(end: End) -> bool {
+    matches!(
+        end,
+        End::Blocked {
+            uninterruptible: true
+        }
+    )
+}
+
+pub(crate) fn is_from_outside(cause: Cause) -> bool {
+    matches!(cause, Cause::Outside { .. } | Cause::Interrupt)
+}
+
+/// Threads of one process, or processes of one program.
+pub(crate) fn same_program(a: &ThreadTimeline, b: &ThreadTimeline) -> bool {
+    (a.tgid.is_some() && a.tgid == b.tgid) || a.comm == b.comm
+}
+
+/// The CPU of each run, where it is known.
+pub(crate) fn seen_cpus(timeline: &Timeline) -> impl Iterator<Item = u32> + '_ {
+    let runs = timeline.threads.iter().flat_map(|t| &t.runs);
+    let others = timeline.others.iter().map(|r| r.cpu);
+    runs.map(|r| r.cpu).filter(|&cpu| cpu != u32::MAX).chain(others)
+}
+
+/// In a [`CpuRun`], of threads that are not recorded.
+const NOT_RECORDED: u32 = u32::MAX;
+
+/// A stretch on a CPU, and whose. Of threads that are not recorded: [`NOT_RECORDED`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CpuRun {
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub thread: u32,
+    pub burst: u32,
+}
+
+impl CpuRun {
+    pub fn is_others(&self) -> bool {
+        self.thread == NOT_RECORDED
+    }
+}
+
+/// Stretches on each CPU, in order of time.
+pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
+    let mut by_cpu: Vec<Vec<CpuRun>> = Vec::new();
+    for run in &timeline.others {
+        add(
+            &mut by_cpu,
+            run.cpu,
+            CpuRun {
+                start_ns: run.end_ns - run.run_ns as i64,
+                end_ns: run.end_ns,
+                thread: NOT_RECORDED,
+                burst: NOT_RECORDED,
+            },
+        );
+    }
+    for (t, thread) in timeline.threads.iter().enumerate() {
+        for (b, burst) in thread.bursts.iter().enumerate() {
+            for run in thread.runs_of(burst) {
+                add(
+                    &mut by_cpu,
+                    run.cpu,
+                    CpuRun {
+                        start_ns: run.start_ns,
+                        end_ns: run.end_ns,
+                        thread: t as u32,
+                        burst: b as u32,
+                    },
+                );
+            }
+        }
+    }
+    by_cpu.iter_mut().for_each(|runs| runs.sort_unstable());
+    by_cpu
+}
+
+fn add(by_cpu: &mut Vec<Vec<CpuRun>>, cpu: u32, run: CpuRun) {
+    if cpu == u32::MAX {
+        return;
+    }
+    if by_cpu.len() <= cpu as usize {
+        by_cpu.resize(cpu as usize + 1, Vec::new());
+    }
+    by_cpu[cpu as usize].push(run);
+}

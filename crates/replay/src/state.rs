@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the threads of one replay share.
+use crate::program::{BurstIx, Program};
+use crate::request::Arrival;
+use plimsoll_sim::WorkloadId;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const UNSET: u64 = u64::MAX;
+
+/// What the threads of one replay share. Written by one simulation, on one thread; atomic only so that behaviours may
+/// be sent to it.
+pub(crate) struct State {
+    begin_ns: Vec<AtomicU64>,
+    end_ns: Vec<AtomicU64>,
+    /// A bit for each burst.
+    done: Vec<AtomicU64>,
+    work_ns: AtomicU64,
+    work_scale: f64,
+    /// The machine has the recorded CPUs, and the recorded kernel's scheduler.
+    pub has_seats: bool,
+    pub workload: WorkloadId,
+}
+
+impl State {
+    /// Of a replay that has just begun.
+    pub fn new(program: &Program, work_scale: f64, has_seats: bool, workload: WorkloadId) -> State {
+        let all = |count: usize, value: u64| (0..count).map(|_| AtomicU64::new(value)).collect();
+        State {
+            begin_ns: all(program.requests.len(), UNSET),
+            end_ns: all(program.requests.len(), UNSET),
+            done: all(program.bursts.len().div_ceil(64), 0),
+            work_ns: AtomicU64::new(0),
+            work_scale,
+            has_seats,
+            workload,
+        }
+    }
+
+    pub fn begin(&self, request: u32, now_ns: u64) {
+        self.begin_ns[request as usize].store(now_ns, Relaxed);
+    }
+
+    pub fn end(&self, request: u32, now_ns: u64) {
+        self.end_ns[request as usize].store(now_ns, Relaxed);
+    }
+
+    /// When a request begins; `None`: what it follows has not come yet.
+    pub fn begins(&self, program: &Program, request: u32) -> Option<u64> {
+        let info = &program.requests[request as usize];
+        match info.arrival {
+            Arrival::Marked => set(&self.begin_ns[request as usize]),
+            Arrival::Kept => Some(info.begin_ns),
+            Arrival::After { request, pause_ns } => Some(self.ended(request)? + pause_ns),
+        }
+    }
+
+    /// When a request ended; `None`: it has not.
+    pub fn ended(&self, request: u32) -> Option<u64> {
+        set(&self.end_ns[request as usize])
+    }
+
+    pub fn is_done(&self, burst: BurstIx) -> bool {
+        self.done[burst as usize / 64].load(Relaxed) >> (burst % 64) & 1 != 0
+    }
+
+    pub fn set_done(&self, burst: BurstIx) {
+        let word = &self.done[burst as usize / 64];
+        word.store(word.load(Relaxed) | 1 << (burst % 64), Relaxed);
+    }
+
+    /// Counts recorded work as it is begun. How long it takes here.
+    pub fn work(&self, ns: u64) -> u64 {
+        self.work_ns.store(self.work_ns.load(Relaxed) + ns, Relaxed);
+        ((ns as f64 * self.work_scale).round() as u64).max(1)
+    }
+
+    /// Recorded work that has been begun.
+    pub fn begun_ns(&self) -> u64 {
+        self.work_ns.load(Relaxed)
+    }
+}
+
+fn set(time: &AtomicU64) -> Option<u64> {
+    let ns = time.load(Relaxed);
+    (ns != UNSET).then_some(ns)
+}
