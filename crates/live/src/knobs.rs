@@ -43,9 +43,10 @@ impl Knob {
 
     pub fn most(self) -> u64 {
         match self {
-            Knob::HeadroomPercent | Knob::OnsetPercent => 100,
+            Knob::HeadroomPercent => 100,
+            Knob::OnsetPercent => *pl::BwLimits::NONE.allowed(pl::BwPart::Onset, false).end(),
             Knob::ToleranceUs => 1_000_000,
-            Knob::BurstUs => (1 << 44) - 1,
+            Knob::BurstUs => *pl::BwLimits::NONE.allowed(pl::BwPart::Burst, false).end(),
         }
     }
 
@@ -187,20 +188,26 @@ impl KnobValues {
             onset_percent: self.onset_percent.unwrap_or(0) as u32,
             reserved: 0,
         };
-        // SAFETY: reads the limits only.
-        let code = unsafe { pl::pl_bw_check(&limits, false, false) };
-        match code {
-            pl::BW_OK => Ok(()),
-            pl::BW_ERR_BURST => Err(Error::Input(format!(
+        match limits.refused(false) {
+            None => Ok(()),
+            Some(pl::BwPart::Burst) => Err(Error::Input(format!(
                 "{}: burst_us={}: allowed are whole numbers from 0 to {}",
                 cgroup.display(),
                 self.burst_us.unwrap_or(0),
                 Knob::BurstUs.most()
             ))),
-            code => Err(Error::Input(format!(
-                "{}: the policy refuses these limits (error {code})",
-                cgroup.display()
-            ))),
+            Some(part) => {
+                let (allowed, unit) = match part {
+                    pl::BwPart::Onset => (limits.allowed(part, false), "%"),
+                    _ => (pl::BwLimits::NONE.allowed(part, false), "us"),
+                };
+                Err(Error::Input(format!(
+                    "{}: {part:?}: allowed is {} to {} {unit}",
+                    cgroup.display(),
+                    allowed.start(),
+                    allowed.end()
+                )))
+            }
         }
     }
 

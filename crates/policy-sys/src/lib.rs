@@ -4,9 +4,11 @@
 //! Invariant: no scheduling rule is written here. Types mirror the headers, functions are the headers', and
 //! tests/layout.rs holds the two together.
 mod functions;
+mod limits;
 mod types;
 
 pub use functions::*;
+pub use limits::BwPart;
 pub use types::*;
 
 /// No limit, in `quota_ns`.

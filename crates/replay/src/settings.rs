@@ -2,6 +2,7 @@
 //! What a replay is run with: limits of groups, and what is different about the machine.
 use crate::error::SettingsError;
 use crate::program::Program;
+use plimsoll_sim::policy::{BwLimits, BwPart};
 
 /// Whose rules the limits follow. The numbers of the recording come from a kernel: mainline is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -144,6 +145,10 @@ impl Settings {
             Ok(n) if (low..=high).contains(&n) => Ok(n),
             _ => Err(bad(value, &format!("a whole number from {low} to {high}"))),
         };
+        let limit = |part: BwPart| {
+            let allowed = BwLimits::NONE.allowed(part, false);
+            number(*allowed.start(), *allowed.end())
+        };
         match key {
             "machine.cpus" => self.cpus = Some(number(1, 4096)? as u32),
             "machine.others" => {
@@ -180,9 +185,9 @@ impl Settings {
                         return Err(bad(value, "no knobs on the root group"))
                     }
                     "quota_us" if matches!(value, "max" | "-1") => group.quota_us = None,
-                    "quota_us" => group.quota_us = Some(number(1_000, (1 << 44) - 1)?),
-                    "period_us" => group.period_us = number(1_000, 1_000_000)?,
-                    "burst_us" => group.burst_us = number(0, (1 << 44) - 1)?,
+                    "quota_us" => group.quota_us = Some(limit(BwPart::Quota)?),
+                    "period_us" => group.period_us = limit(BwPart::Period)?,
+                    "burst_us" => group.burst_us = limit(BwPart::Burst)?,
                     "weight" if program.groups[ix as usize].idle => {
                         return Err(bad(value, "no weight on a group with cpu.idle 1"))
                     }

@@ -9,7 +9,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// What the kernel takes in cpu.max and cpu.max.burst: at least 1 ms for quota and period, 1 s for a period, and
-/// MAX_BW of kernel/sched/core.c, which keeps ns and their sums within 64 bits. The same as in policy/bandwidth.h.
+/// MAX_BW of kernel/sched/core.c, which keeps ns and their sums within 64 bits. The same as in policy/bandwidth.h; a test
+/// asks it, so that who reads traces need not compile the policy.
 const MAX_BW_US: u64 = (1 << 44) - 1;
 const QUOTA_US: RangeInclusive<u64> = 1_000..=MAX_BW_US;
 const PERIOD_US: RangeInclusive<u64> = 1_000..=1_000_000;
@@ -157,4 +158,18 @@ fn bad(field: &str, value: impl Display, allowed: String) -> Result<(), Bad> {
         value: value.to_string(),
         allowed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_policy_sys::{BwLimits, BwPart};
+
+    #[test]
+    fn what_a_header_may_say_of_limits_is_what_the_policy_takes() {
+        let allowed = |part| BwLimits::NONE.allowed(part, false);
+        assert_eq!(QUOTA_US, allowed(BwPart::Quota));
+        assert_eq!(PERIOD_US, allowed(BwPart::Period));
+        assert_eq!(0..=MAX_BW_US, allowed(BwPart::Burst));
+    }
 }

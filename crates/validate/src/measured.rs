@@ -7,6 +7,7 @@
 //! run would be another one. So is one that has fewer fields than there are columns: it was cut off.
 use crate::rebuild::Scheduler;
 use plimsoll_scenario::{nearest, Problem, Problems};
+use plimsoll_sim::policy::{BwLimits, BwPart, UNLIMITED};
 
 /// One run: what was set, and what came of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -256,17 +257,18 @@ impl Fields<'_> {
     /// -1: no limit.
     fn quota(&mut self) -> i64 {
         let text = self.text("quota").unwrap_or("").to_string();
+        let allowed = BwLimits::NONE.allowed(BwPart::Quota, false);
         match text.parse::<i64>() {
             Ok(-1) => -1,
-            Ok(quota) if (1000..1 << 44).contains(&quota) => quota,
+            Ok(quota) if u64::try_from(quota).is_ok_and(|quota| allowed.contains(&quota)) => quota,
             _ => {
-                let most = (1u64 << 44) - 1;
+                let (least, most) = (allowed.start(), allowed.end());
                 self.wrong(
                     "quota",
-                    format!("\"{text}\": allowed 1000 .. {most}, or -1 for no limit"),
+                    format!("\"{text}\": allowed {least} .. {most}, or -1 for no limit"),
                 );
                 // What else is wrong with the row does not depend on it: it allows the largest burst of all.
-                most as i64 / 2
+                *most as i64 / 2
             }
         }
     }
@@ -285,13 +287,18 @@ impl Fields<'_> {
         let vcpus = self.integer("vcpus", 1, 1024) as u32;
         let rep = self.integer_or("rep", 0, 1_000_000, 1) as u32;
         let quota = self.quota();
-        let period_us = self.integer("period", 1000, 1_000_000) as u64;
-        let burst_most = match self.scheduler {
-            // Mainline semantics: no more burst than quota, nor, with it, than the longest time.
-            Scheduler::Kernel => quota.max(0).min((1 << 44) - 1 - quota.max(0)),
-            Scheduler::Plimsoll => (1 << 44) - 1,
+        let periods = BwLimits::NONE.allowed(BwPart::Period, false);
+        let period_us = self.integer("period", *periods.start() as i64, *periods.end() as i64) as u64;
+        // Without a quota there is nothing to save.
+        let beside = BwLimits {
+            quota_ns: u64::try_from(quota).map_or(UNLIMITED, |us| us * 1000),
+            ..BwLimits::NONE
         };
-        let burst_us = self.integer("burst", 0, burst_most) as u64;
+        let bursts = match self.scheduler {
+            Scheduler::Kernel if quota < 0 => 0..=0,
+            scheduler => beside.allowed(BwPart::Burst, scheduler == Scheduler::Kernel),
+        };
+        let burst_us = self.integer("burst", *bursts.start() as i64, *bursts.end() as i64) as u64;
         let phase = self.integer_or("phase_us", -1, period_us as i64 - 1, -1);
         let before = self.problems.len();
         let nth = self.integer("nth", 0, 65_536) as u32;

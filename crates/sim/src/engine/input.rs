@@ -45,23 +45,48 @@ fn check_set(what: impl FnOnce() -> String, set: &Option<CpuSet>, nr_cpus: u32) 
 
 fn check_limits(path: &str, limits: &Limits, is_root: bool, config: &Config) -> Result<(), ConfigError> {
     let mainline = config.policy.core.bandwidth.mainline != 0;
-    let code = pl::pl_bw_check(&policy_limits(limits), is_root, mainline);
+    let asked = policy_limits(limits);
     let us = |ns: u64| format!("{} us", ns / 1000);
-    let quota = limits.quota_ns.map_or("max".to_owned(), us);
-    let (field, value, allowed) = match code {
-        pl::BW_OK => return Ok(()),
-        pl::BW_ERR_ROOT => ("quota", quota, "no limit on the root group"),
-        pl::BW_ERR_QUOTA => ("quota", quota, "1000 us .. 2^44 - 1 us, or max"),
-        pl::BW_ERR_PERIOD => ("period", us(limits.period_ns), "1000 us .. 1000000 us"),
-        pl::BW_ERR_BURST if mainline => (
-            "burst",
-            us(limits.burst_ns),
-            "0 .. quota, both together up to 2^44 - 1 us (mainline semantics)",
-        ),
-        pl::BW_ERR_BURST => ("burst", us(limits.burst_ns), "0 .. 2^44 - 1 us"),
-        _ => ("burst onset", format!("{} %", limits.onset_percent), "0 .. 100 %"),
+    let quota = || limits.quota_ns.map_or("max".to_owned(), us);
+    let refused = |field: &str, value: String, allowed: String| {
+        Err(error(format!("group {path}: {field}"), value, allowed))
     };
-    Err(error(format!("group {path}: {field}"), value, allowed))
+    if is_root && !asked.fits_root() {
+        return refused("quota", quota(), "no limit on the root group".into());
+    }
+    // The first that is refused: those before it are allowed, those after it play no part in its range.
+    let range = |part| {
+        let beside = match part {
+            pl::BwPart::Burst => pl::BwLimits { burst_ns: 0, ..asked },
+            _ => pl::BwLimits::NONE,
+        };
+        let allowed = beside.allowed(part, mainline);
+        (*allowed.start(), *allowed.end())
+    };
+    let Some(part) = asked.refused(mainline) else {
+        return Ok(());
+    };
+    let (low, high) = range(part);
+    match part {
+        pl::BwPart::Quota => refused("quota", quota(), format!("{low} us .. {high} us, or max")),
+        pl::BwPart::Period => refused("period", us(limits.period_ns), format!("{low} us .. {high} us")),
+        pl::BwPart::Burst => {
+            let rule = if mainline {
+                " (mainline semantics: no more than the quota)"
+            } else {
+                ""
+            };
+            refused(
+                "burst",
+                us(limits.burst_ns),
+                format!("{low} us .. {high} us{rule}"),
+            )
+        }
+        pl::BwPart::Onset => {
+            let onset = format!("{} %", limits.onset_percent);
+            refused("burst onset", onset, format!("{low} .. {high} %"))
+        }
+    }
 }
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -27,10 +27,9 @@ pub(super) use turns::Turns;
 
 use plimsoll_policy_sys as sys;
 pub(crate) use sys::{
-    zeroed, BwConfig, BwLimits, Config, Entity, FairConfig, FairCpu, FairMachine, Headroom, Line, Newidle,
-    Pelt, Pool, Steal, StealConfig, Touch, Waker, BALANCE_ONE, BW_ARM_PERIOD, BW_ARM_SLACK, BW_ERR_BURST,
-    BW_ERR_PERIOD, BW_ERR_QUOTA, BW_ERR_ROOT, BW_OK, BW_SLACK_DELAY_NS, BW_THROTTLED, GROUP_DEPTH_MAX,
-    QUEUE_LIGHTER, STEAL_OVERLOADED, UNLIMITED,
+    zeroed, BwConfig, BwLimits, BwPart, Config, Entity, FairConfig, FairCpu, FairMachine, Headroom, Line,
+    Newidle, Pelt, Pool, Steal, StealConfig, Touch, Waker, BALANCE_ONE, BW_ARM_PERIOD, BW_ARM_SLACK,
+    BW_SLACK_DELAY_NS, BW_THROTTLED, GROUP_DEPTH_MAX, QUEUE_LIGHTER, STEAL_OVERLOADED, UNLIMITED,
 };
 
 /// Functions of integers and of structs without pointers.
@@ -45,8 +44,7 @@ macro_rules! plain {
 }
 
 plain! {
-    // bandwidth.h, pelt.h
-    fn pl_bw_check(limits: &BwLimits, is_root: bool, mainline: bool) -> u32;
+    // pelt.h
     fn pl_pelt_update(pelt: &mut Pelt, weight: u64, now_ns: u64) -> bool;
 
     // fair.h, task.h
