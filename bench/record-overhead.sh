@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# What recording costs the machine, at 50,000 switches a second: one load, recorded for a second and left alone for a
-# second, again and again; crates/record/examples/overhead.rs says how. Root, or CAP_BPF and CAP_PERFMON.
-# usage: bench/record-overhead.sh [PAIRS [SWITCHES_PER_SECOND]]; builds what it needs; 3 s a pair. BUILD_ONLY=1: only that.
+# What recording a service costs the machine, at 20,000 requests over TCP a second: one load, recorded for a second and left
+# alone for a second, again and again; crates/record/examples/overhead.rs says how. Root.
+# usage: bench/record-overhead.sh [PAIRS [REQUESTS_PER_SECOND [whole]]]; builds what it needs; 3 s a pair. BUILD_ONLY=1: only that.
 # Exit: 0 below 1% beyond doubt, 1 not, 3 this machine cannot record.
 set -euo pipefail
 cd "$(dirname "$0")/.."

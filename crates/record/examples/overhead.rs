@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What recording costs: a load of a known rate of switches runs throughout, and is recorded for a second, left alone for
-//! a second, and so on. The CPU time of one of its rounds in each recorded second, less the mean of the two seconds
+//! What recording costs: a load of a known rate of requests runs throughout, and is recorded for a second, left alone for
+//! a second, and so on. The CPU time of one of its requests in each recorded second, less the mean of the two seconds
 //! around it, is what recording adds to the load; the reader's own CPU time comes on top. Prints every pair, medians and
 //! means with their 95% confidence intervals, and whether all of the median's interval is below the goal.
 //!
-//! `overhead [PAIRS] [SWITCHES_PER_SECOND]`, 60 and 36000 by default, which makes about 50,000 switches a second, because a
-//! woken thread often preempts its waker. Root, or CAP_BPF and CAP_PERFMON. Exit: 0 below the goal, 1 not shown to be, 3
+//! `overhead [PAIRS] [REQUESTS_PER_SECOND] [whole]`, 60 and 20000 by default, which makes more than 40,000 switches a second.
+//! Only the service is recorded, as by `record --cgroup`, in a cgroup made for it; the client runs beside it, so that what
+//! recording takes from it is measured, too. `whole`: both are recorded. Root. Exit: 0 below the goal, 1 not shown to be, 3
 //! this machine cannot record.
+use plimsoll_record::cgroup::Hierarchy;
 use plimsoll_record::{record, Options, RecordError, Report};
-use std::path::Path;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Share of the machine, at this many switches a second.
+/// Share of the machine, at this many requests a second.
 const GOAL: f64 = 0.01;
-const GOAL_SWITCHES: f64 = 50_000.0;
+const GOAL_REQUESTS: f64 = 20_000.0;
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// The recorder has the kernel measure its programs for so long, which makes them dearer; then it is left alone.
@@ -30,30 +33,39 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let mut number = |default: u64| match args.next() {
         Some(text) => text.parse().unwrap_or_else(|_| {
-            eprintln!("{text:?} is not a number; usage: overhead [PAIRS] [SWITCHES_PER_SECOND]");
+            eprintln!("{text:?} is not a number; usage: overhead [PAIRS] [REQUESTS_PER_SECOND] [whole]");
             std::process::exit(2)
         }),
         None => default,
     };
-    let (pairs, rate) = (number(60).max(8), number(36_000));
+    let (pairs, rate) = (number(60).max(8), number(20_000));
+    let group = match args.next().as_deref() {
+        None => Some(Group::new()),
+        Some("whole") => None,
+        Some(other) => {
+            eprintln!("{other:?}: allowed: whole, or nothing");
+            std::process::exit(2)
+        }
+    };
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut found = Vec::new();
-    println!("pair  unrecorded, recorded, kernel measuring: ns of CPU time a round; switches/s; reader, % of the machine");
+    println!("pair  unrecorded, recorded, kernel measuring: ns of CPU time a request; requests/s; switches/s; reader, % of the machine");
     while (found.len() as u64) < pairs {
-        let load = Load::start(rate, PAIRS_OF_A_LOAD * 4 + 10, dir.path());
+        let load = Load::start(rate, PAIRS_OF_A_LOAD * 4 + 10, dir.path(), group.as_ref());
         std::thread::sleep(WINDOW);
         let mut before = load.unrecorded();
         for _ in 0..PAIRS_OF_A_LOAD.min(pairs - found.len() as u64) {
             let (on, measuring, report) = load.recorded(&dir.path().join("t.parquet"));
             let after = load.unrecorded();
-            let off = (before.round_ns() + after.round_ns()) / 2.0;
+            let off = (before.request_ns() + after.request_ns()) / 2.0;
             before = after;
             let one = Pair::new(off, on, measuring, &report);
             println!(
-                "{:4}  {off:.0} {:.0} {:.0}; {:.0}; {:.3}{}",
+                "{:4}  {off:.0} {:.0} {:.0}; {:.0}; {:.0}; {:.3}{}",
                 found.len() + 1,
-                on.round_ns(),
-                measuring.round_ns(),
+                on.request_ns(),
+                measuring.request_ns(),
+                one.requests_per_s,
                 one.switches_per_s,
                 100.0 * one.reader,
                 if report.lost > 0 { " LOST EVENTS" } else { "" }
@@ -61,11 +73,46 @@ fn main() {
             found.push(one);
         }
     }
+    drop(group);
     std::process::exit(judge(&found))
 }
 
+/// The service's cgroup.
+struct Group(PathBuf);
+
+impl Group {
+    const NAME: &str = "plimsoll-overhead";
+
+    fn new() -> Group {
+        let hierarchy = Hierarchy::find().unwrap_or_else(|error| cannot(&error.to_string()));
+        let folder = hierarchy.mount.join(Group::NAME);
+        std::fs::create_dir(&folder)
+            .unwrap_or_else(|error| cannot(&format!("{}: {error}", folder.display())));
+        Group(folder)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The service ends a moment after its clients.
+        for _ in 0..100 {
+            match std::fs::remove_dir(&self.0) {
+                Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(Duration::from_millis(10))
+                }
+                _ => break,
+            }
+        }
+    }
+}
+
+fn cannot(why: &str) -> ! {
+    eprintln!("error: {why}");
+    std::process::exit(3)
+}
+
 fn judge(found: &[Pair]) -> i32 {
-    println!("at {GOAL_SWITCHES} switches a second (in proportion), % of the machine: median (95% interval), mean (95% interval)");
+    println!("at {GOAL_REQUESTS} requests a second (in proportion), % of the machine: median (95% interval), mean (95% interval)");
     let felt = Summary::of(found, |p| p.felt);
     let parts = [
         ("felt by the load", felt),
@@ -82,10 +129,15 @@ fn judge(found: &[Pair]) -> i32 {
         println!("{name:31} {of}");
     }
     let added = Summary::of(found, |p| p.added_ns / 100.0);
-    println!("added to a round, ns            {added}");
+    println!("added to a request, ns          {added}");
+    let median = |value: fn(&Pair) -> f64| Summary::of(found, value).median;
+    println!(
+        "requests/s                      {:.0}",
+        median(|p| p.requests_per_s)
+    );
     println!(
         "switches/s                      {:.0}",
-        Summary::of(found, |p| p.switches_per_s / 100.0).median * 100.0
+        median(|p| p.switches_per_s)
     );
     let below = total.median_high < GOAL && total.mean_high < GOAL;
     let word = match below {
@@ -99,6 +151,7 @@ fn judge(found: &[Pair]) -> i32 {
 
 /// One recorded second and the two beside it, as shares of the machine at the goal's rate.
 struct Pair {
+    requests_per_s: f64,
     switches_per_s: f64,
     added_ns: f64,
     felt: f64,
@@ -109,15 +162,16 @@ struct Pair {
 impl Pair {
     fn new(off: f64, on: Sample, measuring: Sample, report: &Report) -> Pair {
         let switches_per_s = report.switches as f64 * 1e9 / report.duration_ns as f64;
-        let to_goal = GOAL_SWITCHES / switches_per_s / report.cpus as f64;
-        let rounds_per_s = on.rounds as f64 * 1e9 / on.ns as f64;
-        let share = |with: f64| (with - off) * 1e-9 * rounds_per_s * to_goal;
+        let requests_per_s = on.requests as f64 * 1e9 / on.ns as f64;
+        let per_request = GOAL_REQUESTS / report.cpus as f64;
+        let share = |with: f64| (with - off) * 1e-9 * per_request;
         Pair {
+            requests_per_s,
             switches_per_s,
-            added_ns: on.round_ns() - off,
-            felt: share(on.round_ns()),
-            measuring: share(measuring.round_ns()),
-            reader: report.reader_ns as f64 / report.duration_ns as f64 * to_goal,
+            added_ns: on.request_ns() - off,
+            felt: share(on.request_ns()),
+            measuring: share(measuring.request_ns()),
+            reader: report.reader_ns as f64 / report.duration_ns as f64 / requests_per_s * per_request,
         }
     }
 }
@@ -173,7 +227,7 @@ impl std::fmt::Display for Summary {
 #[derive(Clone, Copy)]
 struct Sample {
     ns: u64,
-    rounds: u64,
+    requests: u64,
     cpu_ns: u64,
 }
 
@@ -181,59 +235,60 @@ impl Sample {
     fn since(self, earlier: Sample) -> Sample {
         Sample {
             ns: self.ns - earlier.ns,
-            rounds: self.rounds - earlier.rounds,
+            requests: self.requests - earlier.requests,
             cpu_ns: self.cpu_ns - earlier.cpu_ns,
         }
     }
 
-    fn round_ns(self) -> f64 {
-        self.cpu_ns as f64 / self.rounds.max(1) as f64
+    fn request_ns(self) -> f64 {
+        self.cpu_ns as f64 / self.requests.max(1) as f64
     }
 }
 
-/// `switches` as a process of its own, so that its CPU time is nobody else's.
+/// `requests`, client and service processes of their own, so that their CPU time is nobody else's.
 struct Load {
     child: Child,
-    cpu_clock: libc::clockid_t,
+    cgroup: Option<String>,
+    cpu_clocks: [libc::clockid_t; 2],
     counts: Vec<&'static AtomicU64>,
     start: Instant,
 }
 
 impl Load {
-    fn start(rate: u64, seconds: u64, dir: &Path) -> Load {
-        let count_file = dir.join("rounds");
+    fn start(rate: u64, seconds: u64, dir: &Path, group: Option<&Group>) -> Load {
+        let count_file = dir.join("count");
         let program = std::env::current_exe()
             .expect("its own path")
-            .with_file_name("switches");
-        let child = Command::new(&program)
+            .with_file_name("requests");
+        let mut child = Command::new(&program)
             .args([rate.to_string(), seconds.to_string()])
             .arg(&count_file)
-            .stdout(Stdio::null())
+            .args(group.map(|group| &group.0))
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap_or_else(|e| panic!("{} is built as well: {e}", program.display()));
-        let mut cpu_clock = 0;
-        // SAFETY: writes to `cpu_clock`.
-        let failed = unsafe { libc::clock_getcpuclockid(child.id() as libc::pid_t, &mut cpu_clock) };
-        assert_eq!(failed, 0, "a child's CPU time can be read");
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe"));
+        said.read_line(&mut line).expect("the load says its service");
+        let service = line
+            .trim()
+            .strip_prefix("service ")
+            .and_then(|pid| pid.parse().ok());
+        let service: u32 = service.unwrap_or_else(|| panic!("{line:?} is not a service"));
         Load {
+            cpu_clocks: [child.id(), service].map(cpu_clock),
+            cgroup: group.map(|_| format!("/{}", Group::NAME)),
             child,
-            cpu_clock,
             counts: map_counts(&count_file),
             start: Instant::now(),
         }
     }
 
     fn look(&self) -> Sample {
-        let mut t = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: writes to `t`.
-        unsafe { libc::clock_gettime(self.cpu_clock, &mut t) };
         Sample {
             ns: self.start.elapsed().as_nanos() as u64,
-            rounds: self.counts.iter().map(|c| c.load(Relaxed)).sum(),
-            cpu_ns: t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64,
+            requests: self.counts.iter().map(|c| c.load(Relaxed)).sum(),
+            cpu_ns: self.cpu_clocks.iter().map(|clock| read_ns(*clock)).sum(),
         }
     }
 
@@ -247,7 +302,7 @@ impl Load {
     /// The second after the kernel has measured, and the time while it did.
     fn recorded(&self, output: &Path) -> (Sample, Sample, Report) {
         let options = Options {
-            cgroup: None,
+            cgroup: self.cgroup.clone(),
             duration: SETTLED + WINDOW + MEASURING,
             output: output.to_path_buf(),
             request: None,
@@ -288,12 +343,32 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
+        // The service ends with its clients.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The counters of `switches`: one for each CPU, 64 bytes apart.
+/// The clock of a process's CPU time.
+fn cpu_clock(pid: u32) -> libc::clockid_t {
+    let mut clock = 0;
+    // SAFETY: writes to `clock`.
+    let failed = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) };
+    assert_eq!(failed, 0, "the CPU time of a process of ours can be read");
+    clock
+}
+
+fn read_ns(clock: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to `t`.
+    unsafe { libc::clock_gettime(clock, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// The counters of `requests`: one for each CPU, 64 bytes apart.
 fn map_counts(path: &Path) -> Vec<&'static AtomicU64> {
     let mut length = 0;
     for _ in 0..500 {
