@@ -14,8 +14,12 @@ pub fn millicores(cpus: f64) -> u64 {
     ((cpus * 1000.0 - 1e-6).ceil() as u64).max(1)
 }
 
-/// `request_cpus`: what the group is expected to use, at most; goes into `requests.cpu`. `lacks`: what else is not said.
-pub(crate) fn paste(limits: &Limits, request_cpus: f64, lacks: Option<String>) -> Paste {
+/// `request_cpus`: what the group is expected to use, at most; goes into `requests.cpu`. `members`: a pod's containers, of
+/// which two and more share the limit. `lacks`: what else is not said.
+pub(crate) fn paste(limits: &Limits, request_cpus: f64, members: &[&str], lacks: Option<String>) -> Paste {
+    if members.len() > 1 {
+        return pod(limits, request_cpus, members, lacks);
+    }
     let limit = limits
         .quota_us
         .map(|us| (us * 1000).div_ceil(limits.period_us.max(1)));
@@ -64,6 +68,31 @@ pub(crate) fn paste(limits: &Limits, request_cpus: f64, lacks: Option<String>) -
     }
 }
 
+/// One limit for all containers of a pod.
+fn pod(limits: &Limits, request_cpus: f64, members: &[&str], lacks: Option<String>) -> Paste {
+    let limit = limits
+        .quota_us
+        .map(|us| (us * 1000).div_ceil(limits.period_us.max(1)));
+    let request = millicores(request_cpus).min(limit.unwrap_or(u64::MAX));
+    let mut text = format!(
+        "# all containers of the pod together (spec.resources; Kubernetes 1.34), without limits.cpu of their own\n\
+         spec:\n  resources:\n    requests:\n      cpu: {request}m"
+    );
+    if let Some(limit) = limit {
+        text += &format!("\n    limits:\n      cpu: {limit}m");
+    }
+    let own = format!(
+        "before 1.34 one limit for {} containers ({}): a pod's is there the sum of its containers' limits",
+        members.len(),
+        members.join(", ")
+    );
+    Paste {
+        system: "Kubernetes",
+        text,
+        lacks: Some(lacks.map_or(own.clone(), |lacks| format!("{lacks}; {own}"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,7 +108,7 @@ mod tests {
     #[test]
     fn the_patch_is_json_and_requests_never_exceed_the_limit() {
         for (request_cpus, request) in [(0.3101, "311m"), (0.9, "334m")] {
-            let text = paste(&LIMITS, request_cpus, None).text;
+            let text = paste(&LIMITS, request_cpus, &[], None).text;
             let patch = text.split('\'').nth(1).expect("quoted for the shell");
             let patch: serde_json::Value = serde_json::from_str(patch).expect(patch);
             let resources = &patch["spec"]["containers"][0]["resources"];
@@ -94,12 +123,21 @@ mod tests {
     }
 
     #[test]
+    fn containers_that_share_a_limit_get_it_as_a_pod() {
+        let found = paste(&LIMITS, 0.2, &["front", "back"], None);
+        assert!(found.text.starts_with("# all containers") && !found.text.contains("containers:"));
+        assert!(found.text.ends_with("limits:\n      cpu: 334m"), "{}", found.text);
+        let lacks = found.lacks.expect("older clusters cannot");
+        assert!(lacks.contains("2 containers (front, back)"), "{lacks}");
+    }
+
+    #[test]
     fn without_a_limit_there_are_requests_and_no_patch() {
         let free = Limits {
             quota_us: None,
             ..LIMITS
         };
-        let found = paste(&free, 0.25, None);
+        let found = paste(&free, 0.25, &[], None);
         assert!(
             found.text.contains("cpu: 250m") && !found.text.contains("kubectl"),
             "{}",

@@ -15,10 +15,12 @@ pub struct Paste {
     pub lacks: Option<String>,
 }
 
-/// Settings for `group`, ready to be pasted where `today`'s are in force. `cgroup_version`: 1 or 2; `None`: not known. `request_cpus`: CPUs
+/// Settings for `group`, ready to be pasted where `today`'s are in force. `members`: names of the groups right below it that
+/// share the limit, such as a pod's containers; none or one where it is a service of its own. `cgroup_version`: 1 or 2; `None`: not known. `request_cpus`: CPUs
 /// that it will use at most, for `requests.cpu`.
 pub fn paste(
     group: &str,
+    members: &[&str],
     today: &Limits,
     limits: &Limits,
     request_cpus: f64,
@@ -191,12 +193,19 @@ pub fn paste(
                 no_burst,
                 no_shares,
                 no_headroom.clone(),
-                Some(made_otherwise.into()),
+                match members.len() {
+                    0 | 1 => Some(made_otherwise.into()),
+                    _ => Some(format!(
+                        "one limit for several containers ({}): Docker has none; write it to the cgroup file, as above",
+                        members.join(", ")
+                    )),
+                },
             ]),
         },
         kubernetes::paste(
             limits,
             request_cpus,
+            members,
             list(&[
                 no_rules,
                 no_period,
@@ -276,7 +285,7 @@ mod tests {
 
     #[test]
     fn every_system_is_told_the_same_limit_and_what_it_cannot_say() {
-        let found = paste("/web/api", &FREE, &LIMITS, 0.3, Semantics::Mainline, Some(2));
+        let found = paste("/web/api", &[], &FREE, &LIMITS, 0.3, Semantics::Mainline, Some(2));
         assert!(text_of(&found, "cgroup v2")
             .0
             .contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max"));
@@ -306,7 +315,7 @@ mod tests {
 
     #[test]
     fn kernels_own_settings_say_that_a_prediction_for_plimsoll_is_not_theirs() {
-        let of = |semantics| paste("/web", &FREE, &LIMITS, 0.3, semantics, Some(2));
+        let of = |semantics| paste("/web", &[], &FREE, &LIMITS, 0.3, semantics, Some(2));
         for (found, other) in of(Semantics::Published).iter().zip(&of(Semantics::Mainline)) {
             let lacks = |paste: &Paste| paste.lacks.as_ref().is_some_and(|l| l.contains("`plimsoll run`"));
             assert_eq!(lacks(found), found.system != "Plimsoll", "{found:?}");
@@ -322,7 +331,15 @@ mod tests {
             weight: 200,
             ..LIMITS
         };
-        let found = paste("/web/api", &FREE, &limits, 0.3, Semantics::Published, Some(2));
+        let found = paste(
+            "/web/api",
+            &[],
+            &FREE,
+            &limits,
+            0.3,
+            Semantics::Published,
+            Some(2),
+        );
         let text = text_of(&found, "Plimsoll").0;
         assert!(
             text.contains("\"12500 25000\" > /sys/fs/cgroup/web/api/cpu.max\n"),
@@ -349,7 +366,7 @@ mod tests {
                 ..LIMITS
             };
             let limits = Limits { weight, ..LIMITS };
-            paste("/web", &today, &limits, 0.3, Semantics::Mainline, version)
+            paste("/web", &[], &today, &limits, 0.3, Semantics::Mainline, version)
         };
         for (weight, version) in [(100, 2), (300, 2), (1, 1)] {
             for found in with(weight, weight, Some(version)) {
@@ -397,7 +414,7 @@ mod tests {
             ..LIMITS
         };
         let lines = |today, limits, system| {
-            let found = paste("/web", today, limits, 0.3, Semantics::Mainline, Some(2));
+            let found = paste("/web", &[], today, limits, 0.3, Semantics::Mainline, Some(2));
             text_of(&found, system).0.to_string()
         };
         let v2 = "echo \"12500 25000\" > /sys/fs/cgroup/web/cpu.max";
@@ -419,7 +436,7 @@ mod tests {
         assert_eq!(v1, format!("echo 0 > {file}_burst_us\n{quota}"));
         // Nothing forbids the new period where there is no quota.
         assert!(lines(&FREE, &none, "cgroup v1").starts_with("echo 25000 > "));
-        let found = paste("/web", &today, &none, 0.3, Semantics::Mainline, Some(2));
+        let found = paste("/web", &[], &today, &none, 0.3, Semantics::Mainline, Some(2));
         for system in ["systemd", "Docker"] {
             let lacks = text_of(&found, system).1;
             assert!(lacks.contains("today's burst (20000 us)"), "{system}: {lacks}");
@@ -435,7 +452,7 @@ mod tests {
                 period_us,
                 ..FREE
             };
-            let found = paste("/web", &FREE, &limits, 0.3, Semantics::Mainline, Some(2));
+            let found = paste("/web", &[], &FREE, &limits, 0.3, Semantics::Mainline, Some(2));
             text_of(&found, system).0.to_string()
         };
         for (quota_us, cpus) in [
@@ -454,6 +471,7 @@ mod tests {
     fn units_and_containers_are_called_by_their_own_names() {
         let found = paste(
             "/system.slice/nginx.service",
+            &[],
             &FREE,
             &LIMITS,
             0.3,
@@ -463,6 +481,7 @@ mod tests {
         assert!(text_of(&found, "systemd").0.contains(" nginx.service CPUQuota"));
         let found = paste(
             "/system.slice/docker-4f2a.scope",
+            &[],
             &FREE,
             &LIMITS,
             0.3,
@@ -471,7 +490,7 @@ mod tests {
         );
         assert!(text_of(&found, "Docker").0.ends_with(" 4f2a"));
         assert!(text_of(
-            &paste("/web", &FREE, &LIMITS, 0.3, Semantics::Mainline, Some(2)),
+            &paste("/web", &[], &FREE, &LIMITS, 0.3, Semantics::Mainline, Some(2)),
             "systemd"
         )
         .0
@@ -492,6 +511,7 @@ mod tests {
         ] {
             for paste in paste(
                 &format!("/x/{name}"),
+                &[],
                 &FREE,
                 &limits,
                 0.3,
@@ -512,7 +532,7 @@ mod tests {
 
     #[test]
     fn no_limit_is_said_as_such() {
-        let found = paste("web", &LIMITS, &FREE, 0.3, Semantics::Mainline, Some(2));
+        let found = paste("web", &[], &LIMITS, &FREE, 0.3, Semantics::Mainline, Some(2));
         assert!(text_of(&found, "cgroup v2").0.contains("\"max 100000\""));
         assert!(text_of(&found, "cgroup v1").0.contains("echo -1"));
         assert!(text_of(&found, "systemd").0.contains("CPUQuota= "));

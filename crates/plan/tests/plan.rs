@@ -358,6 +358,7 @@ fn page_holds_everything_and_loads_nothing() {
     let plan = plan(&source, &options, &|_, _| {}).unwrap();
     let settings = plimsoll_plan::paste(
         &plan.group,
+        &[],
         &plan.today.limits,
         &plan.recommended.limits,
         0.3,

@@ -12,7 +12,7 @@
 use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
 use crate::cost::stretches;
 use crate::error::SettingsError;
-use crate::groups::{find, groups, indices, is_below, normal, upwards, Group};
+use crate::groups::{counts, depth, find, groups, indices, is_below, normal, upwards, Group};
 use crate::loops::{hand_on, open_work_ns};
 use crate::machine::{sibling_speeds, Dense};
 use crate::marks::Marks;
@@ -30,8 +30,8 @@ use plimsoll_trace::{Cause, End, Header, Process, RequestSpec, ThreadTimeline, T
 use std::collections::BTreeSet;
 
 impl Program {
-    /// Compiles a timeline. `target`: path of the group that is planned for; `None`: the group, not the root, with
-    /// the most CPU time. `request`: what a request is; `None`: a wake-up chain through that group.
+    /// Compiles a timeline. `target`: path of the group that is planned for; `None`: the lowest one, not the
+    /// root, that holds all groups whose threads were busy, such as a pod, else the one with the most CPU time. `request`: what a request is; `None`: a wake-up chain through that group.
     pub fn build(
         header: &Header,
         timeline: &Timeline,
@@ -211,8 +211,17 @@ pub(crate) fn find_target(
             for thread in threads {
                 own_work[thread.group as usize] += thread.work_ns;
             }
-            let most = (1..groups.len()).max_by_key(|&ix| (own_work[ix], std::cmp::Reverse(ix)));
-            Ok(most.unwrap_or(0) as u32)
+            let all: u64 = own_work.iter().sum();
+            let busy: Vec<u32> = (0..groups.len() as u32)
+                .filter(|&ix| counts(own_work[ix as usize], all))
+                .collect();
+            let holds_all = |ix: &u32| busy.iter().all(|&group| is_below(groups, group, *ix));
+            // Of those that hold all, the lowest.
+            let pod = (1..groups.len() as u32)
+                .filter(holds_all)
+                .max_by_key(|&ix| depth(groups, ix));
+            let most = || (1..groups.len()).max_by_key(|&ix| (own_work[ix], std::cmp::Reverse(ix)));
+            Ok(pod.or_else(|| Some(most()? as u32)).unwrap_or(0))
         }
     }
 }

@@ -158,6 +158,17 @@ pub(crate) fn upwards(groups: &mut [Group], group: u32, mut each: impl FnMut(&mu
     }
 }
 
+/// Whether a group's CPU time is enough, beside that of all, for it to matter in a plan: 1 of 100. Below that are a pod's
+/// sandbox, or a shell that looked after something.
+pub(crate) fn counts(work_ns: u64, all_ns: u64) -> bool {
+    work_ns > 0 && work_ns.saturating_mul(100) >= all_ns
+}
+
+/// Groups above this one.
+pub(crate) fn depth(groups: &[Group], group: u32) -> usize {
+    std::iter::successors(groups[group as usize].parent, |&at| groups[at as usize].parent).count()
+}
+
 /// Whether `group` is `target`, or somewhere below it.
 pub(crate) fn is_below(groups: &[Group], group: u32, target: u32) -> bool {
     let mut at = Some(group);

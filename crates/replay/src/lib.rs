@@ -44,6 +44,7 @@ mod task;
 
 pub use arrivals::Pacing;
 pub use error::SettingsError;
+pub use groups::Group;
 pub use machine::{describe as describe_machine, machine};
 pub use outcome::{percentile_ns, rank_of, CpuStat, GroupOutcome, Outcome, Request};
 pub use pairing::Pairing;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace ready to be replayed: what each thread does, with causes instead of times. `build.rs` makes one.
 use crate::arrivals::Pacing;
-use crate::groups::{find, Group};
+use crate::groups::{counts, find, Group};
 use crate::pairing::Pairing;
 use crate::placement::{Seat, ThreadPlace};
 use crate::request::{RequestClass, RequestInfo};
@@ -196,6 +196,14 @@ impl Program {
     /// When a request began in the recording, of the first one on (0); `None`: there are no more.
     pub fn request_begins_ns(&self, request: u64) -> Option<u64> {
         self.requests.get(request as usize).map(|r| r.begin_ns)
+    }
+
+    /// Groups right below the planned one that did their share of its work, such as a pod's containers.
+    pub fn members(&self) -> impl Iterator<Item = &Group> {
+        let all_ns = self.groups[self.target as usize].work_ns;
+        self.groups
+            .iter()
+            .filter(move |g| g.parent == Some(self.target) && counts(g.work_ns, all_ns))
     }
 
     /// CPU time of the planned group for each request, ns.

@@ -463,6 +463,56 @@ fn trace_of_as_many_groups_as_threads_is_read_without_comparing_all_with_all() {
     }
 }
 
+/// A pod of two containers and a sandbox, and what runs beside it; each thread's group and how long it runs, in tenths of a
+/// millisecond.
+#[test]
+fn containers_that_are_all_busy_are_planned_for_as_their_pod() {
+    let target = |runs: &[(u32, i64)]| {
+        let threads: Vec<_> = (runs.iter().zip(10..))
+            .map(|(&(group, _), tid)| (tid, "web", group))
+            .collect();
+        let mut header = header(100 * MS, &threads);
+        for path in [
+            "/pods/one",
+            "/pods/one/front",
+            "/pods/one/back",
+            "/pods/one/pause",
+        ] {
+            header.groups.push(Group {
+                path: path.into(),
+                ..Default::default()
+            });
+        }
+        let mut events = Vec::new();
+        let mut at = MS;
+        for (&(_, tenths), tid) in runs.iter().zip(10..) {
+            events.push(waking(at, 0, tid, 0, Context::Timer));
+            events.push(switch(at, 0, 0, State::Runnable, tid));
+            at += tenths * MS / 10;
+            events.push(switch(at, 0, tid, State::Sleeping, 0));
+        }
+        let (program, _) = compile(&header, &events);
+        let members: Vec<String> = program.members().map(|group| group.path.clone()).collect();
+        (
+            program.groups[program.target as usize].path.clone(),
+            members.join(" "),
+        )
+    };
+    let (root, web, front, back, pause) = (0, 1, 3, 4, 5);
+    let pod = (
+        "/pods/one".to_string(),
+        "/pods/one/back /pods/one/front".to_string(),
+    );
+    assert_eq!(target(&[(front, 200), (back, 100), (pause, 1)]), pod);
+    assert_eq!(target(&[(front, 200), (pause, 1)]).0, "/pods/one/front");
+    // What runs beside a pod is not of it, and the root has no limit.
+    assert_eq!(target(&[(front, 200), (back, 100), (web, 250)]).0, "/web");
+    assert_eq!(
+        target(&[(front, 200), (back, 100), (root, 250)]).0,
+        "/pods/one/front"
+    );
+}
+
 #[test]
 fn more_work_than_the_kernel_counted_is_doubted_and_less_is_not() {
     // The trace shows 3 ms of work in each of 100 rounds.

@@ -31,7 +31,8 @@ pub struct Args {
     #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::cpus(0.01..=4096.0))]
     limit: Option<f64>,
 
-    /// The group that is throttled [default: the one with the most CPU time]
+    /// The group that is throttled [default: the lowest that holds all busy groups, else the one with the most CPU
+    /// time]
     #[arg(long, value_name = "PATH")]
     group: Option<String>,
 

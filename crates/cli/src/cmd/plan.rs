@@ -11,7 +11,7 @@ use plimsoll_plan::{
     goal_cells, goal_titles, paste, plan, range_cell, runtimes, self_check, Candidate, Goal, Options, Other,
     Paste, Plan, Recordings, SelfCheck, Source, Subject, Target, Verdict, WaitingForOthers,
 };
-use plimsoll_replay::{recorded, Semantics};
+use plimsoll_replay::{recorded, Group, Program, Semantics};
 use plimsoll_trace::RequestSpec;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -55,7 +55,8 @@ pub struct Args {
     #[arg(long = "goal", value_name = "GOAL", required = true)]
     goals: Vec<String>,
 
-    /// The group to plan for [default: the one with the most CPU time in the first trace]
+    /// The group to plan for; what is below it shares its limit, as the containers of a pod do [default: the lowest that
+    /// holds all groups that were busy, other than the root; else the one with the most CPU time]
     #[arg(long, value_name = "PATH")]
     group: Option<String>,
 
@@ -154,9 +155,32 @@ impl Shown<'_> {
     }
 }
 
+/// The last part of a group's path.
+fn name(group: &Group) -> &str {
+    group.path.rsplit('/').next().unwrap_or(&group.path)
+}
+
+/// Limits of a pod's containers, which the plan leaves as they are.
+fn limits_below(program: &Program) -> Option<String> {
+    let limited: Vec<String> = program
+        .members()
+        .filter_map(|group| {
+            let cpus = group.quota_us? as f64 / group.period_us as f64;
+            Some(format!("{} {} CPUs", name(group), figure(cpus)))
+        })
+        .collect();
+    (!limited.is_empty()).then(|| {
+        format!(
+            "groups below have limits of their own, which stay as recorded here: {}",
+            limited.join(", ")
+        )
+    })
+}
+
 /// Settings for every system that is meant: of those that cannot say what is recommended, their own best.
 fn settings(
     found: &Plan,
+    members: &[&str],
     target: Option<Target>,
     request_cpus: f64,
     semantics: Semantics,
@@ -165,6 +189,7 @@ fn settings(
     let of = |limits| {
         paste(
             &found.group,
+            members,
             &found.today.limits,
             limits,
             request_cpus,
@@ -263,8 +288,16 @@ pub fn run(args: &Args) -> Result {
         .cpus_range
         .map_or(found.recommended.cpus, |r| r.high);
     let version = recordings.median().recorded_on.cgroup_version;
+    let members: Vec<&str> = recordings.median().program.members().map(name).collect();
     let settings = match hold {
-        true => settings(&found, args.target, request_cpus, options.semantics, version),
+        true => settings(
+            &found,
+            &members,
+            args.target,
+            request_cpus,
+            options.semantics,
+            version,
+        ),
         // Nobody is to paste what follows from a replay that is off.
         false => Vec::new(),
     };
@@ -326,6 +359,7 @@ pub fn run(args: &Args) -> Result {
         settings: &settings,
         warnings: few_requests(&recordings, &options.goals)
             .into_iter()
+            .chain(limits_below(&recordings.median().program))
             .chain(warning(&recordings, &found))
             .collect(),
         waiting: waiting.clone(),
@@ -561,7 +595,7 @@ mod tests {
             weight: 200,
             headroom_percent: 30,
         };
-        let found = paste("/web", &limits, &limits, 0.3, Semantics::Published, Some(2));
+        let found = paste("/web", &[], &limits, &limits, 0.3, Semantics::Published, Some(2));
         let text = &found.last().expect("Plimsoll is the last").text;
         let knobs = text
             .lines()

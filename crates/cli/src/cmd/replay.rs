@@ -27,7 +27,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "compare", "duration_ms", "trace", "per_cpu", "check"])]
     pub replay: Vec<PathBuf>,
 
-    /// With --replay: the group that matters [default: the one with the most CPU time]
+    /// With --replay: the group that matters [default: the lowest that holds all busy groups, else the one with the most CPU
+    /// time]
     #[arg(long, value_name = "PATH", conflicts_with = "scenario")]
     group: Option<String>,
 

@@ -84,8 +84,13 @@ fn recorded(shown: &Shown) -> String {
         (_, true) => "closed loop: most work is done for clients that wait",
         (_, false) => "open loop: arrivals do not wait for answers",
     };
+    let members: Vec<&str> = program.members().map(super::name).collect();
+    let of = match members.len() {
+        0 | 1 => String::new(),
+        n => format!(" ({n} groups as one: {})", members.join(", ")),
+    };
     format!(
-        "{}: {seconds:.1} s in {count}, {} CPUs, {} requests ({request}), {} CPUs used; {kind}.",
+        "{}{of}: {seconds:.1} s in {count}, {} CPUs, {} requests ({request}), {} CPUs used; {kind}.",
         source.target_path(),
         source.machine.topology.nr_cpus(),
         shown.recordings.requests(None),
