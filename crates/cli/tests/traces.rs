@@ -4,7 +4,7 @@
 mod common;
 use common::plimsoll_in;
 use plimsoll_trace::example::{self, switch, waking, MS};
-use plimsoll_trace::{Context, Event, Header, Loss, State};
+use plimsoll_trace::{Context, Event, Header, Loss, Side, SocketOp, Sockets, State, What};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -47,6 +47,51 @@ fn refused(trace: &str, words: &[&str]) {
             assert!(err.contains(word), "{args:?}: {word:?} is not in: {err}");
         }
     }
+}
+
+/// What a thread finds to be read after its answer was there before: two requests that look like one.
+#[test]
+fn requests_that_overlap_on_their_connection_are_said_in_the_plan() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let several = |overlapping: i64| {
+        let rounds = 200;
+        let mut header = example::header(rounds * 20 * MS, &[(20, "web", 1)]);
+        header.sockets = Sockets {
+            recorded: true,
+            without: None,
+            connections: vec![example::connection(0, Side::Accepted)],
+        };
+        let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+        for round in 0..rounds {
+            let at = |ms: i64| round * 20 * MS + ms * MS;
+            let mut socket = |ts_ns, tid, op| {
+                let what = What::Socket {
+                    tid,
+                    connection: 0,
+                    op,
+                    bytes: 10,
+                };
+                events.push(Event { ts_ns, cpu: 1, what });
+            };
+            socket(at(1), 0, Arrived);
+            socket(at(2), 20, Read);
+            if round < overlapping {
+                socket(at(3), 0, Arrived);
+                socket(at(4), 20, Wrote);
+                socket(at(5), 20, Read);
+            }
+            socket(at(6), 20, Wrote);
+            events.push(waking(at(1) + 1, 1, 20, 0, Context::Interrupt));
+            events.push(switch(at(1) + 2, 1, 0, State::Runnable, 20));
+            events.push(switch(at(7), 1, 20, State::Sleeping, 0));
+        }
+        events.sort_by_key(|event| event.ts_ns);
+        let trace = trace("overlap.trace", &(header, events));
+        run(&["plan", &trace, "--goal", "p90(request) < 50ms"], 0).0
+    };
+    let said = "3 of 200 requests overlapped";
+    assert!(several(3).contains(said));
+    assert!(!several(0).contains("overlapped"));
 }
 
 /// What is missing is a program, not a trace.

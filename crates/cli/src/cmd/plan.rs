@@ -12,7 +12,7 @@ use plimsoll_plan::{
     Paste, Plan, Recordings, SelfCheck, Source, Subject, Target, Verdict, WaitingForOthers,
 };
 use plimsoll_replay::{recorded, Group, Program, Semantics};
-use plimsoll_trace::RequestSpec;
+use plimsoll_trace::{RequestSpec, DOUBTFUL_SHARE_MAX};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -158,6 +158,19 @@ impl Shown<'_> {
 /// The last part of a group's path.
 fn name(group: &Group) -> &str {
     group.path.rsplit('/').next().unwrap_or(&group.path)
+}
+
+/// Says it where what is called a request is more than one, in more than 1 of 100.
+fn overlapping(recordings: &Recordings) -> Option<String> {
+    let sockets = recordings.sources.iter().filter_map(|s| s.program.sockets);
+    let count: u64 = sockets.map(|seen| seen.overlapping).sum();
+    let all = recordings.requests(None);
+    (count as f64 > DOUBTFUL_SHARE_MAX * all as f64).then(|| {
+        format!(
+            "{count} of {all} requests overlapped with others on their connection (pipelining, HTTP/2, gRPC): their latency is \
+             the time in which it was busy, and more than a request's own"
+        )
+    })
 }
 
 /// Limits of a pod's containers, which the plan leaves as they are.
@@ -359,6 +372,7 @@ pub fn run(args: &Args) -> Result {
         settings: &settings,
         warnings: few_requests(&recordings, &options.goals)
             .into_iter()
+            .chain(overlapping(&recordings))
             .chain(limits_below(&recordings.median().program))
             .chain(warning(&recordings, &found))
             .collect(),

@@ -26,6 +26,8 @@ pub struct Requests {
     /// Whose clients wait for the answer, and those whose arrivals keep their times.
     closed: u64,
     open: u64,
+    /// Of these, how many were not alone on their connection.
+    overlapping: u64,
     p50_ns: u64,
     p99_ns: u64,
 }
@@ -47,6 +49,7 @@ impl Seen {
             definition: source.definition(),
             closed: classes.iter().map(|c| c.closed).sum(),
             open: classes.iter().map(|c| c.open).sum(),
+            overlapping: source.program.sockets.map_or(0, |seen| seen.overlapping),
             p50_ns: percentile_ns(&latencies, 50.0),
             p99_ns: percentile_ns(&latencies, 99.0),
         })
@@ -62,13 +65,19 @@ impl Seen {
     pub fn text(&self) -> String {
         match self {
             Seen::Requests(found) => format!(
-                "requests   {} ({}) of group {}: p50 {} ms, p99 {} ms; {}\n",
+                "requests   {} ({}) of group {}: p50 {} ms, p99 {} ms; {}\n{}",
                 found.closed + found.open,
                 found.definition,
                 found.group,
                 figure(found.p50_ns as f64 / 1e6),
                 figure(found.p99_ns as f64 / 1e6),
                 pacing(found.closed, found.open),
+                match found.overlapping {
+                    0 => String::new(),
+                    n => format!(
+                        "           {n} overlapped on their connection (pipelining, HTTP/2): their latency is the time in which it was busy\n"
+                    ),
+                },
             ),
             Seen::None(why) => format!("requests   none: {why}\n"),
         }
