@@ -49,7 +49,7 @@ test)
 		folder=$(mktemp -d)
 		trap 'rm -rf "$folder"' EXIT
 		venv "$folder/venv" "$python" "$wheel" pytest pyarrow polars
-		cp crates/python/tests/test_wheel.py "$folder"
+		cp crates/python/tests/test_wheel.py docs/src/how-to/web.trace "$folder"
 		(cd "$folder" && venv/bin/python -m pytest -q test_wheel.py)
 		rm -rf "$folder"
 	done

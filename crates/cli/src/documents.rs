@@ -4,7 +4,7 @@
 //!
 //! Times are ns and shares are 0 to 1 where a name has no other unit. `format` is raised when a field changes its meaning or
 //! goes; new fields do not raise it.
-use plimsoll_plan::{Explanation, Other, Paste, Plan, Range, Variation, WaitingForOthers};
+use plimsoll_plan::{Explanation, Figures, Other, Paste, Plan, Range, Variation, WaitingForOthers};
 use plimsoll_screen::Screening;
 use plimsoll_sweep::Summary;
 use schemars::JsonSchema;
@@ -148,35 +148,6 @@ pub struct Checked<'a> {
     pub tolerance: Option<f64>,
     /// Whether the difference is no larger.
     pub holds: bool,
-}
-
-/// What a recording, or one replay, shows of the group.
-#[derive(Serialize, JsonSchema)]
-pub struct Figures {
-    /// Requests that were answered.
-    pub requests: usize,
-    /// Latency of half of them, ns; 0 without requests, like those below.
-    pub p50_ns: u64,
-    /// Of 90 in 100, ns.
-    pub p90_ns: u64,
-    /// Of 99 in 100, ns.
-    pub p99_ns: u64,
-    /// Of all, ns.
-    pub max_ns: u64,
-    /// CPUs that the group used.
-    pub cpus: f64,
-    /// Share of periods in which it was throttled, 0 to 1; null: not known.
-    pub throttled: Option<f64>,
-    /// Sum over the CPUs that were throttled, ns; null: not known.
-    pub throttled_ns: Option<u64>,
-    /// Periods that ended while it was not idle; null: not known.
-    pub nr_periods: Option<u64>,
-    /// Length of the replay, ns.
-    pub end_ns: u64,
-    /// Share of the recorded work that was done, 0 to 1.
-    pub work_done: f64,
-    /// Scheduling events that were simulated; 0 for a recording.
-    pub events: u64,
 }
 
 /// Between which values nine of ten runs are expected; null: no such figure.

@@ -2,7 +2,7 @@
 //! How much of a latency is waiting for others on the machine: what no limit of the service cures.
 use crate::goal::{Goal, Subject};
 use crate::source::Source;
-use plimsoll_replay::{percentile_ns, replay, Settings, SettingsError};
+use plimsoll_replay::{percentile_ns, Settings, SettingsError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ impl WaitingForOthers {
             let mut settings = Settings::recorded(program);
             settings.alone = alone;
             settings.groups[program.target as usize].quota_us = None;
-            let outcome = replay(program, &source.machine, &settings, None)?;
+            let outcome = source.replay(&settings)?;
             Ok(percentile_ns(
                 &outcome.latencies(class.map(|ix| ix as u32)),
                 percent,

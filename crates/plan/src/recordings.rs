@@ -10,6 +10,8 @@ use crate::variation::{SeenIn, Variation};
 use plimsoll_replay::SettingsError;
 use plimsoll_trace::RequestSpec;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 pub struct Recordings {
     /// As they were given, at least one.
@@ -90,6 +92,14 @@ impl Recordings {
             median,
             variation,
         }
+    }
+
+    /// Who sets this flag has no use for replays any more: those under way end with an error.
+    pub fn cancelled_by(mut self, flag: &Arc<AtomicBool>) -> Recordings {
+        for source in &mut self.sources {
+            source.cancel = Some(flag.clone());
+        }
+        self
     }
 
     /// The one with the median CPU time per request.

@@ -8,7 +8,7 @@ use crate::quantities::measure;
 use crate::recordings::{span, Case, Recordings};
 use crate::search::rate;
 use crate::source::Source;
-use plimsoll_replay::{percentile_ns, replay, Outcome, Settings, SettingsError};
+use plimsoll_replay::{percentile_ns, Outcome, Settings, SettingsError};
 use rayon::prelude::*;
 
 /// The golden section: any few of its multiples in a row lie about evenly between 0 and 1.
@@ -61,7 +61,7 @@ impl Replicates<'_> {
             let mut settings = settings[case.recording].clone();
             settings.phase = (turn as f64 * SPREAD).fract();
             settings.work_scale *= case.work_scale;
-            replay(&source.program, &source.machine, &settings, None)
+            source.replay(&settings)
         };
         let outcomes: Vec<Outcome> = runs.par_iter().enumerate().map(run).collect::<Result<_, _>>()?;
         let mut outcomes = outcomes.into_iter();

@@ -11,7 +11,7 @@ use crate::recordings::{Case, Recordings};
 use crate::replicates::Replicates;
 use crate::source::Source;
 use crate::variation::Variation;
-use plimsoll_replay::{replay, GroupSettings, Outcome, Semantics, Settings, SettingsError};
+use plimsoll_replay::{GroupSettings, Outcome, Semantics, Settings, SettingsError};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -407,7 +407,7 @@ impl Search<'_> {
         let mut settings = self.settings(source, own);
         settings.work_scale = case.work_scale;
         settings.until_ns = self.until_ns;
-        Ok(replay(&source.program, &source.machine, &settings, None)?)
+        Ok(source.replay(&settings)?)
     }
 
     fn try_all(&self, mut settings: Vec<GroupSettings>) -> Result<Vec<Candidate>, PlanError> {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace file, read, believed and compiled; or the reasons why not.
-use plimsoll_replay::{machine, recorded, replay, Outcome, Program, Settings, SettingsError};
+use plimsoll_replay::{machine, recorded, replay_cancelled_by, Outcome, Program, Settings, SettingsError};
 use plimsoll_sim::{Costs, Machine};
 use plimsoll_trace::{Place, RequestSpec, Timeline, TraceError, DOUBTFUL_SHARE_MAX};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// Share of a client's answers that may be those of other requests, above which no latency is shown. A client with one
@@ -21,6 +22,8 @@ pub struct Source {
     pub request: Option<RequestSpec>,
     /// What the trace says of the machine, for comparison with other recordings.
     pub recorded_on: plimsoll_trace::Machine,
+    /// Whoever sets it has no use for replays any more: those under way end with an error.
+    pub(crate) cancel: Option<Arc<AtomicBool>>,
     replayed: OnceLock<Result<Outcome, SettingsError>>,
     compared: OnceLock<Option<Compared>>,
 }
@@ -115,21 +118,20 @@ impl Source {
             warnings,
             program: Arc::new(program),
             request,
+            cancel: None,
             replayed: OnceLock::new(),
             compared: OnceLock::new(),
         })
     }
 
+    /// A replay on the recorded machine.
+    pub fn replay(&self, settings: &Settings) -> Result<Outcome, SettingsError> {
+        replay_cancelled_by(&self.program, &self.machine, settings, None, self.cancel.as_ref())
+    }
+
     /// The replay under the recorded settings; done once.
     pub fn replayed(&self) -> Result<&Outcome, SettingsError> {
-        let run = || {
-            replay(
-                &self.program,
-                &self.machine,
-                &Settings::recorded(&self.program),
-                None,
-            )
-        };
+        let run = || self.replay(&Settings::recorded(&self.program));
         self.replayed
             .get_or_init(run)
             .as_ref()
@@ -168,6 +170,12 @@ impl Source {
             (None, Some(_)) => "as the service's sockets see them".into(),
             (None, None) => "wake-up chains".into(),
         }
+    }
+
+    /// What the trace says against itself, and the kernel's own count against the trace.
+    pub fn doubts(&self) -> Vec<String> {
+        let target = &self.program.groups[self.program.target as usize];
+        self.warnings.iter().cloned().chain(target.doubt()).collect()
     }
 
     pub fn target_path(&self) -> &str {

@@ -5,8 +5,12 @@
 //! an exception.
 mod error;
 mod guard;
+mod plan;
 mod point;
+mod recordings;
+mod replay;
 mod table;
+mod trace;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -40,7 +44,7 @@ fn run_point<'py>(
     seed: Option<u64>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let row = point::Point::new(scenario, set, seed)?.run(py)?;
-    table::dict(py, &row)
+    table::dict(py, row)
 }
 
 /// Panics where simulations run: shows that the interpreter survives it.
@@ -57,7 +61,13 @@ fn _plimsoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RunError", py.get_type::<error::RunError>())?;
     module.add("PanicError", py.get_type::<error::PanicError>())?;
     module.add_class::<table::Table>()?;
+    module.add_class::<trace::Trace>()?;
+    module.add_class::<replay::Replay>()?;
+    module.add_class::<plan::Plan>()?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run_point, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::read_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::replay, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(_panic, module)?)
 }

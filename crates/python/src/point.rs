@@ -2,10 +2,10 @@
 //! One run: which scenario, with which values and seed.
 use crate::error;
 use crate::guard::guarded;
+use crate::recordings::check_seed;
 use crate::table::cell;
 use plimsoll_scenario::Scenario;
 use plimsoll_sweep::{Cell, Content, Row, Setting};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -14,8 +14,6 @@ use std::path::PathBuf;
 const SET: &str = "set.";
 const SEED: &str = "seed";
 const KEY: &str = "key";
-/// Seeds are in a column of signed numbers.
-const SEED_MAX: u64 = i64::MAX as u64;
 
 /// A point of a sweep.
 pub struct Point {
@@ -26,10 +24,7 @@ pub struct Point {
 
 impl Point {
     pub fn new(scenario: PathBuf, set: Option<&Bound<'_, PyDict>>, seed: Option<u64>) -> PyResult<Self> {
-        if let Some(seed) = seed.filter(|seed| *seed > SEED_MAX) {
-            let message = format!("seed: {seed}; allowed: 0 to {SEED_MAX}");
-            return Err(PyValueError::new_err(message));
-        }
+        check_seed(seed)?;
         let mut values = Vec::new();
         for (key, value) in set.into_iter().flatten() {
             let key: String = key.extract()?;
@@ -59,7 +54,7 @@ impl Point {
             .iter()
             .map(|(key, value)| format!("{key}={}", setting(value).toml()))
             .collect();
-        let row = guarded(py, |cancel| {
+        let row = guarded(py, move |cancel| {
             let mut scenario = Scenario::load(&scenario, &settings)?;
             if let Some(seed) = seed {
                 scenario.seed = seed;
@@ -76,7 +71,7 @@ impl Point {
     }
 }
 
-fn setting(value: &Cell) -> Setting {
+pub fn setting(value: &Cell) -> Setting {
     match value {
         Cell::Integer(value) => Setting::Integer(*value),
         Cell::Number(value) => Setting::Number(*value),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rows as a table that other libraries take through the Arrow PyCapsule interface, without a copy.
+use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
 };
 use arrow_schema::{DataType, Field, Schema};
 use plimsoll_sweep::{Cell, Column, Columns, Row};
@@ -11,10 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
 use std::sync::Arc;
 
-/// Runs, one in each row.
+/// Columns of the same length.
 #[pyclass(frozen, module = "plimsoll._plimsoll")]
 pub struct Table {
-    columns: Columns,
     batch: RecordBatch,
 }
 
@@ -24,21 +25,77 @@ impl Table {
         Self::of(Columns::of(rows, first))
     }
 
-    fn of(columns: Columns) -> PyResult<Self> {
-        let (mut fields, mut arrays) = (Vec::new(), Vec::<ArrayRef>::new());
-        for (name, column) in &columns.0 {
-            let (kind, array): (DataType, ArrayRef) = match column {
-                Column::Integer(values) => (DataType::Int64, Arc::new(Int64Array::from(values.clone()))),
-                Column::Number(values) => (DataType::Float64, Arc::new(Float64Array::from(values.clone()))),
-                Column::Flag(values) => (DataType::Boolean, Arc::new(BooleanArray::from(values.clone()))),
-                Column::Text(values) => (DataType::Utf8, Arc::new(StringArray::from_iter(values.iter()))),
+    pub fn of(columns: Columns) -> PyResult<Self> {
+        let mut all: Vec<(String, ArrayRef)> = Vec::new();
+        for (name, column) in columns.0 {
+            let array: ArrayRef = match column {
+                Column::Integer(values) => Arc::new(Int64Array::from(values)),
+                Column::Number(values) => Arc::new(Float64Array::from(values)),
+                Column::Flag(values) => Arc::new(BooleanArray::from(values)),
+                Column::Text(values) => Arc::new(StringArray::from(values)),
             };
-            fields.push(Field::new(name, kind, true));
-            arrays.push(array);
+            all.push((name, array));
         }
+        Self::from_arrays(all)
+    }
+
+    /// Integers of 32 and 64 bits, floats of 64, booleans and texts.
+    pub fn from_arrays(columns: Vec<(String, ArrayRef)>) -> PyResult<Self> {
+        let field = |(name, array): &(String, ArrayRef)| Field::new(name, array.data_type().clone(), true);
+        let fields: Vec<Field> = columns.iter().map(field).collect();
+        let arrays = columns.into_iter().map(|(_, array)| array).collect();
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        Ok(Table { columns, batch })
+        Ok(Table { batch })
+    }
+
+    pub fn rows_len(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    fn name(&self, column: usize) -> &str {
+        self.batch.schema_ref().field(column).name()
+    }
+
+    /// The value of a row in a column.
+    fn cell(&self, column: usize, row: usize) -> Option<Cell> {
+        let array = self.batch.column(column);
+        if array.is_null(row) {
+            return None;
+        }
+        Some(match array.data_type() {
+            DataType::Int32 => Cell::Integer(array.as_primitive::<Int32Type>().value(row).into()),
+            DataType::Int64 => Cell::Integer(array.as_primitive::<Int64Type>().value(row)),
+            DataType::Float64 => Cell::Number(array.as_primitive::<Float64Type>().value(row)),
+            DataType::Boolean => Cell::Flag(array.as_boolean().value(row)),
+            DataType::Utf8 => Cell::Text(array.as_string::<i32>().value(row).to_string()),
+            other => unreachable!("no table is made with {other}"),
+        })
+    }
+
+    /// As a file of our own takes them.
+    fn columns(&self) -> Columns {
+        let rows = self.batch.num_rows();
+        let column = |at: usize| {
+            let cells = (0..rows).map(|row| self.cell(at, row));
+            match self.batch.column(at).data_type() {
+                DataType::Int32 | DataType::Int64 => {
+                    Column::Integer(cells.map(|cell| cell?.integer()).collect())
+                }
+                DataType::Float64 => Column::Number(cells.map(|cell| cell?.number()).collect()),
+                DataType::Boolean => Column::Flag(
+                    cells
+                        .map(|cell| match cell? {
+                            Cell::Flag(value) => Some(value),
+                            _ => None,
+                        })
+                        .collect(),
+                ),
+                _ => Column::Text(cells.map(|cell| Some(cell?.text())).collect()),
+            }
+        };
+        let all = (0..self.batch.num_columns()).map(|at| (self.name(at).to_string(), column(at)));
+        Columns(all.collect())
     }
 }
 
@@ -69,7 +126,7 @@ impl Table {
 
     /// The bytes of a Parquet file: the same runs give the same ones.
     fn parquet<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.columns.parquet();
+        let bytes = self.columns().parquet();
         let bytes = bytes.map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(PyBytes::new(py, &bytes))
     }
@@ -77,24 +134,29 @@ impl Table {
     /// The names of the columns.
     #[getter]
     fn column_names(&self) -> Vec<&str> {
-        self.columns.0.iter().map(|(name, _)| name.as_str()).collect()
+        (0..self.batch.num_columns()).map(|at| self.name(at)).collect()
     }
 
     /// Each row as a dict, for those without a library for tables.
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let rows = (0..self.columns.rows()).map(|row| dict(py, &self.columns.row(row)));
+        let columns = 0..self.batch.num_columns();
+        let cells = |row| {
+            let own = columns.clone();
+            own.filter_map(move |at| Some((self.name(at).to_string(), self.cell(at, row)?)))
+        };
+        let rows = (0..self.batch.num_rows()).map(|row| dict(py, cells(row)));
         PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
     }
 
     fn __len__(&self) -> usize {
-        self.columns.rows()
+        self.batch.num_rows()
     }
 
     fn __repr__(&self) -> String {
         format!(
             "<plimsoll.Table: {} rows, {} columns>",
-            self.columns.rows(),
-            self.columns.0.len()
+            self.batch.num_rows(),
+            self.batch.num_columns()
         )
     }
 
@@ -142,7 +204,10 @@ pub fn cell(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Cell> {
 }
 
 /// A row as a dict.
-pub fn dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
+pub fn dict<'py>(
+    py: Python<'py>,
+    row: impl IntoIterator<Item = (String, Cell)>,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, cell) in row {
         match cell {

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the wheel does, in an environment that has it and nothing of the repository. `make test-wheel` runs this."""
+"""What the wheel does, in an environment that has it and, of the repository, one recording. `make test-wheel` runs this."""
 
+import ast
 import ctypes
+import inspect
 import os
+import pathlib
 import pickle
 import signal
 import subprocess
@@ -14,8 +17,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import plimsoll
 import polars
 import pyarrow
+import pyarrow.parquet
 import pytest
 
+WEB = pathlib.Path(__file__).parent / "web.trace"
 SHORT = {"duration_ms": 200}
 LONG = {"duration_ms": 3_600_000}
 
@@ -122,3 +127,121 @@ def test_ctrl_c_ends_a_run():
     os.kill(child.pid, signal.SIGINT)
     _, said = child.communicate(timeout=20)
     assert b"KeyboardInterrupt" in said and child.returncode == -signal.SIGINT
+
+
+def test_a_recording_is_a_table_of_events():
+    trace = plimsoll.read_trace(WEB)
+    assert trace.header["source"] == "bpf" and "/web" in [group["path"] for group in trace.header["groups"]]
+    events = polars.DataFrame(trace.events)
+    assert events.columns[:3] == ["ts_ns", "cpu", "kind"] and events["ts_ns"].is_sorted()
+    # The file is Parquet, which others read as well.
+    theirs = pyarrow.parquet.read_table(WEB)
+    assert events.columns == theirs.column_names
+    for name in events.columns:
+        assert events[name].to_list() == theirs[name].to_pylist(), name
+
+
+def test_a_replay_shows_what_was_recorded_and_what_a_limit_makes_of_it():
+    found = plimsoll.replay(str(WEB), set={"group.web.quota_us": 20_000})
+    assert found.holds and found.group == "/web"
+    recorded, replayed, changed = found.figures.rows()
+    assert [recorded["run"], replayed["run"], changed["run"]] == ["recorded", "replayed", "changed"]
+    assert abs(replayed["p50_ns"] / recorded["p50_ns"] - 1) < 0.1
+    assert changed["throttled"] > 0.1 and changed["p99_ns.low"] > replayed["p99_ns"]
+    requests = polars.DataFrame(found.requests)
+    for row in found.figures.rows():
+        own = requests.filter(requests["run"] == row["run"])["latency_ns"]
+        assert len(own) == row["requests"] and own.max() == row["max_ns"]
+    assert all(row["holds"] for row in found.checks.rows())
+    again = plimsoll.replay([WEB], set={"group.web.quota_us": 20_000})
+    assert again.figures.parquet() == found.figures.parquet()
+    assert len(plimsoll.replay(WEB).figures) == 2
+
+
+def test_a_plan_is_what_the_command_line_says():
+    found = plimsoll.plan(WEB, "p99(request) < 50ms")
+    assert found.verdict == "met-narrowly" and found.holds and found.group == "/web"
+    assert found.goals == ["p99(request) < 50ms", "throttled < 25%"]
+    rows = found.table.rows()
+    assert rows[0]["what"] == "recommended" and rows[0]["goals.0.value"] < 50e6
+    assert rows[0]["goals.0.low"] <= rows[0]["goals.0.middle"] <= rows[0]["goals.0.high"]
+    assert str(rows[0]["quota_us"]) in found.settings["cgroup v1"]
+    assert {row["what"] for row in rows} >= {"today", "next cheaper", "frontier", "Docker, systemd"}
+    assert any("no setting is safe" in warning for warning in found.warnings)
+    only = plimsoll.plan(WEB, ["p99(request) < 50ms"], target="kubernetes", max_cpus=1)
+    assert only.settings.keys() == {"Kubernetes"}
+    assert all(row.get("burst_us", 0) == 0 and row["period_us"] == 100_000 for row in only.table.rows())
+    assert max(row["reserved_cpus"] for row in only.table.rows() if row["what"] == "frontier") <= 1.01
+
+
+def test_what_is_wrong_with_a_recording_or_question_has_its_place_and_range(tmp_path):
+    goal = "p99(request) < 50ms"
+    cut = tmp_path / "cut.trace"
+    cut.write_bytes(WEB.read_bytes()[:-100])
+    text = tmp_path / "text.trace"
+    text.write_text("no trace")
+    for call, place, key, said in [
+        (lambda: plimsoll.read_trace(cut), str(cut), "", "ends early"),
+        (lambda: plimsoll.read_trace(tmp_path / "none"), str(tmp_path / "none"), "", "No such file"),
+        (lambda: plimsoll.plan(text, goal), str(text), "", "expected"),
+        (lambda: plimsoll.plan([], goal), "", "recordings", "allowed: one path or more"),
+        (lambda: plimsoll.plan(WEB, []), "", "goals", "allowed: one or more"),
+        (lambda: plimsoll.plan(WEB, "p99(request) < 50"), "", "goals", "at character 18 ns, us, ms, s"),
+        (lambda: plimsoll.plan(WEB, "p99(nginx) < 50ms"), "", 'goal "p99(nginx) < 50ms": request', "allowed: request"),
+        (lambda: plimsoll.plan(WEB, "p99.99(request) < 50ms"), "", "goals", "29956"),
+        (lambda: plimsoll.plan(WEB, goal, target="mesos"), "", "target", "kubernetes+agent"),
+        (lambda: plimsoll.plan(WEB, goal, max_cpus=0), "", "max_cpus", "0.01 to 4096"),
+        (lambda: plimsoll.plan(WEB, goal, max_cpus=float("nan")), "", "max_cpus", "0.01 to 4096"),
+        (lambda: plimsoll.plan(WEB, goal, min_throughput=101), "", "min_throughput", "0 to 100"),
+        (lambda: plimsoll.plan(WEB, goal, group="/wb"), "", "group", "/web"),
+        (lambda: plimsoll.plan(WEB, goal, request="nothing:"), "", "request", "allowed"),
+        (lambda: plimsoll.plan([WEB, WEB], goal), "", f"{WEB}: recording", "the same one again"),
+        (lambda: plimsoll.replay(WEB, set={"group.web.quota_us": 1}), "", "group.web.quota_us", "1000 to"),
+        (lambda: plimsoll.replay(WEB, set={"group.web.quota": 1}), "", "group.web.quota", "quota_us"),
+    ]:
+        with pytest.raises(plimsoll.InputError) as caught:
+            call()
+        problems = caught.value.problems
+        assert len(problems) == 1 and problems[0][:2] == (place, key) and said in problems[0][2], caught.value
+        assert said in str(caught.value)
+    with pytest.raises(TypeError, match="recordings: .*allowed: one path or more"):
+        plimsoll.plan(7, goal)
+    with pytest.raises(TypeError, match="goals: .*allowed: one or more"):
+        plimsoll.plan(WEB, 7)
+
+
+def test_plans_run_in_what_a_process_forks_and_end_by_ctrl_c():
+    code = f"""
+import os, plimsoll
+goal = "p99(request) < 50ms"
+whole = plimsoll.plan({str(WEB)!r}, goal).table.parquet()
+child = os.fork()
+if not child:
+    os._exit(plimsoll.plan({str(WEB)!r}, goal).table.parquet() != whole)
+assert os.waitpid(child, 0)[1] == 0
+print("up", flush=True)
+while True:
+    plimsoll.plan({str(WEB)!r}, goal)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout.readline() == b"up\n", child.stderr.read()
+    time.sleep(0.2)
+    began = time.monotonic()
+    os.kill(child.pid, signal.SIGINT)
+    _, said = child.communicate(timeout=20)
+    assert b"KeyboardInterrupt" in said and child.returncode == -signal.SIGINT
+    assert time.monotonic() - began < 5
+
+
+def test_the_stubs_name_what_there_is():
+    stubs = ast.parse((pathlib.Path(plimsoll.__file__).parent / "__init__.pyi").read_text())
+    public = {node.name: node for node in stubs.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    assert set(plimsoll.__all__) - {"__version__"} == set(public) - {"Point", "_Needed"}
+    for name, node in public.items():
+        if isinstance(node, ast.FunctionDef):
+            every = node.args.args + node.args.kwonlyargs
+            assert list(inspect.signature(getattr(plimsoll, name)).parameters) == [arg.arg for arg in every], name
+        elif name not in ("Point", "_Needed") and not issubclass(getattr(plimsoll, name), Exception):
+            members = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
+            there = {member for member in vars(getattr(plimsoll, name)) if not member.startswith("_")}
+            assert there == {member for member in members if not member.startswith("_")}, name

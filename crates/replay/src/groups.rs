@@ -32,6 +32,11 @@ const OVERCOUNT_MAX: f64 = 0.05;
 const TICK_NS: f64 = 10_000_000.0;
 
 impl Group {
+    /// The last part of its path.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
     /// In words, if the trace shows more CPU time of it than the kernel counted.
     ///
     /// Less is no contradiction: the kernel's count is read before the probes come and after they are gone, and has the

@@ -50,5 +50,5 @@ pub use outcome::{percentile_ns, rank_of, CpuStat, GroupOutcome, Outcome, Reques
 pub use pairing::Pairing;
 pub use program::{Program, SocketCounts, Stretch, Thread, STRETCH_NS};
 pub use request::{ClassIx, Loop, RequestClass};
-pub use run::{recorded, replay};
+pub use run::{recorded, replay, replay_cancelled_by};
 pub use settings::{GroupSettings, Semantics, Settings};

@@ -15,6 +15,7 @@ use plimsoll_sim::{
 };
 use rand::Rng;
 use rand_pcg::Pcg64;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 /// A closed loop stops where the recording did. Open arrivals have to be drained, a job has to be finished: that may
@@ -27,6 +28,17 @@ pub fn replay(
     machine: &Machine,
     settings: &Settings,
     observer: Option<&mut dyn Observer>,
+) -> Result<Outcome, SettingsError> {
+    replay_cancelled_by(program, machine, settings, observer, None)
+}
+
+/// The same; it ends with an error soon after somebody has set the flag.
+pub fn replay_cancelled_by(
+    program: &Arc<Program>,
+    machine: &Machine,
+    settings: &Settings,
+    observer: Option<&mut dyn Observer>,
+    cancel: Option<&Arc<AtomicBool>>,
 ) -> Result<Outcome, SettingsError> {
     settings.check(program)?;
     let mut machine = machine.clone();
@@ -75,10 +87,11 @@ pub fn replay(
             config.add_task(spec);
         }
     }
-    let results = Simulation::new(config)
-        .map_err(from_config)?
-        .run(observer)
-        .map_err(from_stuck)?;
+    let mut simulation = Simulation::new(config).map_err(from_config)?;
+    if let Some(flag) = cancel {
+        simulation = simulation.cancelled_by(flag.clone());
+    }
+    let results = simulation.run(observer).map_err(from_stuck)?;
     Ok(outcome(program, settings, &state, &results))
 }
 

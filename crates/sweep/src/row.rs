@@ -4,6 +4,7 @@ use plimsoll_columns::{Cell, Row};
 use plimsoll_report::Run;
 use plimsoll_scenario::Scenario;
 use plimsoll_sim::{RunError, Simulation};
+use serde::Serialize;
 use serde_json::Value;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -40,8 +41,26 @@ fn of(run: &Run) -> Row {
     row
 }
 
+/// What a type serialises as, by the dotted names of its fields; what is null or no number is left out.
+pub fn fields(of: &impl Serialize) -> Row {
+    let mut row = Row::new();
+    flatten(
+        "",
+        serde_json::to_value(of).expect("string keys and finite numbers, or null"),
+        &mut row,
+    );
+    row
+}
+
+fn join(prefix: &str, name: &str) -> String {
+    match prefix {
+        "" => name.to_string(),
+        _ => format!("{prefix}.{name}"),
+    }
+}
+
 /// A field of a table adds its name, an entry of a list the name that it has.
-fn flatten(prefix: &str, value: Value, row: &mut Row) {
+pub(crate) fn flatten(prefix: &str, value: Value, row: &mut Row) {
     let cell = match value {
         Value::Null => return,
         Value::Bool(flag) => Cell::Flag(flag),
@@ -52,7 +71,7 @@ fn flatten(prefix: &str, value: Value, row: &mut Row) {
         },
         Value::Object(fields) => {
             for (name, value) in fields {
-                flatten(&format!("{prefix}.{name}"), value, row);
+                flatten(&join(prefix, &name), value, row);
             }
             return;
         }
@@ -63,7 +82,7 @@ fn flatten(prefix: &str, value: Value, row: &mut Row) {
                     .as_ref()
                     .and_then(Value::as_str)
                     .expect("groups, workloads and what they count are named");
-                flatten(&format!("{prefix}.{name}"), item, row);
+                flatten(&join(prefix, name), item, row);
             }
             return;
         }

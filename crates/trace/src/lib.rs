@@ -7,6 +7,7 @@
 //! many of those are an error again ([`Quality::check`]).
 //!
 //! The file is described column by column in `docs/src/reference/trace-format.md`.
+mod cells;
 mod checksum;
 mod error;
 #[doc(hidden)]
@@ -23,6 +24,7 @@ mod timeline;
 mod unfinished;
 mod writer;
 
+pub use cells::{Cells, Kept};
 pub use error::{At, Place, TraceError};
 pub use import::Trace;
 pub use model::*;

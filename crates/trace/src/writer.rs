@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Writes a trace as one Parquet file, in memory bounded by one row group.
+use crate::cells::{self, Cells, Kept};
 use crate::checksum;
 use crate::error::{At, Place, TraceError};
-use crate::model::{Event, Header, What};
-use crate::schema::{schema, Col, COLUMNS, KEY_HEADER, KEY_VERSION, ROW_GROUP_ROWS, STATS, VERSION};
+use crate::model::{Event, Header};
+use crate::schema::{schema, Col, COLUMNS, KEY_HEADER, KEY_VERSION, ROW_GROUP_ROWS, VERSION};
 use crate::unfinished::Unfinished;
 use parquet::basic::{Compression, Encoding};
 use parquet::column::writer::ColumnWriter;
@@ -55,46 +56,6 @@ struct Rows {
     ints: [Column<i32>; 6],
     texts: [Column<ByteArray>; 4],
     longs: [Column<i64>; 9],
-}
-
-/// Where a column's values are kept in [`Rows`].
-enum Store {
-    Ts,
-    Int(usize),
-    Text(usize),
-    Long(usize),
-}
-
-fn store(column: usize) -> Store {
-    const INTS: [usize; 6] = [
-        Col::Cpu as usize,
-        Col::Tid as usize,
-        Col::NextTid as usize,
-        Col::WakerTid as usize,
-        Col::TargetCpu as usize,
-        Col::Group as usize,
-    ];
-    const TEXTS: [usize; 4] = [
-        Col::Kind as usize,
-        Col::PrevState as usize,
-        Col::Context as usize,
-        Col::Op as usize,
-    ];
-    const LATER: [Col; 3] = [Col::Connection, Col::Bytes, Col::RunNs];
-    if column == Col::TsNs as usize {
-        Store::Ts
-    } else if let Some(i) = INTS.iter().position(|&c| c == column) {
-        Store::Int(i)
-    } else if let Some(i) = TEXTS.iter().position(|&c| c == column) {
-        Store::Text(i)
-    } else {
-        let mut longs = STATS.iter().chain(&LATER);
-        Store::Long(
-            longs
-                .position(|&c| c as usize == column)
-                .expect("the rest are statistics, and what later versions count"),
-        )
-    }
 }
 
 fn text(value: &'static str) -> ByteArray {
@@ -215,104 +176,20 @@ impl Rows {
     }
 
     fn push(&mut self, event: &Event) {
-        let int = |v: u32| Some(v as i32);
-        let [mut tid, mut next, mut waker, mut target, mut group] = [None; 5];
-        let [mut state, mut context, mut op] = [None; 3];
-        let [mut connection, mut bytes, mut run_ns] = [None; 3];
-        let mut stats = [None; 6];
-        let kind = match &event.what {
-            What::Switch {
-                prev,
-                prev_state,
-                next: n,
-            } => {
-                (tid, next, state) = (int(*prev), int(*n), Some(prev_state.letter()));
-                "switch"
-            }
-            What::Waking {
-                tid: t,
-                waker: w,
-                context: c,
-            } => {
-                (tid, waker, context) = (int(*t), int(*w), Some(c.name()));
-                "waking"
-            }
-            What::Wakeup {
-                tid: t,
-                waker: w,
-                target_cpu,
-            } => {
-                (tid, waker, target) = (int(*t), int(*w), int(*target_cpu));
-                "wakeup"
-            }
-            What::Fork { parent, child } => {
-                (tid, waker) = (int(*child), int(*parent));
-                "fork"
-            }
-            What::Exit { tid: t } => {
-                tid = int(*t);
-                "exit"
-            }
-            What::Move { tid: t, group: g } => {
-                (tid, group) = (int(*t), int(*g));
-                "move"
-            }
-            What::Sample { group: g, stat } => {
-                group = int(*g);
-                stats = [
-                    stat.usage_ns,
-                    stat.nr_periods,
-                    stat.nr_throttled,
-                    stat.throttled_ns,
-                    stat.nr_bursts,
-                    stat.burst_ns,
-                ]
-                .map(|v| v.map(|v| v as i64));
-                "sample"
-            }
-            What::Request { tid: t, begin } => {
-                tid = int(*t);
-                if *begin {
-                    "request_begin"
-                } else {
-                    "request_end"
-                }
-            }
-            What::Socket {
-                tid: t,
-                connection: c,
-                op: o,
-                bytes: b,
-            } => {
-                tid = int(*t);
-                (connection, op, bytes) = (Some(*c as i64), Some(o.name()), Some(i64::from(*b)));
-                "socket"
-            }
-            What::Others {
-                group: g,
-                run_ns: ns,
-                state: s,
-            } => {
-                (group, run_ns, state) = (g.and_then(int), Some(*ns as i64), Some(s.letter()));
-                "others"
-            }
-        };
+        let cells = Cells::of(event);
         self.count += 1;
-        self.ts_ns.values.push(event.ts_ns);
-        let ints = [int(event.cpu), tid, next, waker, target, group];
+        self.ts_ns.values.push(cells.ts_ns);
         self.ints
             .iter_mut()
-            .zip(ints)
+            .zip(cells.ints)
             .for_each(|(column, value)| column.push(value));
-        let texts = [Some(kind), state, context, op];
         self.texts
             .iter_mut()
-            .zip(texts)
+            .zip(cells.texts)
             .for_each(|(column, value)| column.push(value.map(text)));
-        let longs = stats.into_iter().chain([connection, bytes, run_ns]);
         self.longs
             .iter_mut()
-            .zip(longs)
+            .zip(cells.longs)
             .for_each(|(column, value)| column.push(value));
     }
 
@@ -324,18 +201,18 @@ impl Rows {
             let required = [Col::TsNs, Col::Cpu, Col::Kind]
                 .iter()
                 .any(|&c| c as usize == column);
-            match (writer.untyped(), store(column)) {
-                (ColumnWriter::Int64ColumnWriter(w), Store::Ts) => {
+            match (writer.untyped(), cells::place(column)) {
+                (ColumnWriter::Int64ColumnWriter(w), Kept::Ts) => {
                     w.write_batch(&self.ts_ns.values, None, None)?
                 }
-                (ColumnWriter::Int64ColumnWriter(w), Store::Long(i)) => {
+                (ColumnWriter::Int64ColumnWriter(w), Kept::Long(i)) => {
                     w.write_batch(&self.longs[i].values, Some(&self.longs[i].present), None)?
                 }
-                (ColumnWriter::Int32ColumnWriter(w), Store::Int(i)) => {
+                (ColumnWriter::Int32ColumnWriter(w), Kept::Int(i)) => {
                     let levels = (!required).then_some(self.ints[i].present.as_slice());
                     w.write_batch(&self.ints[i].values, levels, None)?
                 }
-                (ColumnWriter::ByteArrayColumnWriter(w), Store::Text(i)) => {
+                (ColumnWriter::ByteArrayColumnWriter(w), Kept::Text(i)) => {
                     let levels = (!required).then_some(self.texts[i].present.as_slice());
                     w.write_batch(&self.texts[i].values, levels, None)?
                 }

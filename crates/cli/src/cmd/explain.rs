@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll explain`: why a recorded container is throttled, and what would have kept it from that.
-use crate::cmd::replay::figure;
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use crate::{documents, number, output};
-use plimsoll_plan::{explain, Explanation, Limits, Source};
+use plimsoll_plan::{explain, figure, Explanation, Limits, Source};
 use plimsoll_replay::Settings;
 use plimsoll_trace::RequestSpec;
 use std::path::PathBuf;

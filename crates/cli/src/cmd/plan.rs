@@ -2,17 +2,17 @@
 //! `plimsoll plan`: the cheapest CPU limits under which a recorded workload meets its goals.
 mod screen;
 
-use crate::cmd::replay::{check_table, figure, heading};
+use crate::cmd::replay::{check_table, heading};
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use crate::{documents, number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::{
-    goal_cells, goal_titles, paste, plan, range_cell, runtimes, self_check, Candidate, Goal, Options, Other,
-    Paste, Plan, Recordings, SelfCheck, Source, Subject, Target, Verdict, WaitingForOthers,
+    figure, goal_cells, goal_titles, range_cell, runtimes, Answer, Candidate, Goal, Paste, Plan, Question,
+    Recordings, Target, Verdict, WaitingForOthers, MAX_CPUS, MIN_THROUGHPUT_PERCENT,
 };
-use plimsoll_replay::{recorded, Group, Program, Semantics};
-use plimsoll_trace::{RequestSpec, DOUBTFUL_SHARE_MAX};
+use plimsoll_replay::Semantics;
+use plimsoll_trace::RequestSpec;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -66,7 +66,7 @@ pub struct Args {
     request: Option<RequestSpec>,
 
     /// CPUs that the group may be given at most [default: all of the recorded machine]
-    #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::cpus(0.01..=4096.0))]
+    #[arg(long, value_name = "CPUS", allow_hyphen_values = true, value_parser = number::cpus(MAX_CPUS))]
     max_cpus: Option<f64>,
 
     /// Rules of limits: mainline, those of the kernel; published, those of `plimsoll run`. Today's setting is always
@@ -76,7 +76,7 @@ pub struct Args {
 
     /// Least requests a second of clients that wait for their answers, in percent of today's: with less CPU they ask less
     /// often, and a percentile looks good
-    #[arg(long, default_value = "99", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(0.0..=100.0))]
+    #[arg(long, default_value = "99", value_name = "PERCENT", allow_hyphen_values = true, value_parser = number::within(MIN_THROUGHPUT_PERCENT))]
     min_throughput: f64,
 
     /// Where the limit will be set: only settings that this target can express are tried. kubernetes: millicores in periods
@@ -119,133 +119,19 @@ enum Kind {
     Published,
 }
 
-/// Targets that cannot express all that the kernel's files can, and are shown their own best; the most expressive first.
-const OTHERS: [(&str, Target); 2] = [
-    ("Docker, systemd", Target::Docker),
-    ("Kubernetes", Target::Kubernetes),
-];
-
 /// All that is shown of a plan.
 struct Shown<'a> {
     recordings: &'a Recordings,
-    checks: &'a [SelfCheck],
-    options: &'a Options,
-    found: &'a Plan,
-    target: Target,
+    answer: &'a Answer,
     settings: &'a [Paste],
     warnings: Vec<String>,
     waiting: Option<WaitingForOthers>,
-    default_goal: bool,
-    /// CPUs that the group will use at most: what to reserve where there is no limit.
-    request_cpus: f64,
     price: Option<f64>,
     verbose: bool,
 }
 
-impl Shown<'_> {
-    /// Whether the replays show what was recorded.
-    fn holds(&self) -> bool {
-        self.checks.iter().all(SelfCheck::holds)
-    }
-
-    /// The best for those that cannot be told the recommendation.
-    fn others(&self) -> impl Iterator<Item = (&'static str, &Other)> {
-        let both = OTHERS.iter().zip(&self.found.others);
-        both.filter_map(|((name, _), other)| Some((*name, other.as_ref()?)))
-    }
-}
-
-/// The last part of a group's path.
-fn name(group: &Group) -> &str {
-    group.path.rsplit('/').next().unwrap_or(&group.path)
-}
-
-/// Says it where what is called a request is more than one, in more than 1 of 100.
-fn overlapping(recordings: &Recordings) -> Option<String> {
-    let sockets = recordings.sources.iter().filter_map(|s| s.program.sockets);
-    let count: u64 = sockets.map(|seen| seen.overlapping).sum();
-    let all = recordings.requests(None);
-    (count as f64 > DOUBTFUL_SHARE_MAX * all as f64).then(|| {
-        format!(
-            "{count} of {all} requests overlapped with others on their connection (pipelining, HTTP/2, gRPC): their latency is \
-             the time in which it was busy, and more than a request's own"
-        )
-    })
-}
-
-/// Limits of a pod's containers, which the plan leaves as they are.
-fn limits_below(program: &Program) -> Option<String> {
-    let limited: Vec<String> = program
-        .members()
-        .filter_map(|group| {
-            let cpus = group.quota_us? as f64 / group.period_us as f64;
-            Some(format!("{} {} CPUs", name(group), figure(cpus)))
-        })
-        .collect();
-    (!limited.is_empty()).then(|| {
-        format!(
-            "groups below have limits of their own, which stay as recorded here: {}",
-            limited.join(", ")
-        )
-    })
-}
-
-/// Settings for every system that is meant: of those that cannot say what is recommended, their own best.
-fn settings(
-    found: &Plan,
-    members: &[&str],
-    target: Option<Target>,
-    request_cpus: f64,
-    semantics: Semantics,
-    version: Option<u32>,
-) -> Vec<Paste> {
-    let of = |limits| {
-        paste(
-            &found.group,
-            members,
-            &found.today.limits,
-            limits,
-            request_cpus,
-            semantics,
-            version,
-        )
-    };
-    let all = of(&found.recommended.limits);
-    let best = |paste: Paste| {
-        let rank = match paste.system {
-            "Docker" | "systemd" => 1,
-            "Kubernetes" => found.others.len(),
-            _ => 0,
-        };
-        let own = found.others.iter().take(rank).flatten().last();
-        let Some(own) = own else { return paste };
-        let mut other = of(&own.recommended.limits).into_iter();
-        let Some(mut other) = other.find(|p| p.system == paste.system) else {
-            return paste;
-        };
-        let c = &own.recommended;
-        let instead = format!(
-            "what is recommended ({}); this is the best that it can say (p99 {} ms, throttled in {:.1}% of the periods)",
-            found.recommended.limits,
-            figure(c.p99_ns / 1e6),
-            c.throttled * 100.0
-        );
-        other.lacks = Some(
-            other
-                .lacks
-                .map_or(instead.clone(), |lacks| format!("{instead}; {lacks}")),
-        );
-        other
-    };
-    let meant = |paste: &Paste| target.is_none_or(|target| paste.is_for(target));
-    all.into_iter().filter(meant).map(best).collect()
-}
-
-/// Replays behind each range.
-const REPLICATES: u32 = 8;
-
 pub fn run(args: &Args) -> Result {
-    let mut goals: Vec<Goal> = args
+    let goals: Vec<Goal> = args
         .goals
         .iter()
         .map(|text| {
@@ -256,32 +142,16 @@ pub fn run(args: &Args) -> Result {
     crate::signals::leave_no_partials();
     output::check(&args.traces, args.json.as_deref(), &args.html)?;
     let recordings = Recordings::read(&args.traces, args.group.as_deref(), args.request.as_ref())?;
-    // A job takes whatever CPU there is, and a limit makes it longer: throttling is how.
-    let default_goal = !recordings.median().program.is_job() && Goal::add_default(&mut goals);
-    let checks: Vec<SelfCheck> = recordings
-        .sources
-        .iter()
-        .map(check)
-        .collect::<std::result::Result<_, _>>()?;
-    let hold = checks.iter().all(SelfCheck::holds);
-    let target = args.target.unwrap_or(match args.semantics {
-        Kind::Mainline => Target::Cgroup,
-        Kind::Published => Target::Plimsoll,
-    });
-    let others: &[(&str, Target)] = match (args.target, target) {
-        (None, Target::Cgroup) => &OTHERS,
-        _ => &[],
-    };
-    let options = Options {
+    let question = Question {
         goals,
         max_cpus: args.max_cpus,
-        knobs: target.knobs(),
-        others: others.iter().map(|(_, other)| other.knobs()).collect(),
-        semantics: target.semantics(),
+        min_throughput_percent: args.min_throughput,
+        target: args.target,
+        semantics: match args.semantics {
+            Kind::Mainline => Semantics::Mainline,
+            Kind::Published => Semantics::Published,
+        },
         seed: args.seed,
-        min_throughput: args.min_throughput / 100.0,
-        replicates: REPLICATES,
-        searched: plimsoll_plan::SEARCHED,
     };
     let bar = ProgressBar::new(1);
     let style =
@@ -291,46 +161,25 @@ pub fn run(args: &Args) -> Result {
     if let Some(most) = args.max_cpus.filter(|most| *most > cpus) {
         errln!("note: --max-cpus {most}: the recorded machine has {cpus}; no limit above that is tried");
     }
-    let found = plan(&recordings, &options, &|done, all| {
+    let answer = question.answer(&recordings, &|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     })?;
     bar.finish_and_clear();
-    let request_cpus = found
-        .recommended
-        .cpus_range
-        .map_or(found.recommended.cpus, |r| r.high);
-    let version = recordings.median().recorded_on.cgroup_version;
-    let members: Vec<&str> = recordings.median().program.members().map(name).collect();
-    let settings = match hold {
-        true => settings(
-            &found,
-            &members,
-            args.target,
-            request_cpus,
-            options.semantics,
-            version,
-        ),
-        // Nobody is to paste what follows from a replay that is off.
-        false => Vec::new(),
-    };
+    let found = &answer.plan;
+    let settings = answer.settings(&recordings);
+    let warnings = answer.warnings(&recordings);
 
     if let Some(path) = &args.html {
-        let failed = recordings.sources.iter().zip(&checks).filter(|(_, c)| !c.holds());
-        let warnings: Vec<String> = failed
-            .map(|(source, _)| not_shown(source))
-            .chain(warning(&recordings, &found))
-            .chain(few_requests(&recordings, &options.goals))
-            .collect();
-        let page = plimsoll_plan::html(&recordings, &options, &found, &settings, &warnings)?;
+        let page = plimsoll_plan::html(&recordings, &answer.options, found, &settings, &warnings.all())?;
         output::write(path, &page)?;
     }
     let outcome = match found.verdict {
         Verdict::NotMet => Outcome::Missed,
-        _ if !hold => Outcome::Missed,
+        _ if !answer.holds() => Outcome::Missed,
         _ => Outcome::Done,
     };
-    let waiting = WaitingForOthers::of(recordings.median(), &options.goals)?;
+    let waiting = WaitingForOthers::of(recordings.median(), &answer.options.goals)?;
     let document = documents::Planned {
         format: 2,
         traces: args
@@ -340,45 +189,40 @@ pub fn run(args: &Args) -> Result {
             .collect(),
         median_recording: recordings.median,
         closed_loop: recordings.median().program.is_closed_loop(),
-        self_check_holds: hold,
-        plan: &found,
-        target: target.name(),
-        others: OTHERS
-            .iter()
-            .zip(&found.others)
-            .filter_map(|((target, _), plan)| plan.as_ref().map(|plan| documents::ForOther { target, plan }))
+        self_check_holds: answer.holds(),
+        plan: found,
+        target: answer.target.name(),
+        others: answer
+            .others()
+            .map(|(target, plan)| documents::ForOther { target, plan })
             .collect(),
         settings: &settings,
-        request_cpus,
+        request_cpus: answer.request_cpus(),
         price_per_core: args.price_per_core,
         runtimes: runtimes(&recordings.median().program)
             .iter()
             .map(|runtime| runtime.under(found.recommended.reserved_cpus, cpus))
             .collect(),
         waiting_for_others: waiting.as_ref(),
-        warning: warning(&recordings, &found),
-        few_requests: few_requests(&recordings, &options.goals),
-        throttled_goal_is_default: default_goal,
+        warning: warnings.unsafe_anyway.clone(),
+        few_requests: warnings.few_requests.clone(),
+        throttled_goal_is_default: answer.throttled_goal_is_default,
     };
     if !output::json(args.json.as_deref(), || documents::text(&document))? {
         return Ok(outcome);
     }
     let shown = Shown {
         recordings: &recordings,
-        checks: &checks,
-        options: &options,
-        found: &found,
-        target,
+        answer: &answer,
         settings: &settings,
-        warnings: few_requests(&recordings, &options.goals)
+        warnings: warnings
+            .few_requests
             .into_iter()
-            .chain(overlapping(&recordings))
-            .chain(limits_below(&recordings.median().program))
-            .chain(warning(&recordings, &found))
+            .chain(warnings.overlapping)
+            .chain(warnings.limits_below)
+            .chain(warnings.unsafe_anyway)
             .collect(),
         waiting: waiting.clone(),
-        default_goal,
-        request_cpus,
         price: args.price_per_core,
         verbose: args.verbose,
     };
@@ -393,20 +237,17 @@ pub fn run(args: &Args) -> Result {
 /// What the screen leaves out.
 fn details(shown: &Shown) -> String {
     let Shown {
-        recordings,
-        checks,
-        options,
-        found,
-        ..
+        recordings, answer, ..
     } = shown;
+    let found = &answer.plan;
     let mut text = String::from("\n");
     text.extend(recordings.sources.iter().map(heading));
     writeln!(text, "{}", recordings.describe()).expect("writing into memory");
-    for (source, check) in recordings.sources.iter().zip(*checks) {
+    for (source, check) in recordings.sources.iter().zip(&answer.checks) {
         writeln!(text, "\nself-check of {}\n{}", source.file, check_table(check))
             .expect("writing into memory");
     }
-    describe(&mut text, found, &options.goals).expect("writing into memory");
+    describe(&mut text, found, &answer.options.goals).expect("writing into memory");
     for runtime in runtimes(&recordings.median().program) {
         let machine = f64::from(recordings.median().machine.topology.nr_cpus());
         writeln!(
@@ -424,39 +265,6 @@ fn details(shown: &Shown) -> String {
         }
     }
     text
-}
-
-fn check(source: &Source) -> std::result::Result<SelfCheck, plimsoll_replay::SettingsError> {
-    let program = &source.program;
-    Ok(self_check(program, &recorded(program), source.replayed()?))
-}
-
-/// What is said of a recording that fails its self-check.
-fn not_shown(source: &Source) -> String {
-    let reason =
-        "the replay under the recorded settings does not show what was recorded. Do not rely on this plan.";
-    format!("{}: {reason}", source.file)
-}
-
-/// Where the runs differ so much that no setting is safe.
-fn warning(recordings: &Recordings, found: &Plan) -> Option<String> {
-    let high = recordings.variation.high;
-    (found.verdict == Verdict::MetNarrowly && high > 1.0).then(|| {
-        format!(
-            "no setting is safe: none meets the goals both as recorded and in a run that takes {:.0}% more CPU time per \
-             request, which these recordings let expect. Shown is the one with the most room",
-            (high - 1.0) * 100.0
-        )
-    })
-}
-
-/// Goals for percentiles of few requests.
-fn few_requests(recordings: &Recordings, goals: &[Goal]) -> Vec<String> {
-    let of = |goal: &Goal| match &goal.subject {
-        Subject::Percentile { class, .. } => recordings.few_requests(&goal.text, class.as_deref()),
-        Subject::Mean { .. } | Subject::Throttled => None,
-    };
-    goals.iter().filter_map(of).collect()
 }
 
 fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
@@ -577,7 +385,7 @@ fn room(margin: f64, lack: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_plan::Limits;
+    use plimsoll_plan::{paste, Limits};
 
     #[test]
     fn a_margin_of_nothing_has_no_sign() {

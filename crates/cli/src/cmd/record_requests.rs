@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `plimsoll record` says of the requests in what it has just written: as `plimsoll plan` will find them.
-use crate::cmd::replay::figure;
-use plimsoll_plan::Source;
+use plimsoll_plan::{figure, Source};
 use plimsoll_record::Report;
 use plimsoll_replay::{percentile_ns, recorded};
 use serde::Serialize;

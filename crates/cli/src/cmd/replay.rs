@@ -4,16 +4,13 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use crate::{documents, output};
 use plimsoll_plan::{
-    self_check, Check, Range, Recordings, Replicates, SelfCheck, Source, SourceError, Subject,
+    figure, Check, Figures, Range, Recordings, Replayed, Replicates, SelfCheck, Source, SourceError, Subject,
+    REPLICATES,
 };
-use plimsoll_replay::{describe_machine, percentile_ns, recorded, replay, Pacing, Program, Settings};
+use plimsoll_replay::{describe_machine, percentile_ns, Pacing, Program, Settings};
 use plimsoll_trace::{RequestSpec, TraceError};
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// Replays of changed settings, each with period boundaries elsewhere: nine of ten runs fall into their range.
-const REPLICATES: u32 = 8;
 
 /// Distributions in the JSON, each of one run that might have been.
 const RESAMPLES: usize = 40;
@@ -91,13 +88,13 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
 
     let document = || documents::Replay {
         format: 2,
-        recordings: all.iter().map(Replayed::document).collect(),
+        recordings: all.iter().map(document).collect(),
         median_recording: recordings.median,
         variation: &recordings.variation,
         target: median.source.target_path(),
         closed_loop: median.source.program.is_closed_loop(),
         settings: sets,
-        changed: other.map(|o| figures(&median.source.program, o)),
+        changed: other.map(|o| Figures::of(&median.source.program, o)),
         ranges: replicates.as_ref().map(|r| documents::Ranges {
             p50_ns: r.percentile(50.0),
             p99_ns: r.percentile(99.0),
@@ -146,49 +143,14 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
     Ok(outcome)
 }
 
-/// A recording, and its replay under the recorded settings.
-struct Replayed<'a> {
-    source: &'a Source,
-    before: plimsoll_replay::Outcome,
-    same: Cow<'a, plimsoll_replay::Outcome>,
-    check: SelfCheck,
-    changed: Settings,
-}
-
-impl Replayed<'_> {
-    fn of<'a>(
-        source: &'a Source,
-        sets: &[String],
-        seed: Option<u64>,
-    ) -> std::result::Result<Replayed<'a>, plimsoll_replay::SettingsError> {
-        let program = &source.program;
-        let mut as_recorded = Settings::recorded(program);
-        as_recorded.seed = seed.unwrap_or(as_recorded.seed);
-        let mut changed = as_recorded.clone();
-        changed.set_all(program, sets)?;
-        let before = recorded(program);
-        let same = match seed {
-            None => Cow::Borrowed(source.replayed()?),
-            Some(_) => Cow::Owned(replay(program, &source.machine, &as_recorded, None)?),
-        };
-        Ok(Replayed {
-            source,
-            check: self_check(program, &before, &same),
-            before,
-            same,
-            changed,
-        })
-    }
-
-    fn document(&self) -> documents::Recording<'_> {
-        let program = &self.source.program;
-        documents::Recording {
-            trace: &self.source.file,
-            warnings: doubts(self.source),
-            self_check: self.check.checks.iter().map(checked).collect(),
-            recorded: figures(program, &self.before),
-            replayed: figures(program, &self.same),
-        }
+fn document<'a>(replayed: &'a Replayed) -> documents::Recording<'a> {
+    let program = &replayed.source.program;
+    documents::Recording {
+        trace: &replayed.source.file,
+        warnings: replayed.source.doubts(),
+        self_check: replayed.check.checks.iter().map(checked).collect(),
+        recorded: Figures::of(program, &replayed.recorded),
+        replayed: Figures::of(program, &replayed.same),
     }
 }
 
@@ -222,25 +184,6 @@ fn ranges(replicates: &Replicates) -> Table {
         100.0,
     );
     table
-}
-
-fn figures(program: &Program, outcome: &plimsoll_replay::Outcome) -> documents::Figures {
-    let latencies = outcome.latencies(None);
-    let target = &outcome.groups[program.target as usize];
-    documents::Figures {
-        requests: latencies.len(),
-        p50_ns: percentile_ns(&latencies, 50.0),
-        p90_ns: percentile_ns(&latencies, 90.0),
-        p99_ns: percentile_ns(&latencies, 99.0),
-        max_ns: percentile_ns(&latencies, 100.0),
-        cpus: target.cpus,
-        throttled: target.throttled,
-        throttled_ns: target.stat.map(|s| s.throttled_ns),
-        nr_periods: target.stat.map(|s| s.nr_periods),
-        end_ns: outcome.end_ns,
-        work_done: outcome.work_done,
-        events: outcome.events,
-    }
 }
 
 /// Latencies in ns and how often, to 3 digits.
@@ -317,16 +260,10 @@ pub fn heading(source: &Source) -> String {
         };
         text += &format!("wake-ups by {kind}: {name}: {count}, {how}\n");
     }
-    for doubt in doubts(source) {
+    for doubt in source.doubts() {
         text += &format!("doubt: {doubt}\n");
     }
     text
-}
-
-/// What the trace says against itself, and the kernel's own count against the trace.
-fn doubts(source: &Source) -> Vec<String> {
-    let target = &source.program.groups[source.program.target as usize];
-    source.warnings.iter().cloned().chain(target.doubt()).collect()
 }
 
 pub fn check_table(check: &SelfCheck) -> Table {
@@ -343,21 +280,6 @@ pub fn check_table(check: &SelfCheck) -> Table {
         ]);
     }
     table
-}
-
-/// Decimals beyond which nothing is known: ns, in ms.
-const DECIMALS_MAX: usize = 6;
-
-/// Four significant digits, more where the number is whole.
-pub fn figure(value: f64) -> String {
-    if value == value.trunc() && value.abs() < 1e9 {
-        return format!("{value:.0}");
-    }
-    // The exponent of what is shown: 9.9999 is 10.00.
-    let rounded = format!("{value:.3e}");
-    let exponent = rounded.rsplit_once('e').and_then(|(_, e)| e.parse().ok());
-    let decimals = usize::try_from(3 - exponent.unwrap_or(0)).unwrap_or(0);
-    format!("{value:.*}", decimals.min(DECIMALS_MAX))
 }
 
 fn changes(program: &Program, same: &plimsoll_replay::Outcome, other: &plimsoll_replay::Outcome) -> Table {
@@ -400,31 +322,4 @@ fn changes(program: &Program, same: &plimsoll_replay::Outcome, other: &plimsoll_
     add("recorded work done", "%", runs.map(|o| o.work_done * 100.0));
     add("simulated time", "s", runs.map(|o| o.end_ns as f64 / 1e9));
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::figure;
-
-    #[test]
-    fn a_figure_has_four_digits_however_small_and_shows_ns_in_ms() {
-        for (value, shown) in [
-            (0.0, "0"),
-            (7.0, "7"),
-            (123_456.0, "123456"),
-            (123_456.7, "123457"),
-            (999.96, "1000"),
-            (150.25, "150.2"),
-            (12.3456, "12.35"),
-            (9.9999, "10.00"),
-            (1.0004, "1.000"),
-            (0.301_94, "0.3019"),
-            (0.042, "0.04200"),
-            (0.001_234_5, "0.001234"),
-            (0.000_021, "0.000021"),
-            (-0.042, "-0.04200"),
-        ] {
-            assert_eq!(figure(value), shown);
-        }
-    }
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """CPU limits for Linux, simulated: the burst, bandwidth and scheduling rules of Plimsoll's policy.
 
-``simulate`` runs one scenario, ``sweep`` many, on whatever maps a function over a list. Tables are taken by pyarrow, polars and
+``simulate`` runs one scenario, ``sweep`` many, on whatever maps a function over a list. ``read_trace``, ``replay`` and ``plan``
+take what ``plimsoll record`` wrote. Tables are taken by pyarrow, polars and
 others through the Arrow PyCapsule interface.
 """
 
@@ -10,9 +11,15 @@ import builtins
 from ._plimsoll import (
     InputError,
     PanicError,
+    Plan,
+    Replay,
     RunError,
     Table,
+    Trace,
     __version__,
+    plan,
+    read_trace,
+    replay,
     run_point,
     simulate,
 )
@@ -20,9 +27,15 @@ from ._plimsoll import (
 __all__ = [
     "InputError",
     "PanicError",
+    "Plan",
+    "Replay",
     "RunError",
     "Table",
+    "Trace",
     "__version__",
+    "plan",
+    "read_trace",
+    "replay",
     "run_point",
     "simulate",
     "sweep",

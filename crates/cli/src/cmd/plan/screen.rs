@@ -2,9 +2,10 @@
 //! The one screen of a plan: what was recorded, whether it is to be trusted, what to do, what that saves, what may go wrong.
 //! At most 25 lines of 100 columns for a plan without warnings.
 use super::{lack, room, Shown};
-use crate::cmd::replay::figure;
 use crate::table::Table;
-use plimsoll_plan::{range_cell, runtimes, Candidate, Limits, Subject, Target, Verdict, WaitingForOthers};
+use plimsoll_plan::{
+    figure, range_cell, runtimes, Candidate, Limits, Subject, Target, Verdict, WaitingForOthers,
+};
 use std::fmt::Write;
 
 const COLUMNS: usize = 100;
@@ -48,7 +49,7 @@ pub(super) fn screen(shown: &Shown) -> String {
         screen.say("others", &others(waiting));
     }
     screen.say("goals", &goals(shown));
-    match shown.holds() {
+    match shown.answer.holds() {
         true => screen.say("do", &what_to_do(shown)),
         false => screen.say("do", &instead(shown)),
     }
@@ -56,7 +57,7 @@ pub(super) fn screen(shown: &Shown) -> String {
         screen.paste(&line);
     }
     screen.text += &format!("\n{}\n", table(shown));
-    if shown.holds() {
+    if shown.answer.holds() {
         screen.say("saves", &saves(shown));
     }
     screen.say("risks", &risks(shown));
@@ -84,7 +85,7 @@ fn recorded(shown: &Shown) -> String {
         (_, true) => "closed loop: most work is done for clients that wait",
         (_, false) => "open loop: arrivals do not wait for answers",
     };
-    let members: Vec<&str> = program.members().map(super::name).collect();
+    let members: Vec<&str> = program.members().map(plimsoll_replay::Group::name).collect();
     let of = match members.len() {
         0 | 1 => String::new(),
         n => format!(" ({n} groups as one: {})", members.join(", ")),
@@ -105,7 +106,7 @@ fn trust(shown: &Shown) -> String {
             .recordings
             .sources
             .iter()
-            .zip(shown.checks)
+            .zip(&shown.answer.checks)
             .filter(|(_, c)| !c.holds())
     };
     for (source, check) in failed() {
@@ -129,7 +130,7 @@ fn trust(shown: &Shown) -> String {
         ));
     }
     if said.is_empty() {
-        let median = &shown.checks[shown.recordings.median];
+        let median = &shown.answer.checks[shown.recordings.median];
         let held: Vec<String> = median
             .checks
             .iter()
@@ -162,8 +163,8 @@ fn others(waiting: &WaitingForOthers) -> String {
 }
 
 fn goals(shown: &Shown) -> String {
-    let mut text = shown.found.goals.join(", ");
-    if shown.default_goal {
+    let mut text = shown.answer.plan.goals.join(", ");
+    if shown.answer.throttled_goal_is_default {
         text += " (the last by default)";
     }
     text
@@ -217,8 +218,8 @@ fn state(c: &Candidate) -> &'static str {
 }
 
 fn what_to_do(shown: &Shown) -> String {
-    let c = &shown.found.recommended;
-    let how = match shown.found.verdict {
+    let c = &shown.answer.plan.recommended;
+    let how = match shown.answer.plan.verdict {
         Verdict::Met => format!(
             "It meets the goals in nine of ten runs ({}).",
             room(c.margin_costly, "")
@@ -232,17 +233,17 @@ fn what_to_do(shown: &Shown) -> String {
         ),
         Verdict::NotMet => format!(
             "nothing. None of {} settings meets the goals; the nearest, {}, does not ({}).",
-            shown.found.tried,
+            shown.answer.plan.tried,
             limit(&c.limits),
             room(c.margin, lack(c.too_little_cpu, c.loses_throughput))
         ),
     };
-    match (shown.found.verdict, c.limits.quota_us) {
+    match (shown.answer.plan.verdict, c.limits.quota_us) {
         (Verdict::NotMet, _) => how,
         (_, None) => format!("no limit is best (requests only): {}. {how}", limit(&c.limits)),
         (_, Some(_)) => format!(
             "limit {} to {} CPUs: {}. {how}",
-            shown.found.group,
+            shown.answer.plan.group,
             figure(c.reserved_cpus),
             limit(&c.limits)
         ),
@@ -251,7 +252,7 @@ fn what_to_do(shown: &Shown) -> String {
 
 /// What to do where the replay is not to be believed: no limit is offered.
 fn instead(shown: &Shown) -> String {
-    let used = shown.found.today.cpus;
+    let used = shown.answer.plan.today.cpus;
     format!(
         "nothing yet: a limit that comes from a replay which is off is a guess, so there is none to paste. Record again, \
          longer and with less other work on the machine. If that fails as well, try by hand on one node, from a limit \
@@ -262,18 +263,18 @@ fn instead(shown: &Shown) -> String {
 
 /// The shortest way to set it on the target.
 fn to_paste(shown: &Shown) -> Vec<String> {
-    if shown.found.verdict == Verdict::NotMet {
+    if shown.answer.plan.verdict == Verdict::NotMet {
         return Vec::new();
     }
     let version_1 = shown.recordings.median().recorded_on.cgroup_version == Some(1);
-    let wanted = |system: &str| match shown.target {
+    let wanted = |system: &str| match shown.answer.target {
         Target::Cgroup => (system == "cgroup v1") == version_1,
         _ => true,
     };
     let mut own = shown
         .settings
         .iter()
-        .filter(|p| p.is_for(shown.target) && wanted(p.system));
+        .filter(|p| p.is_for(shown.answer.target) && wanted(p.system));
     // Kubernetes' text goes on with the template and more: --verbose.
     let first = |line: &&str| !line.starts_with("# its template");
     let lines = own
@@ -283,7 +284,7 @@ fn to_paste(shown: &Shown) -> Vec<String> {
 }
 
 fn table(shown: &Shown) -> Table {
-    let goals = &shown.options.goals;
+    let goals = &shown.answer.options.goals;
     let by = goals.iter().position(|g| g.subject != Subject::Throttled);
     let name = by.map_or("p99".into(), |ix| goals[ix].subject.to_string());
     let name = name.trim_end_matches("(request)");
@@ -316,19 +317,19 @@ fn table(shown: &Shown) -> Table {
             state(c).into(),
         ]);
     };
-    let called = if shown.holds() {
-        shown.found.called()
+    let called = if shown.answer.holds() {
+        shown.answer.plan.called()
     } else {
         "replayed best"
     };
-    row(called, &shown.found.recommended);
-    for (name, other) in shown.others() {
+    row(called, &shown.answer.plan.recommended);
+    for (name, other) in shown.answer.others() {
         row(name, &other.recommended);
     }
-    if let Some(cheaper) = &shown.found.next_cheaper {
+    if let Some(cheaper) = &shown.answer.plan.next_cheaper {
         row("next cheaper", cheaper);
     }
-    row("today", &shown.found.today);
+    row("today", &shown.answer.plan.today);
     table
 }
 
@@ -344,7 +345,7 @@ fn short(value: f64) -> String {
 }
 
 fn saves(shown: &Shown) -> String {
-    let (own, today) = (&shown.found.recommended, &shown.found.today);
+    let (own, today) = (&shown.answer.plan.recommended, &shown.answer.plan.today);
     let machine = f64::from(shown.recordings.median().machine.topology.nr_cpus());
     let mut said = match (own.limits.quota_us, today.limits.quota_us) {
         (None, None) => "nothing: there is no limit today either.".into(),
@@ -371,7 +372,7 @@ fn saves(shown: &Shown) -> String {
     };
     let requests = format!(
         " Requests alone, without a limit, are {} CPUs",
-        figure(shown.request_cpus)
+        figure(shown.answer.request_cpus())
     );
     if let Some(price) = shown.price {
         let costs = |cpus: f64| figure((cpus * price * 100.0).round() / 100.0);
@@ -382,7 +383,7 @@ fn saves(shown: &Shown) -> String {
             }
             said += ".";
         }
-        said += &format!("{requests}: {} a month.", costs(shown.request_cpus));
+        said += &format!("{requests}: {} a month.", costs(shown.answer.request_cpus()));
     } else if own.limits.quota_us.is_none() {
         said += &format!("{requests}, and what a scheduler has to keep for it.");
     }
@@ -390,7 +391,7 @@ fn saves(shown: &Shown) -> String {
 }
 
 fn risks(shown: &Shown) -> String {
-    let own = &shown.found.recommended;
+    let own = &shown.answer.plan.recommended;
     let mut said = Vec::new();
     let variation = &shown.recordings.variation;
     said.push(format!(
