@@ -6,7 +6,7 @@ use crate::goal::{Goal, Subject};
 use crate::paste::{paste, Paste};
 use crate::quantities::{self_check, SelfCheck};
 use crate::recordings::Recordings;
-use crate::search::{plan, Options, Other, Plan, PlanError, Verdict};
+use crate::search::{check, plan, Options, Other, Plan, PlanError, Verdict};
 use crate::source::Source;
 use crate::target::Target;
 use plimsoll_replay::{recorded, Group, Program, Semantics, SettingsError};
@@ -92,6 +92,14 @@ impl Question {
         }
     }
 
+    /// Refuses what [`Question::answer`] would, without a search.
+    ///
+    /// # Errors
+    /// As for [`plan`].
+    pub fn check(&self, recordings: &Recordings) -> Result<(), PlanError> {
+        check(recordings, &self.goals)
+    }
+
     /// Searches. `progress`: as for [`plan`].
     ///
     /// # Errors
@@ -105,7 +113,7 @@ impl Question {
         // A job takes whatever CPU there is, and a limit makes it longer: throttling is how.
         let throttled_goal_is_default =
             !recordings.median().program.is_job() && Goal::add_default(&mut goals);
-        let checks = recordings.sources.iter().map(check);
+        let checks = recordings.sources.iter().map(shown);
         let checks = checks.collect::<Result<Vec<SelfCheck>, SettingsError>>()?;
         let target = self.target.unwrap_or(match self.semantics {
             Semantics::Mainline => Target::Cgroup,
@@ -138,7 +146,7 @@ impl Question {
     }
 }
 
-fn check(source: &Source) -> Result<SelfCheck, SettingsError> {
+fn shown(source: &Source) -> Result<SelfCheck, SettingsError> {
     let program = &source.program;
     Ok(self_check(program, &recorded(program), source.replayed()?))
 }

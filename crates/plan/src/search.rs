@@ -225,24 +225,7 @@ pub fn plan(
     options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
-    let target = recordings.median().target_path();
-    if target == "/" {
-        let error = SettingsError {
-            what: "group".into(),
-            value: target.into(),
-            allowed:
-                "a group below the root, which takes no limit; record the service in a cgroup of its own"
-                    .into(),
-        };
-        return Err(error.into());
-    }
-    for goal in &options.goals {
-        recordings
-            .sources
-            .iter()
-            .try_for_each(|source| check_class(source, goal))?;
-        enough::check(recordings, goal)?;
-    }
+    check(recordings, &options.goals)?;
     let source = recordings.median();
     let program = &source.program;
     let machine_cpus = f64::from(source.machine.topology.nr_cpus());
@@ -341,6 +324,29 @@ pub fn plan(
         others,
         frontier,
     })
+}
+
+/// What [`plan`] refuses.
+pub fn check(recordings: &Recordings, goals: &[Goal]) -> Result<(), PlanError> {
+    let target = recordings.median().target_path();
+    if target == "/" {
+        let error = SettingsError {
+            what: "group".into(),
+            value: target.into(),
+            allowed:
+                "a group below the root, which takes no limit; record the service in a cgroup of its own"
+                    .into(),
+        };
+        return Err(error.into());
+    }
+    for goal in goals {
+        recordings
+            .sources
+            .iter()
+            .try_for_each(|source| check_class(source, goal))?;
+        enough::check(recordings, goal)?;
+    }
+    Ok(())
 }
 
 /// Those of the candidates that can be said with such knobs.

@@ -16,8 +16,13 @@ impl Content {
         meant.settings.clear();
         meant.description.clear();
         meant.seed = 0;
+        Content::of(&[version.as_bytes(), format!("{meant:?}").as_bytes()])
+    }
+
+    /// Of parts of any length.
+    pub fn of(parts: &[&[u8]]) -> Self {
         let mut digest = Sha256::new();
-        for part in [version, &format!("{meant:?}")] {
+        for part in parts {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }

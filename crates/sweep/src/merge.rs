@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One table of all points, from whichever machines ran them.
-use crate::plan::Plan;
-use crate::spec::Setting;
+use crate::grid::Setting;
+use crate::points::Points;
 use crate::store::{Store, StoreError, KEY};
 use plimsoll_columns::{Cell, Columns, Row};
 use std::collections::BTreeSet;
@@ -22,18 +22,18 @@ pub struct Merged {
 }
 
 /// Reads the rows of all points. Memory: some 5 KB a point.
-pub fn merge(plan: &Plan, store: &Store) -> Result<Merged, StoreError> {
-    let keys: Vec<String> = (0..plan.points()).map(|point| plan.key(point)).collect();
+pub fn merge(points: &dyn Points, store: &Store) -> Result<Merged, StoreError> {
+    let keys: Vec<String> = (0..points.points()).map(|point| points.key(point)).collect();
     let wanted: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
     let there = store.rows(&wanted)?;
-    let rows: Vec<Row> = (0..plan.points())
+    let rows: Vec<Row> = (0..points.points())
         .zip(&keys)
-        .filter_map(|(point, key)| Some(with_settings(plan, point, key, there.get(key)?.clone())))
+        .filter_map(|(point, key)| Some(with_settings(points, point, key, there.get(key)?.clone())))
         .collect();
     Ok(Merged {
-        columns: Columns::of(&rows, &heads(&plan.sweep.keys)),
-        points: plan.points(),
-        missing: plan.points() - rows.len() as u64,
+        columns: Columns::of(&rows, &heads(&points.grid().keys)),
+        points: points.points(),
+        missing: points.points() - rows.len() as u64,
         failed: rows.iter().filter(|row| row.contains_key("error")).count() as u64,
     })
 }
@@ -45,12 +45,12 @@ fn heads(keys: &[String]) -> Vec<String> {
 }
 
 /// A result with what tells it from others.
-fn with_settings(plan: &Plan, point: u64, key: &str, mut row: Row) -> Row {
-    let values = &plan.sweep.combinations[plan.combination(point)];
-    for (name, value) in plan.sweep.keys.iter().zip(values) {
+fn with_settings(points: &dyn Points, point: u64, key: &str, mut row: Row) -> Row {
+    let values = &points.grid().combinations[points.combination(point)];
+    for (name, value) in points.grid().keys.iter().zip(values) {
         row.insert(format!("{SET}{name}"), cell(value));
     }
-    row.insert(SEED.to_string(), Cell::Integer(plan.seed(point) as i64));
+    row.insert(SEED.to_string(), Cell::Integer(points.seed(point) as i64));
     row.insert(KEY.to_string(), Cell::Text(key.to_string()));
     row
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs what is missing of a sweep, on all CPUs.
-use crate::plan::Plan;
-use crate::row::simulate;
+use crate::points::Points;
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
 use plimsoll_columns::Row;
@@ -55,22 +54,29 @@ type Sent = Result<(String, Row), String>;
 /// Runs the shard's points whose rows are not there yet. `progress` is told how many of how many are there. When `stop` is
 /// set, what is done is written, and it returns: points that are under way are for nothing.
 pub fn run(
-    plan: &Arc<Plan>,
+    points: &Arc<dyn Points>,
     store: &Store,
     shard: Shard,
     stop: &Arc<AtomicBool>,
     progress: &dyn Fn(u64, u64),
 ) -> Result<Done, RunError> {
-    let (work, mut done) = missing(plan, shard, store.keys()?);
+    let (work, mut done) = missing(points.as_ref(), shard, store.keys()?);
     let missing: u64 = work.iter().map(|work| work.seeds.len() as u64).sum();
     progress(done.there, done.points);
     let (sender, receiver) = channel::<Sent>();
-    let (plan, ends) = (plan.clone(), Ends(stop.clone(), Arc::default()));
+    let (points, ends) = (points.clone(), Ends(stop.clone(), Arc::default()));
     let left = ends.1.clone();
     // Not in a scope: a run that is told to stop does not wait for the points under way.
     rayon::spawn(move || {
-        work.into_par_iter()
-            .for_each_with(sender, |sender, work| run_one(&plan, work, sender, &ends));
+        let points = points.as_ref();
+        match points.side_by_side() {
+            true => work
+                .into_par_iter()
+                .for_each_with(sender, |sender, work| run_one(points, work, sender, &ends)),
+            false => work
+                .into_iter()
+                .for_each(|work| run_one(points, work, &sender, &ends)),
+        }
     });
     let mut batch = Vec::new();
     let mut written = Instant::now();
@@ -108,7 +114,7 @@ pub fn run(
 }
 
 /// What is not there yet, each key once.
-fn missing(plan: &Plan, shard: Shard, mut there: BTreeSet<String>) -> (Vec<Work>, Done) {
+fn missing(points: &dyn Points, shard: Shard, mut there: BTreeSet<String>) -> (Vec<Work>, Done) {
     let mut all: Vec<Work> = Vec::new();
     let mut done = Done {
         points: 0,
@@ -117,15 +123,15 @@ fn missing(plan: &Plan, shard: Shard, mut there: BTreeSet<String>) -> (Vec<Work>
         failed: 0,
         stopped: false,
     };
-    for point in (0..plan.points()).filter(|point| shard.has(*point)) {
-        let key = plan.key(point);
+    for point in (0..points.points()).filter(|point| shard.has(*point)) {
+        let key = points.key(point);
         done.points += 1;
         if !there.insert(key.clone()) {
             done.there += 1;
             continue;
         }
-        let combination = plan.combination(point);
-        let seed = (plan.seed(point), key);
+        let combination = points.combination(point);
+        let seed = (points.seed(point), key);
         match all.last_mut() {
             Some(last) if last.combination == combination => last.seeds.push(seed),
             _ => all.push(Work {
@@ -147,27 +153,36 @@ impl Ends {
     }
 }
 
-fn run_one(plan: &Plan, work: Work, sender: &mut Sender<Sent>, ends: &Ends) {
+fn run_one(points: &dyn Points, work: Work, sender: &Sender<Sent>, ends: &Ends) {
     if ends.now() {
         return;
     }
-    let scenario = plan.sweep.scenario(&plan.sweep.combinations[work.combination]);
-    let scenario = scenario.expect("it was one when the plan was made");
-    work.seeds
-        .into_par_iter()
-        .for_each_with(sender.clone(), |sender, (seed, key)| {
-            if ends.now() {
-                return;
-            }
-            let mut own = scenario.clone();
-            own.seed = seed;
-            let sent = catch_unwind(AssertUnwindSafe(|| simulate(&own, &ends.0)));
-            let sent = sent
-                .map(|row| row.map(|row| (key, row)))
-                .map_err(|_| format!("the simulation of seed {seed} of {:?} panicked", own.settings));
-            if let Some(sent) = sent.transpose() {
-                // Nobody waits any more: nothing is lost but this point.
-                let _ = sender.send(sent);
-            }
-        });
+    let runner = match catch_unwind(AssertUnwindSafe(|| points.runner(work.combination, &ends.0))) {
+        Ok(runner) => runner,
+        Err(_) => {
+            let _ = sender.send(Err(format!("combination {} panicked", work.combination)));
+            return;
+        }
+    };
+    let combination = &points.grid().combinations[work.combination];
+    let one = |sender: &Sender<Sent>, (seed, key): (u64, String)| {
+        if ends.now() {
+            return;
+        }
+        let sent = catch_unwind(AssertUnwindSafe(|| runner(seed, &ends.0)));
+        let sent = sent
+            .map(|row| row.map(|row| (key, row)))
+            .map_err(|_| format!("the run of seed {seed} of {combination:?} panicked"));
+        if let Some(sent) = sent.transpose() {
+            // Nobody waits any more: nothing is lost but this point.
+            let _ = sender.send(sent);
+        }
+    };
+    match points.side_by_side() {
+        true => work
+            .seeds
+            .into_par_iter()
+            .for_each_with(sender.clone(), |sender, seed| one(sender, seed)),
+        false => work.seeds.into_iter().for_each(|seed| one(sender, seed)),
+    }
 }

@@ -50,12 +50,16 @@ pub enum SummaryError {
 }
 
 /// Columns that are shown if none is asked for, what matters most first.
-const USUAL: [&str; 5] = [
+const USUAL: [&str; 9] = [
     "workloads.*.latencies.*.p50_ns",
     "workloads.*.latencies.*.p99_ns",
     "groups.*.stat.nr_throttled",
     "groups.*.used_cpus",
     "workloads.*.counters.*.per_s",
+    "recommended.reserved_cpus",
+    "recommended.p99_ns",
+    "recommended.throttled",
+    "today.p99_ns",
 ];
 
 /// Quantiles of the columns asked for, or of latencies, rates, use and throttling as far as they are not the same in all

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `plimsoll sweep`: a scenario under many values and seeds, on one machine or many.
+//! `plimsoll sweep`: a scenario, or plans from recordings, under many values and seeds, on one machine or many.
 use crate::exit::{Failure, Outcome, Result};
 use crate::table::Table;
 use crate::{documents, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_sweep::{
-    figure, html, merge, run as run_points, summary, Columns, Plan, Shard, Store, Summary, Sweep,
+    figure, html, merge, run as run_points, summary, Columns, Plans, PlansError, Points, Shard, Simulations,
+    Store, Summary, Sweep,
 };
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ const EXAMPLES: &str = "Examples:
           every point that is not in the folder yet, on all CPUs
   plimsoll sweep burst.toml --out /shared/burst --shard 3/8
           every eighth point: one machine of eight that share a folder
+  plimsoll sweep plan mon.trace tue.trace --spec goals.toml --out plans
+          a plan for each goal, target and seed of the file
   plimsoll sweep merge burst.toml --out burst -o burst.parquet
           one table of all points; its bytes do not depend on who ran them
   plimsoll sweep report burst.parquet --html burst.html
@@ -61,8 +64,43 @@ struct Place {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Plan(PlanArgs),
     Merge(MergeArgs),
     Report(ReportArgs),
+}
+
+const PLAN_EXAMPLES: &str = "Examples:
+  plimsoll sweep plan mon.trace tue.trace wed.trace --spec goals.toml --out plans
+          every plan that is not in the folder yet
+  plimsoll sweep merge goals.toml mon.trace tue.trace wed.trace --out plans -o plans.parquet
+          one table of all plans";
+
+/// Plan from recordings under many goals, targets and seeds
+///
+/// SPEC is TOML: what varies of `goal`, `group`, `request`, `for`, `max_cpus` and `min_throughput` (a grid or a random
+/// sample), the seeds, and whether each plan is from all recordings or from each of them (docs/src/how-to/sweep.md). Each
+/// plan is kept as a row under a key of its content: the recordings' bytes, what is asked, the seed, the version. All else
+/// is as for `plimsoll sweep`.
+///
+/// Exit code 130: it was told to stop; what was done is kept.
+#[derive(clap::Args)]
+#[command(after_help = PLAN_EXAMPLES, after_long_help = PLAN_EXAMPLES)]
+struct PlanArgs {
+    /// Traces of `plimsoll record`, of one service
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
+
+    /// What varies
+    #[arg(long, value_name = "SPEC")]
+    spec: PathBuf,
+
+    /// Folder of the rows, made if it is not there; machines may share one
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Only the points of one of N machines; I from 0 to N - 1
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
 }
 
 /// Make one table of all points, in Parquet
@@ -73,6 +111,10 @@ enum Command {
 struct MergeArgs {
     #[command(flatten)]
     place: Place,
+
+    /// Of plans: the recordings, in the order in which `plimsoll sweep plan` was given them
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
 
     /// The table
     #[arg(short, long, value_name = "FILE")]
@@ -117,24 +159,37 @@ pub fn run(args: &Args) -> Result {
     match (&args.command, &args.place) {
         (Some(Command::Merge(args)), _) => run_merge(args),
         (Some(Command::Report(args)), _) => run_report(args),
-        (None, Some(place)) => run_shard(place, args.shard.unwrap_or(Shard::WHOLE)),
+        (Some(Command::Plan(args)), _) => run_plans(args),
+        (None, Some(place)) => {
+            let points = simulations(&place.spec)?;
+            run_shard(points, &place.out, args.shard.unwrap_or(Shard::WHOLE))
+        }
         (None, None) => Err(Failure::Input("no sweep given; allowed: a file".into())),
     }
 }
 
-fn plan(place: &Place) -> std::result::Result<Plan, Failure> {
-    Ok(Plan::new(Sweep::load(&place.spec)?, crate::VERSION)?)
+fn simulations(spec: &Path) -> std::result::Result<Arc<dyn Points>, Failure> {
+    Ok(Arc::new(Simulations::new(Sweep::load(spec)?, crate::VERSION)?))
 }
 
-fn run_shard(place: &Place, shard: Shard) -> Result {
-    let plan = Arc::new(plan(place)?);
-    let store = Store::open(&place.out).map_err(folder)?;
+fn run_plans(args: &PlanArgs) -> Result {
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let plans = Plans::load(&args.spec, &args.traces, crate::VERSION)?;
+    plans.check(shard).map_err(|error| match error {
+        PlansError::Problems(problems) => Failure::from(problems),
+        PlansError::Source(error) => Failure::from(error),
+    })?;
+    run_shard(Arc::new(plans), &args.out, shard)
+}
+
+fn run_shard(points: Arc<dyn Points>, out: &Path, shard: Shard) -> Result {
+    let store = Store::open(out).map_err(folder)?;
     let stop = crate::signals::stop()?;
     let bar = ProgressBar::new(1);
     let style = ProgressStyle::with_template("points {bar:40} {pos}/{len} {elapsed}, {eta} left")
         .expect("a fixed template");
     bar.set_style(style);
-    let done = run_points(&plan, &store, shard, &stop, &|done, all| {
+    let done = run_points(&points, &store, shard, &stop, &|done, all| {
         bar.set_length(all);
         bar.set_position(done);
     });
@@ -172,17 +227,24 @@ fn folder(error: plimsoll_sweep::StoreError) -> Failure {
 
 fn run_merge(args: &MergeArgs) -> Result {
     crate::signals::leave_no_partials();
-    output::check([&args.place.spec], None, [&args.output])?;
-    let plan = plan(&args.place)?;
+    let inputs = std::iter::once(&args.place.spec).chain(&args.traces);
+    output::check(inputs, None, [&args.output])?;
+    let points = match args.traces.is_empty() {
+        true => simulations(&args.place.spec)?,
+        false => Arc::new(Plans::load(&args.place.spec, &args.traces, crate::VERSION)?),
+    };
     let store = Store::at(&args.place.out).map_err(folder)?;
-    let merged = merge(&plan, &store).map_err(folder)?;
+    let merged = merge(points.as_ref(), &store).map_err(folder)?;
     if merged.missing > 0 && !args.partial {
+        let (spec, out) = (args.place.spec.display(), args.place.out.display());
+        let command = match args.traces.is_empty() {
+            true => format!("plimsoll sweep {spec} --out {out}"),
+            false => format!("plimsoll sweep plan TRACE... --spec {spec} --out {out}"),
+        };
         errln!(
-            "error: {}: {} of {} points are missing; allowed: run them (plimsoll sweep {0} --out {}), or --partial",
-            args.place.spec.display(),
+            "error: {spec}: {} of {} points are missing; allowed: run them ({command}), or --partial",
             merged.missing,
             merged.points,
-            args.place.out.display()
         );
         return Ok(Outcome::Missed);
     }

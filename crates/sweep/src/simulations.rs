@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The points of a sweep and their keys.
+//! Points that are simulations of a scenario.
+use crate::grid::Grid;
 use crate::key::Content;
+use crate::points::{Points, Runner};
+use crate::row::simulate;
 use crate::spec::Sweep;
 use plimsoll_scenario::{Problem, Problems};
 use rayon::prelude::*;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 /// Problems that are shown: one value may be wrong in thousands of combinations.
 const SHOWN: usize = 20;
 
 /// A sweep every combination of which is a scenario.
-pub struct Plan {
-    pub sweep: Sweep,
+pub struct Simulations {
+    sweep: Sweep,
     contents: Vec<Content>,
 }
 
-impl Plan {
+impl Simulations {
     /// Reads the scenario of each combination; what is wrong with them is said at once and before anything is run.
     /// `version`: of the program.
     pub fn new(sweep: Sweep, version: &str) -> Result<Self, Problems> {
         let content = |combination| Ok(Content::new(&sweep.scenario(combination)?, version));
-        let all: Vec<Result<Content, Problems>> = sweep.combinations.par_iter().map(content).collect();
+        let all: Vec<Result<Content, Problems>> = sweep.grid.combinations.par_iter().map(content).collect();
         let mut contents = Vec::with_capacity(all.len());
         let mut problems: Vec<Problem> = Vec::new();
         for one in all {
@@ -42,25 +47,32 @@ impl Plan {
             }
         }
         match problems.is_empty() {
-            true => Ok(Plan { sweep, contents }),
+            true => Ok(Simulations { sweep, contents }),
             false => Err(Problems::sorted(problems)),
         }
     }
+}
 
-    pub fn points(&self) -> u64 {
-        self.sweep.points()
+impl Points for Simulations {
+    fn grid(&self) -> &Grid {
+        &self.sweep.grid
     }
 
-    /// The number of a point's combination.
-    pub fn combination(&self, point: u64) -> usize {
-        (point / self.sweep.seeds.len() as u64) as usize
+    fn content(&self, combination: usize) -> Content {
+        self.contents[combination]
     }
 
-    pub fn seed(&self, point: u64) -> u64 {
-        self.sweep.seeds[(point % self.sweep.seeds.len() as u64) as usize]
+    fn side_by_side(&self) -> bool {
+        true
     }
 
-    pub fn key(&self, point: u64) -> String {
-        self.contents[self.combination(point)].key(self.seed(point))
+    fn runner(&self, combination: usize, _: &Arc<AtomicBool>) -> Runner<'_> {
+        let scenario = self.sweep.scenario(&self.sweep.grid.combinations[combination]);
+        let scenario = scenario.expect("it was one when the points were made");
+        Box::new(move |seed, stop| {
+            let mut own = scenario.clone();
+            own.seed = seed;
+            simulate(&own, stop)
+        })
     }
 }

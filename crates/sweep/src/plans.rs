@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Points that are plans from recordings.
+//!
+//! The same recordings are shared by the plans that are searched for at one time, and are read again where none is.
+use crate::grid::{keys, Axis, Combination, Grid, Seeds, Setting, Varied};
+use crate::key::Content;
+use crate::planned::planned;
+use crate::points::{Points, Runner};
+use crate::shard::Shard;
+use plimsoll_columns::{Cell, Row};
+use plimsoll_plan::{Goal, PlanError, Question, Recordings, SourceError, Target};
+use plimsoll_plan::{MAX_CPUS, MIN_THROUGHPUT_PERCENT};
+use plimsoll_scenario::{find, nearest, Problem, Problems, Tree};
+use plimsoll_trace::RequestSpec;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Many plans from recordings.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "plimsoll sweep plan")]
+struct PlansFile {
+    /// Whether each plan is from all recordings together, or from each of them alone. Default together.
+    #[serde(default)]
+    recordings: Taken,
+    /// What holds in all plans: `goal`, `group`, `request`, `for`, `max_cpus`, `min_throughput`.
+    #[serde(default)]
+    set: BTreeMap<String, Setting>,
+    /// What varies: a list of values, or a range.
+    #[serde(default)]
+    vary: BTreeMap<String, Axis>,
+    /// This many combinations are drawn at random, evenly between the ends of a range. Default: all of them.
+    #[schemars(range(min = 1, max = 10_000_000_u64))]
+    sample: Option<u64>,
+    /// Seed of that draw. More of one draw begin with the same ones.
+    #[serde(default = "one")]
+    #[schemars(range(max = 9_223_372_036_854_775_807_u64))]
+    sample_seed: u64,
+    /// Seeds with which each combination is planned: how many (they count from 1), or a list. Default 1.
+    #[serde(default)]
+    seeds: Seeds,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Taken {
+    #[default]
+    Together,
+    Each,
+}
+
+/// What may be set and vary; several goals of one plan have ";" between them.
+const KEYS: [&str; 6] = ["goal", "group", "request", "for", "max_cpus", "min_throughput"];
+/// The column of which recording it is.
+const RECORDING: &str = "recording";
+
+/// What cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum PlansError {
+    #[error(transparent)]
+    Problems(#[from] Problems),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+/// Which recordings, and how they are read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Which {
+    files: Vec<usize>,
+    group: Option<String>,
+    /// As it is given: [`RequestSpec`] is of this text.
+    request: Option<String>,
+}
+
+type Kept = Arc<Mutex<Weak<Recordings>>>;
+
+/// Plans every combination of which is a question.
+pub struct Plans {
+    tree: Tree,
+    grid: Grid,
+    files: Vec<PathBuf>,
+    asked: Vec<(Which, Question)>,
+    contents: Vec<Content>,
+    read: Mutex<BTreeMap<Which, Kept>>,
+}
+
+impl Plans {
+    /// Reads the file of what varies, and the bytes of the recordings. What is in them says [`Plans::check`]. `version`: of the
+    /// program.
+    pub fn load(spec: &Path, recordings: &[PathBuf], version: &str) -> Result<Self, Problems> {
+        let name = spec.display().to_string();
+        let text =
+            find::text(spec).map_err(|error| Problems::one(&name, format!("cannot read it: {error}")))?;
+        Self::parse(&name, &text, recordings, version)
+    }
+
+    /// The same of its text.
+    pub fn parse(name: &str, text: &str, recordings: &[PathBuf], version: &str) -> Result<Self, Problems> {
+        let tree = Tree::parse(name, text)?;
+        let file: PlansFile = plimsoll_scenario::read(&tree)?;
+        let varied = Varied {
+            set: &file.set,
+            vary: &file.vary,
+            sample: file.sample,
+            sample_seed: file.sample_seed,
+            seeds: &file.seeds,
+        };
+        let mut problems = check_keys(&tree, &file);
+        problems.extend(varied.check(&tree));
+        if !problems.is_empty() {
+            return Err(Problems::sorted(problems));
+        }
+        let mut grid = varied.grid(&tree);
+        let mut asked = Vec::new();
+        for combination in &grid.combinations {
+            match question(&tree, &file.set, &grid.keys, combination) {
+                Ok(one) => asked.push(one),
+                // Many combinations have the value that stands there.
+                Err(those) => {
+                    for one in those {
+                        if !problems.contains(&one) {
+                            problems.push(one);
+                        }
+                    }
+                }
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Problems::sorted(problems));
+        }
+        let digests = recordings.iter().map(|path| {
+            digest(path).map_err(|error| {
+                Problems::one(path.display().to_string(), format!("cannot read it: {error}"))
+            })
+        });
+        let digests = digests.collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<usize> = (0..recordings.len()).collect();
+        let parts: Vec<Vec<usize>> = match file.recordings {
+            Taken::Together => vec![all],
+            Taken::Each => {
+                grid = with_recording(&grid, recordings);
+                all.into_iter().map(|one| vec![one]).collect()
+            }
+        };
+        let asked: Vec<(Which, Question)> = parts
+            .iter()
+            .flat_map(|files| {
+                asked.iter().map(|(which, question)| {
+                    let files = files.clone();
+                    (
+                        Which {
+                            files,
+                            ..which.clone()
+                        },
+                        question.clone(),
+                    )
+                })
+            })
+            .collect();
+        let contents = asked.iter().map(|(which, question)| {
+            let question = format!("{question:?} {:?} {:?}", which.group, which.request);
+            let files = which.files.iter().map(|file| &digests[*file][..]);
+            let mut content = vec![version.as_bytes(), question.as_bytes()];
+            content.extend(files);
+            Content::of(&content)
+        });
+        Ok(Plans {
+            contents: contents.collect(),
+            grid,
+            asked,
+            tree,
+            files: recordings.to_vec(),
+            read: Mutex::default(),
+        })
+    }
+
+    /// Reads all recordings of a shard, and refuses what cannot be planned from them.
+    pub fn check(&self, shard: Shard) -> Result<(), PlansError> {
+        let own = (0..self.points()).filter(|point| shard.has(*point));
+        let mut by_recordings: BTreeMap<&Which, BTreeSet<usize>> = BTreeMap::new();
+        for combination in own.map(|point| self.combination(point)) {
+            let (which, _) = &self.asked[combination];
+            by_recordings.entry(which).or_default().insert(combination);
+        }
+        for (which, combinations) in by_recordings {
+            let recordings = self.recordings(which, &Arc::default())?;
+            for combination in combinations {
+                let (_, question) = &self.asked[combination];
+                question
+                    .check(&recordings)
+                    .map_err(|error| Problems(vec![self.problem(combination, &error)]))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a combination, at its goal.
+    fn problem(&self, combination: usize, error: &PlanError) -> Problem {
+        let path = match self.grid.keys.iter().position(|key| key == "goal") {
+            None => vec!["set".to_string(), "goal".to_string()],
+            Some(at) => {
+                let value = &self.grid.combinations[combination][at];
+                place(&self.tree, "goal", value)
+            }
+        };
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        self.tree.problem_at(&path, error.to_string())
+    }
+
+    /// Recordings that others may use at the same time.
+    fn recordings(&self, which: &Which, stop: &Arc<AtomicBool>) -> Result<Arc<Recordings>, SourceError> {
+        // A reader that panicked has left nothing half-done.
+        let own = {
+            let mut all = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(which.clone()).or_default().clone()
+        };
+        let mut kept = own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = kept.upgrade() {
+            return Ok(there);
+        }
+        let paths: Vec<&Path> = which
+            .files
+            .iter()
+            .map(|file| self.files[*file].as_path())
+            .collect();
+        let request = which.request.as_deref().map(|text| {
+            text.parse::<RequestSpec>()
+                .unwrap_or_else(|_| unreachable!("it was one when the points were made"))
+        });
+        let read = Recordings::read(&paths, which.group.as_deref(), request.as_ref())?;
+        let read = Arc::new(read.cancelled_by(stop));
+        *kept = Arc::downgrade(&read);
+        Ok(read)
+    }
+}
+
+impl Points for Plans {
+    fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    fn content(&self, combination: usize) -> Content {
+        self.contents[combination]
+    }
+
+    fn side_by_side(&self) -> bool {
+        false
+    }
+
+    fn runner(&self, combination: usize, stop: &Arc<AtomicBool>) -> Runner<'_> {
+        let (which, question) = &self.asked[combination];
+        let recordings = self.recordings(which, stop);
+        let failed = |text: String| Some(Row::from([("error".to_string(), Cell::Text(text))]));
+        Box::new(move |seed, stop| {
+            let recordings = match &recordings {
+                Ok(recordings) => recordings,
+                Err(error) => return failed(error.to_string()),
+            };
+            let mut own = question.clone();
+            own.seed = seed;
+            match own.answer(recordings, &|_, _| {}) {
+                _ if stop.load(Ordering::Relaxed) => None,
+                Ok(answer) => Some(planned(&answer)),
+                Err(error) => failed(error.to_string()),
+            }
+        })
+    }
+}
+
+/// The same for each recording, by its name.
+fn with_recording(grid: &Grid, recordings: &[PathBuf]) -> Grid {
+    let name = |path: &PathBuf| Setting::Text(path.display().to_string());
+    let mut keys = vec![RECORDING.to_string()];
+    keys.extend(grid.keys.iter().cloned());
+    let of = |path| {
+        let own = name(path);
+        grid.combinations.iter().map(move |combination| {
+            let mut all = vec![own.clone()];
+            all.extend(combination.iter().cloned());
+            all
+        })
+    };
+    Grid {
+        keys,
+        combinations: recordings.iter().flat_map(of).collect(),
+        seeds: grid.seeds.clone(),
+    }
+}
+
+fn digest(path: &Path) -> io::Result<[u8; 32]> {
+    let mut digest = Sha256::new();
+    io::copy(&mut File::open(path)?, &mut digest)?;
+    Ok(digest.finalize().into())
+}
+
+fn check_keys(tree: &Tree, file: &PlansFile) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for table in ["set", "vary"] {
+        for key in keys(tree, table) {
+            if !KEYS.contains(&key.as_str()) && nearest(&key, ["seed"]) != Some("seed") {
+                let known = KEYS.join(", ");
+                problems.push(tree.problem_at(&[table, &key], format!("unknown key; known: {known}")));
+            }
+        }
+    }
+    if !file.set.contains_key("goal") && !file.vary.contains_key("goal") {
+        let message = "no goal; allowed: `goal` in [set] or [vary], as \"p99(request) < 50ms\"";
+        problems.push(tree.problem_at(&[], message));
+    }
+    problems
+}
+
+/// The path of a value in the file: in a list its own place.
+fn place(tree: &Tree, key: &str, value: &Setting) -> Vec<String> {
+    let mut path = vec!["vary".to_string(), key.to_string()];
+    let json = tree.node_at(&["vary", key]).map(|node| node.to_json());
+    let list: Vec<Setting> = json
+        .and_then(|json| serde_json::from_value(json).ok())
+        .unwrap_or_default();
+    path.extend(list.iter().position(|own| own == value).map(|at| at.to_string()));
+    path
+}
+
+/// What a combination asks.
+fn question(
+    tree: &Tree,
+    set: &BTreeMap<String, Setting>,
+    varying: &[String],
+    combination: &Combination,
+) -> Result<(Which, Question), Vec<Problem>> {
+    let fixed = set.iter().map(|(key, value)| {
+        let path = vec!["set".to_string(), key.clone()];
+        (key.as_str(), value, path)
+    });
+    let varied = varying
+        .iter()
+        .zip(combination)
+        .map(|(key, value)| (key.as_str(), value, place(tree, key, value)));
+    let mut question = Question::about(Vec::new());
+    let mut which = Which {
+        files: Vec::new(),
+        group: None,
+        request: None,
+    };
+    let mut problems = Vec::new();
+    for (key, value, path) in fixed.chain(varied) {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let refuse =
+            |allowed: String| tree.problem_at(&path, format!("{}: allowed: {allowed}", value.toml()));
+        let text = || match value {
+            Setting::Text(text) => Ok(text.as_str()),
+            _ => Err(refuse("a text".into())),
+        };
+        let number = |range: std::ops::RangeInclusive<f64>| {
+            let given = match value {
+                Setting::Integer(given) => Some(*given as f64),
+                Setting::Number(given) => Some(*given),
+                _ => None,
+            };
+            given
+                .filter(|given| range.contains(given))
+                .ok_or_else(|| refuse(format!("a number, {} .. {}", range.start(), range.end())))
+        };
+        let mut take = || -> Result<(), Problem> {
+            match key {
+                "goal" => {
+                    for goal in text()?.split(';') {
+                        let read = goal.trim().parse::<Goal>();
+                        question.goals.push(read.map_err(|bad| {
+                            refuse(format!(
+                                "{} at character {} of {goal:?}",
+                                bad.allowed, bad.position
+                            ))
+                        })?);
+                    }
+                }
+                "group" => which.group = Some(text()?.to_string()),
+                "request" => {
+                    let given = text()?;
+                    let read = given.parse::<RequestSpec>();
+                    read.map_err(|_| refuse(RequestSpec::FORMS.to_string()))?;
+                    which.request = Some(given.to_string());
+                }
+                "for" => {
+                    let read = text()?.parse::<Target>();
+                    question.target =
+                        Some(read.map_err(|_| refuse(Target::ALL.map(Target::name).join(", ")))?);
+                }
+                "max_cpus" => question.max_cpus = Some(number(MAX_CPUS)?),
+                "min_throughput" => question.min_throughput_percent = number(MIN_THROUGHPUT_PERCENT)?,
+                other => unreachable!("{other} was refused"),
+            }
+            Ok(())
+        };
+        problems.extend(take().err());
+    }
+    match problems.is_empty() {
+        true => Ok((which, question)),
+        false => Err(problems),
+    }
+}
