@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! NOTICE, which `plimsoll --licences` prints, names all that is linked into the binary, with the whole texts. It is made
+//! NOTICE, which `plimsoll --licences` prints and the wheel has in it, names all that is linked into either, with the whole texts. It is made
 //! here: from LICENSES/linked for what is no crate, and from the sources of the crates that cargo has unpacked.
 //! `UPDATE_EXPECT=1 cargo test -p plimsoll --test notice` writes it.
 mod common;
@@ -31,9 +31,9 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or("")
 }
 
-/// Crates of others that are linked into the binary: reached by normal dependencies, without what only runs in the
+/// Crates of others that are linked into the package `root`: reached by normal dependencies, without what only runs in the
 /// compiler (procedural macros and what they use).
-fn linked(metadata: &Value) -> Vec<&Value> {
+fn linked<'a>(metadata: &'a Value, root: &str) -> Vec<&'a Value> {
     let packages: HashMap<&str, &Value> = metadata["packages"]
         .as_array()
         .expect("a list")
@@ -58,8 +58,8 @@ fn linked(metadata: &Value) -> Vec<&Value> {
     };
     let binary = packages
         .values()
-        .find(|p| p["name"] == "plimsoll")
-        .expect("the binary's package");
+        .find(|p| p["name"] == root)
+        .expect("the package");
     let mut seen = BTreeSet::new();
     let mut next = vec![text(binary, "id")];
     while let Some(id) = next.pop() {
@@ -73,12 +73,18 @@ fn linked(metadata: &Value) -> Vec<&Value> {
             }
         }
     }
-    let mut crates: Vec<&Value> = seen
-        .into_iter()
+    seen.into_iter()
         .map(|id| packages[id])
         .filter(|p| !p["source"].is_null())
-        .collect();
+        .collect()
+}
+
+/// Of the binary and of the Python package, which has a lock file of its own, each version once.
+fn linked_into_either<'a>(binary: &'a Value, python: &'a Value) -> Vec<&'a Value> {
+    let mut crates = linked(binary, "plimsoll");
+    crates.extend(linked(python, "plimsoll-python"));
     crates.sort_by_key(|p| (text(p, "name"), text(p, "version")));
+    crates.dedup_by_key(|p| (text(p, "name"), text(p, "version")));
     crates
 }
 
@@ -170,10 +176,11 @@ fn notice() -> String {
     ] {
         write!(notice, "\n\n{RULE}\n{title}\n{RULE}\n\n{}", own(file)).expect("in memory");
     }
-    let metadata = common::cargo_metadata();
+    let binary = common::cargo_metadata();
+    let python = common::cargo_metadata_of("crates/python/Cargo.toml");
     let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut order = Vec::new();
-    for package in linked(&metadata) {
+    for package in linked_into_either(&binary, &python) {
         let name = format!("{} {}", text(package, "name"), text(package, "version"));
         let expression = text(package, "license");
         let chosen = chosen(expression);
@@ -229,7 +236,7 @@ fn the_notice_names_all_that_is_linked_with_its_terms() {
     let kept = std::fs::read_to_string(&path).expect("NOTICE");
     assert!(
         kept == made,
-        "NOTICE is not what Cargo.lock and LICENSES/linked make: UPDATE_EXPECT=1 cargo test -p plimsoll --test notice writes it"
+        "NOTICE is not what Cargo.lock, crates/python/Cargo.lock and LICENSES/linked make: UPDATE_EXPECT=1 cargo test -p plimsoll --test notice writes it"
     );
 }
 
@@ -243,6 +250,8 @@ fn the_licences_are_printed_whole() {
     let printed = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(printed == std::fs::read_to_string(root().join("NOTICE")).expect("NOTICE"));
     for name in [
+        "pyo3 ",
+        "arrow-array ",
         "libbpf ",
         "libelf ",
         "zlib ",

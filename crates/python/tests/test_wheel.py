@@ -3,6 +3,7 @@
 
 import ast
 import ctypes
+import importlib.metadata
 import inspect
 import os
 import pathlib
@@ -73,6 +74,11 @@ def test_every_map_gives_the_same_bytes():
         assert plimsoll.sweep(POINTS, map=pool.map).parquet() == alone
     with ProcessPoolExecutor(2) as pool:
         assert plimsoll.sweep(POINTS, map=pool.map).parquet() == alone
+        for batch in (3, 10, 1000):
+            assert plimsoll.sweep(POINTS, map=pool.map, batch=batch).parquet() == alone
+    for bad in (0, -1, 1.5, True, "3"):
+        with pytest.raises(ValueError, match="batch: .*; allowed: an int from 1 on"):
+            plimsoll.sweep(POINTS, batch=bad)
 
 
 def test_a_map_that_loses_doubles_or_turns_around_is_found():
@@ -83,6 +89,13 @@ def test_a_map_that_loses_doubles_or_turns_around_is_found():
     ]:
         with pytest.raises(ValueError, match=said):
             plimsoll.sweep(POINTS, map=bad)
+    for bad, said in [
+        (lambda f, batches: map(f, batches[1:]), "7 results for 10 points"),
+        (lambda f, batches: map(f, batches[:1] + batches), "13 results for 10 points"),
+        (lambda f, batches: map(f, [batches[1], batches[0], *batches[2:]]), "result 0 is another point's"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            plimsoll.sweep(POINTS, map=bad, batch=3)
 
 
 def test_errors_have_place_and_range():
@@ -245,3 +258,14 @@ def test_the_stubs_name_what_there_is():
             members = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
             there = {member for member in vars(getattr(plimsoll, name)) if not member.startswith("_")}
             assert there == {member for member in members if not member.startswith("_")}, name
+
+
+def test_the_wheel_carries_the_terms_of_all_that_is_in_it():
+    files = {path.name: path for path in importlib.metadata.files("plimsoll") if "licenses" in path.parts}
+    assert {"NOTICE", "MIT.txt", "Apache-2.0.txt", "BSD-2-Clause.txt"} <= set(files)
+    notice = files["NOTICE"].read_text()
+    for name in ("pyo3 ", "arrow-array ", "parquet ", "rayon ", "Permission is hereby granted"):
+        assert name in notice, name
+    metadata = importlib.metadata.metadata("plimsoll")
+    assert metadata["License-Expression"] == "Apache-2.0 OR MIT"
+    assert "NOTICE" in metadata.get_all("License-File")

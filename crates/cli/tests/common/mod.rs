@@ -55,6 +55,11 @@ pub fn directory(name: &str) -> PathBuf {
 
 /// The workspace and all that it is linked with on x86-64 Linux, as `cargo metadata` has it.
 pub fn cargo_metadata() -> serde_json::Value {
+    cargo_metadata_of("Cargo.toml")
+}
+
+/// The same of the workspace of a manifest.
+pub fn cargo_metadata_of(manifest: &str) -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -63,6 +68,8 @@ pub fn cargo_metadata() -> serde_json::Value {
             "--locked",
             "--filter-platform",
             "x86_64-unknown-linux-gnu",
+            "--manifest-path",
+            manifest,
         ])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .output()

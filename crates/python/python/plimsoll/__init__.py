@@ -48,11 +48,16 @@ def _run(point):
     return run_point(point["scenario"], point.get("set"), point.get("seed"))
 
 
-def sweep(points, map=builtins.map):
+def _run_batch(points):
+    return [_run(point) for point in points]
+
+
+def sweep(points, map=builtins.map, *, batch=1):
     """Runs every point and gives a table with a row for each, in their order.
 
     A point is a dict: ``scenario``, and where wanted ``set`` and ``seed``. ``map(function, list)`` gives the results in the order
-    of the list; the function and what it gives can be pickled. A run that cannot go on has the reason in the column ``error``.
+    of the list; the function and what it gives can be pickled. With ``batch``, each entry of the list is so many points, which
+    schedulers that take milliseconds for a task need. A run that cannot go on has the reason in the column ``error``.
     """
     points = list(points)
     if not points:
@@ -65,7 +70,13 @@ def sweep(points, map=builtins.map):
             raise ValueError(f"points[{number}]: {wrong}; allowed: scenario (needed), set, seed")
         for key in point.get("set") or {}:
             heads[f"set.{key}"] = None
-    rows = list(map(_run, points))
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise ValueError(f"batch: {batch!r}; allowed: an int from 1 on")
+    if batch == 1:
+        rows = list(map(_run, points))
+    else:
+        batches = [points[start : start + batch] for start in range(0, len(points), batch)]
+        rows = [row for rows in map(_run_batch, batches) for row in rows]
     if len(rows) != len(points):
         raise ValueError(f"map: {len(rows)} results for {len(points)} points; allowed: one for each")
     for number, (point, row) in enumerate(zip(points, rows)):

@@ -98,5 +98,7 @@ def simulate(scenario: Path, *, set: dict[str, Value] | None = None, seed: int |
 def run_point(scenario: Path, set: dict[str, Value] | None = None, seed: int | None = None) -> Row: ...
 def sweep(
     points: Iterable[Point],
-    map: Callable[[Callable[[Point], Row], list[Point]], Iterable[Row]] = ...,
+    map: Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]] = ...,
+    *,
+    batch: int = 1,
 ) -> Table: ...
