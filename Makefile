@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus bench-live wheel test-wheel test-clusters
+.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus bench-live wheel test-wheel test-notebooks test-clusters
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,9 @@ wheel: ## build the Python package, into dist/wheels (maturin from PyPI)
 
 test-wheel: wheel ## try the wheel in fresh environments of the oldest and newest Python here (PyPI; PYTHONS="python3.9 ...")
 	@scripts/wheel.sh test
+
+test-notebooks: wheel ## run the notebooks of docs/notebooks with the wheel (PyPI)
+	@scripts/wheel.sh notebooks
 
 test-clusters: wheel ## sweep on local clusters of Ray and Dask with two workers each: the same bytes, a killed worker, overhead (PyPI; POINTS=10000)
 	@scripts/wheel.sh clusters $(or $(POINTS),10000)

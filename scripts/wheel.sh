@@ -3,7 +3,8 @@
 # `make wheel`: the Python package, into dist/wheels; `make test-wheel`: that wheel in fresh environments of the oldest and newest
 # Python there are. maturin and what the tests use come from PyPI.
 # `make test-clusters`: its sweeps on Ray and Dask.
-# wheel.sh build|test|clusters [POINTS]   PYTHONS="python3.9 ...": which ones, instead of those found
+# `make test-notebooks`: the notebooks of docs/notebooks, run with it.
+# wheel.sh build|test|clusters [POINTS]|notebooks   PYTHONS="python3.9 ...": which ones, instead of those found
 # Exit: 0 good, 1 a test failed, 3 something needed is not here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -62,5 +63,12 @@ clusters)
 	cp crates/python/tests/clusters.py "$folder"
 	(cd "$folder" && venv/bin/python clusters.py "${2:-10000}")
 	;;
-*) echo "wheel.sh build|test|clusters [POINTS]" >&2; exit 2 ;;
+notebooks)
+	wheel=$(ls dist/wheels/plimsoll-*.whl)
+	folder=$(mktemp -d)
+	trap 'rm -rf "$folder"' EXIT
+	venv "$folder/venv" "${PYTHON:-python3}" "$wheel" altair ipykernel nbclient polars
+	"$folder/venv/bin/python" scripts/notebooks.py docs/notebooks
+	;;
+*) echo "wheel.sh build|test|clusters [POINTS]|notebooks" >&2; exit 2 ;;
 esac

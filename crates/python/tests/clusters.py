@@ -14,6 +14,8 @@ import time
 import plimsoll
 
 OVERHEAD_MS = 5.0
+# Points in a task: a scheduler that takes a few ms for each task has 200 of 10,000 points.
+BATCH = 50
 # What a killed worker takes along is run again; a cluster that gave up would raise instead.
 KILLED_AFTER_S = 1.0
 
@@ -24,7 +26,7 @@ def points(count):
 
 def timed(count, map):
     start = time.monotonic()
-    table = plimsoll.sweep(points(count), map=map)
+    table = plimsoll.sweep(points(count), map=map, batch=BATCH)
     return table.parquet(), time.monotonic() - start
 
 
