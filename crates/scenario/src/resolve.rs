@@ -241,6 +241,7 @@ fn kernel_of(
             );
             return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
         }
+        policy = policy.with_kernel_balance();
         policy.cgroup_mode = Mainline::of(wanted).cgroup_mode();
         kernel.apply(machine.topology.nr_cpus(), &mut policy, &mut machine.costs);
         simulated = Some(Kernel {

@@ -44,9 +44,10 @@ pub struct SwitchesTable {
     pub headroom_steps: Option<u32>,
     /// When a running task is stopped whose group has used up its run time. Default "timer".
     pub enforce: Option<EnforceChoice>,
-    /// Baseline: a CPU that runs dry searches other queues, domain by domain. Default true.
+    /// Baseline: a CPU that runs dry searches other queues, domain by domain. Default: true where a kernel is named, as the
+    /// kernel does it; the live scheduler does without.
     pub newidle: Option<bool>,
-    /// Baseline: queue lengths are evened out from ticks. Default true.
+    /// Baseline: queue lengths are evened out from ticks. Default: as newidle.
     pub periodic: Option<bool>,
     /// Baseline: a waking task goes to an idle CPU of the cache, if there is one. Default true.
     pub wake_idle: Option<bool>,

@@ -117,11 +117,11 @@ impl Default for Policy {
                 reserved: 0,
             },
             enforce: Enforce::Timer,
-            newidle: true,
+            newidle: false,
             newidle_dice: false,
             busy_pull_overloaded: false,
             slice_timer: false,
-            periodic: true,
+            periodic: false,
             wake_idle: true,
             wake_search_cpus: 0,
             wake_affine: true,
@@ -155,12 +155,22 @@ pub enum BurstRules {
 /// ```
 impl Policy {
     /// The kernel's fair class: limits are enforced at ticks, burst has mainline's rules, no CPU steals, and CPUs' clocks
-    /// are not compared. A machine model's kernel adds what differs between versions.
+    /// are not compared; CPUs are balanced as the kernel does it. A machine model's kernel adds what differs between versions.
     pub fn mainline() -> Self {
-        let mut policy = Self::default().with_burst(BurstRules::Mainline);
+        let mut policy = Self::default()
+            .with_burst(BurstRules::Mainline)
+            .with_kernel_balance();
         policy = policy.with_stealing(false).with_pull_ns(0);
         policy.enforce = Enforce::Tick;
         policy
+    }
+
+    /// The kernel's own balance, which the live scheduler does without: a CPU that runs dry searches, and ticks even out
+    /// queues.
+    #[must_use]
+    pub fn with_kernel_balance(mut self) -> Self {
+        (self.newidle, self.periodic) = (true, true);
+        self
     }
 
     /// System 1: run time that a CPU takes from its group's pool at a time, 1 us .. 1 s.
