@@ -74,7 +74,7 @@ impl BwLimits {
             BwPart::Burst | BwPart::Onset => 0,
         };
         if !valid(known) {
-            return 1..=0;
+            return RangeInclusive::new(1, 0); // empty
         }
         lowest(known, valid).div_ceil(unit)..=highest(known, valid) / unit
     }
