@@ -256,6 +256,33 @@ fn a_server_that_cannot_be_asked_is_an_error_that_says_what_to_do() {
     }
 }
 
+/// A certificate that is not trusted fails in the same place.
+#[test]
+fn a_server_without_the_tls_that_was_given_is_asked_once() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Its greeting, so that closing the connection does not take the answer along.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let server = Server::new(Access {
+        wait: Duration::from_millis(1),
+        ..Access::new(format!("https://{at}"))
+    })
+    .expect("an address");
+    let error = fetch(&server, &wanted(), &mut |_| ())
+        .err()
+        .expect("no TLS is spoken there");
+    assert!(
+        matches!(&error, FetchError::Given(text) if text.contains("trusts") && !text.contains("attempts")),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_server_that_goes_away_is_the_end() {
     let fake = Fake::new(made(), |asked| {

@@ -274,14 +274,19 @@ fn problem(error: ureq::Error) -> Problem {
         Error::Io(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
             ("the answer is cut off".into(), Kind::Again)
         }
-        Error::Rustls(_) | Error::Tls(_) | Error::Pem(_) => (
-            format!("{error}; allowed: a certificate that the system or the given file trusts"),
-            Kind::Given,
-        ),
+        Error::Rustls(_) | Error::Tls(_) | Error::Pem(_) => (no_tls(&error), Kind::Given),
+        // What fails in the handshake comes so: the same would come again.
+        Error::Io(io) if io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
+            (no_tls(io), Kind::Given)
+        }
         Error::Io(io) => (io.to_string(), Kind::Again),
         _ => (error.to_string(), Kind::Again),
     };
     Problem { text, kind }
+}
+
+fn no_tls(error: &dyn std::fmt::Display) -> String {
+    format!("{error}; allowed: a server of TLS whose certificate the system or the given file trusts")
 }
 
 /// The system's certificates, and those given.
