@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus bench-live wheel test-wheel test-notebooks test-clusters
+.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus bench-live wheel test-wheel test-wheel-bare test-notebooks bench-wheel test-clusters
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,12 @@ wheel: ## build the Python package, into dist/wheels (maturin from PyPI)
 
 test-wheel: wheel ## try the wheel in fresh environments of the oldest and newest Python here (PyPI; PYTHONS="python3.9 ...")
 	@scripts/wheel.sh test
+
+test-wheel-bare: wheel ## import and run the wheel in roots of Debian with python3-minimal alone (root, mmdebstrap)
+	@scripts/wheel.sh bare
+
+bench-wheel: wheel $(if $(filter target/release/plimsoll,$(BINARY)),build) ## CPU time of 1,000 simulations in one process of Python, beside plimsoll sweep (BINARY=)
+	@scripts/wheel.sh bench $(BINARY)
 
 test-notebooks: wheel ## run the notebooks of docs/notebooks with the wheel (PyPI)
 	@scripts/wheel.sh notebooks

@@ -3,8 +3,9 @@
 # `make wheel`: the Python package, into dist/wheels; `make test-wheel`: that wheel in fresh environments of the oldest and newest
 # Python there are. maturin and what the tests use come from PyPI.
 # `make test-clusters`: its sweeps on Ray and Dask.
-# `make test-notebooks`: the notebooks of docs/notebooks, run with it.
-# wheel.sh build|test|clusters [POINTS]|notebooks   PYTHONS="python3.9 ...": which ones, instead of those found
+# `make test-notebooks`: the notebooks of docs/notebooks, run with it. `make test-wheel-bare`: it in roots of Debian that have
+# python3-minimal and nothing else (root, mmdebstrap; SUITES). `make bench-wheel`: its CPU time beside the program's.
+# wheel.sh build|test|clusters [POINTS]|notebooks|bare|bench BINARY   PYTHONS="python3.9 ...": which ones, instead of those found
 # Exit: 0 good, 1 a test failed, 3 something needed is not here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -70,5 +71,30 @@ notebooks)
 	venv "$folder/venv" "${PYTHON:-python3}" "$wheel" altair ipykernel nbclient polars
 	"$folder/venv/bin/python" scripts/notebooks.py docs/notebooks
 	;;
-*) echo "wheel.sh build|test|clusters [POINTS]|notebooks" >&2; exit 2 ;;
+bare)
+	wheel=$(ls dist/wheels/plimsoll-*.whl)
+	command -v mmdebstrap >/dev/null || absent "no mmdebstrap; on Debian: apt-get install mmdebstrap"
+	[ "$(id -u)" = 0 ] || absent "only root can enter a root"
+	folder=$(mktemp -d)
+	trap 'rm -rf "$folder"' EXIT
+	for suite in ${SUITES:-bookworm trixie}; do
+		root=$folder/$suite
+		mmdebstrap --quiet --variant=minbase --include=python3-minimal "$suite" "$root"
+		# There is no pip: a wheel is an archive.
+		python3 -m zipfile -e "$wheel" "$root/usr/lib/python3/dist-packages"
+		echo "== $suite: $(chroot "$root" /usr/bin/env -i python3 --version), $(chroot "$root" dpkg -l | grep -c '^ii') packages"
+		chroot "$root" /usr/bin/env -i python3 -c "
+import plimsoll
+row = plimsoll.simulate('burst', seed=7).rows()[0]
+print(plimsoll.__version__, row['seed'], row['groups.bench.stat.nr_throttled'])"
+	done
+	;;
+bench)
+	wheel=$(ls dist/wheels/plimsoll-*.whl)
+	folder=$(mktemp -d)
+	trap 'rm -rf "$folder"' EXIT
+	venv "$folder/venv" "${PYTHON:-python3}" "$wheel"
+	"$folder/venv/bin/python" crates/python/tests/cost.py "$2" 1000 3
+	;;
+*) echo "wheel.sh build|test|clusters [POINTS]|notebooks|bare|bench BINARY" >&2; exit 2 ;;
 esac
