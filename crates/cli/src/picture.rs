@@ -4,6 +4,7 @@
 //!
 //! What a group has left is its pool as it was refilled, less what its tasks have run since. What CPUs keep of it from one
 //! period to the next (1 ms each at most) is in neither.
+use plimsoll_page::escape;
 use plimsoll_sim::observer::{Observer, Stop};
 use plimsoll_sim::{GroupId, TaskId};
 use std::fmt::Write;
@@ -422,10 +423,4 @@ impl Observer for Picture {
 
 fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
     text.write_fmt(what).expect("writing into memory");
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }

@@ -6,8 +6,9 @@ use crate::goal::Goal;
 use crate::paste::Paste;
 use crate::recordings::Recordings;
 use crate::search::{Candidate, Options, Plan, PlanError, TODAYS};
+use plimsoll_page::svg::{Axis, Chart};
+use plimsoll_page::{begin, escape, END};
 use plimsoll_replay::{percentile_ns, recorded, replay, Outcome, Settings};
-use plimsoll_report::svg::{escape, Axis, Chart};
 use plimsoll_sim::{GroupId, Observer};
 use std::fmt::Write;
 
@@ -16,12 +17,9 @@ const TODAY: &str = "today";
 /// Throttling is drawn for this long.
 const TIMELINE_NS: u64 = 2_000_000_000;
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1120px;margin:2em auto;padding:0 1em;color:#222}\
-h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse;width:100%}td,th{padding:.2em .6em .2em 0;vertical-align:top;\
-text-align:right}td:first-child,th:first-child{text-align:left}pre{background:#f3f3f3;padding:.7em;overflow-x:auto}\
-.note{color:#666;font-size:.9em}.warning{color:#b00020;font-weight:bold}.wide{overflow-x:auto}\
-.n{white-space:nowrap}td:nth-child(2),th:nth-child(2){text-align:left}svg{width:100%;max-width:920px;height:auto}\
-@media(max-width:900px){table{font-size:12px}}";
+const STYLE: &str = "table{width:100%}td,th{padding:.2em .6em .2em 0;text-align:right}\
+td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}.n{white-space:nowrap}\
+svg{width:100%;max-width:920px;height:auto}@media(max-width:900px){table{font-size:12px}}";
 
 /// The page. Replays the settings it shows once more in the median recording, to have their distributions. `warnings`:
 /// why the plan is not to be relied on.
@@ -59,7 +57,7 @@ pub fn html(
         outcomes.push((name, colour, outcome, throttles));
     }
 
-    let mut page = String::new();
+    let mut page = begin(&format!("CPU limits for {}", plan.group), STYLE, false);
     let goals = plan.goals.join(", ");
     let verdict = match plan.verdict {
         crate::search::Verdict::Met => "The recommendation meets the goals in nine of ten runs.",
@@ -70,13 +68,10 @@ pub fn html(
     };
     let _ = write!(
         page,
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
-         <title>CPU limits for {group}</title><style>{STYLE}</style><h1>CPU limits for {group}</h1>\
-         <p>Goals: <b>{}</b>. {verdict} {} settings tried.</p><p class=note>{}.</p>",
+        "<p>Goals: <b>{}</b>. {verdict} {} settings tried.</p><p class=note>{}.</p>",
         escape(&goals),
         plan.tried,
         escape(&recordings.describe()),
-        group = escape(&plan.group),
     );
     for warning in warnings {
         let _ = write!(page, "<p class=warning>{}</p>", escape(warning));
@@ -100,8 +95,7 @@ pub fn html(
             let _ = write!(page, "<p class=note>cannot say: {}</p>", escape(lacks));
         }
     }
-    page += "</html>\n";
-    Ok(page)
+    Ok(page + END)
 }
 
 fn table(shown: &[(&str, &str, &Candidate)], goals: &[Goal]) -> String {

@@ -4,24 +4,21 @@ use crate::made::Made;
 use crate::outcome::{Outcome, Verdict};
 use crate::stats::shown;
 use crate::summary::Summary;
+use plimsoll_page::{begin, escape, END};
 use std::fmt::Write;
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
-h1{font-size:1.6rem}h2{font-size:1.15rem;margin:2.2rem 0 .3rem}p{margin:.3rem 0}
-table{border-collapse:collapse;font-size:13px;width:100%}td,th{padding:.15rem .5rem;text-align:left;border-bottom:1px solid #ddd;vertical-align:top}
+const STYLE: &str = "body{line-height:1.45;max-width:60rem}h2{margin:2.2rem 0 .3rem}p{margin:.3rem 0}
+table{font-size:13px;width:100%}td,th{padding:.15rem .5rem;text-align:left;border-bottom:1px solid #ddd}
 .met{color:#14703a}.missed{color:#b00020;font-weight:600}.train{background:#f2f2f2}
 svg{width:100%;height:auto;display:block;margin:.5rem 0}svg text{font:12px system-ui,sans-serif;fill:#333}
 .key span{margin-right:1.5rem}details{margin:.3rem 0}";
 
 /// The whole page. `tables`: name and what it shows, in order.
 pub fn page(outcomes: &[Outcome], summary: &Summary, tables: &[(String, String)], made: &Made) -> String {
-    let mut out = String::new();
+    let mut out = begin("Published tables in the simulator", STYLE, false);
     let _ = write!(
         out,
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Published and simulated</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\
-         <h1>Published tables in the simulator</h1>\
-         <p>{} published rows: {} within tolerance, {} in the right direction, {} wrong, {} not simulated. Simulated \
+        "<p>{} published rows: {} within tolerance, {} in the right direction, {} wrong, {} not simulated. Simulated \
          values are means over {} seeds, their bars one standard deviation. A published change has its noise \
          as bars: the source's spreads without and with the change added up, 0.5% where it states none, and \
          no less than the last digits of its figures leave open. Published values compared as such have none. \
@@ -68,8 +65,7 @@ pub fn page(outcomes: &[Outcome], summary: &Summary, tables: &[(String, String)]
         out.push_str(&plots(&rows));
         out.push_str(&figures(&rows));
     }
-    out.push_str("</body></html>\n");
-    out
+    out + END
 }
 
 fn mark(simulated: bool, title: &str) -> String {
@@ -328,11 +324,4 @@ fn figures(rows: &[&Outcome]) -> String {
         );
     }
     out + "</table></details>"
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }

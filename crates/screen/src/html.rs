@@ -4,22 +4,18 @@
 use crate::class::Class;
 use crate::collect::Screening;
 use crate::table::Row;
+use plimsoll_page::{begin, escape, END};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-const HEAD: &str = r#"<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none';style-src 'unsafe-inline';script-src 'unsafe-inline'">
-<title>CPU limits of a fleet</title><style>"#;
-
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1160px;margin:1.5em auto;padding:0 1em;color:#222}\
-h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.15em}p{margin:.4em 0}table{border-collapse:collapse;width:100%}\
-td,th{padding:.25em .6em .1em 0;text-align:right;vertical-align:top;font-variant-numeric:tabular-nums}\
-.t{text-align:left;overflow-wrap:anywhere}th,.c{white-space:nowrap;overflow-wrap:normal}.c{white-space:nowrap;overflow-wrap:normal}.why{color:#555;font-size:.9em;padding-bottom:.45em;text-align:left}\
+const STYLE: &str = "body{line-height:1.45;max-width:1160px;margin:1.5em auto}\
+h1{margin-bottom:.2em}h2{margin-top:1em}p{margin:.4em 0}table{width:100%}\
+td,th{padding:.25em .6em .1em 0;text-align:right;font-variant-numeric:tabular-nums}\
+.t{text-align:left;overflow-wrap:anywhere}th,.c{white-space:nowrap;overflow-wrap:normal}.why{color:#555;font-size:.9em;padding-bottom:.45em;text-align:left}\
 #rows tbody{border-top:1px solid #e4e4e4}#classes{width:auto}th button{all:unset;cursor:pointer}th button:focus-visible{outline:2px solid #3057b8}\
 th[aria-sort=ascending] button::after{content:' \\2191'}th[aria-sort=descending] button::after{content:' \\2193'}\
 thead th{vertical-align:bottom;position:sticky;top:0;background:#fff}form{margin:1em 0;display:flex;flex-wrap:wrap;gap:.4em 1.2em}\
-select,input{font:inherit;max-width:15em}.note{color:#666;font-size:.9em}.warning{color:#b00020}pre{background:#f3f3f3;padding:.7em;overflow-x:auto}\
+select,input{font:inherit;max-width:15em}\
 [hidden]{display:none}@media(max-width:1000px){body{font-size:13px;margin:.8em auto}td,th{padding-right:.4em}}";
 
 /// Sorts whole rows (a row is a tbody, with its reason below it) and hides those that are not asked for.
@@ -74,7 +70,7 @@ const TITLES: [(&str, &str, &str); 12] = [
 
 /// The page. `record`: commands for what is worth recording, a line each.
 pub fn html(found: &Screening, record: &[String]) -> String {
-    let mut page = format!("{HEAD}{STYLE}</style></head><body>\n<h1>CPU limits of a fleet</h1>\n");
+    let mut page = begin("CPU limits of a fleet", STYLE, true);
     write_page(&mut page, found, record).expect("writing into memory");
     page
 }
@@ -138,7 +134,7 @@ fn write_page(page: &mut String, found: &Screening, record: &[String]) -> std::f
             escape(&record.join("\n"))
         )?;
     }
-    writeln!(page, "<script>{SCRIPT}</script></body></html>")
+    write!(page, "<script>{SCRIPT}</script>{END}")
 }
 
 fn choice<'a>(
@@ -200,20 +196,4 @@ fn write_row(page: &mut String, row: &Row, columns: usize) -> std::fmt::Result {
         write!(page, " ({})", escape(note))?;
     }
     writeln!(page, "</td></tr></tbody>")
-}
-
-/// Names come from the users of the cluster.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            _ => out.push(c),
-        }
-    }
-    out
 }

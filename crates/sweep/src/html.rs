@@ -2,14 +2,13 @@
 //! A sweep as one self-contained page: each figure over what varied, and in a table. Inline SVG, no scripts, nothing loaded
 //! from elsewhere.
 use crate::summary::{Measure, Quantiles, Summary};
-use plimsoll_report::svg::{escape, Axis, Chart};
+use plimsoll_page::svg::{Axis, Chart};
+use plimsoll_page::{begin, escape, END};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1120px;margin:2em auto;padding:0 1em;color:#222}\
-h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em;overflow-wrap:anywhere}table{border-collapse:collapse}\
-td,th{padding:.2em 1em .2em 0;text-align:right;font-variant-numeric:tabular-nums}.note{color:#666;font-size:.9em}\
-.wide{overflow-x:auto}svg{width:100%;max-width:920px;height:auto}@media(max-width:900px){table{font-size:12px}}";
+const STYLE: &str = "td,th{padding:.2em 1em .2em 0;text-align:right;font-variant-numeric:tabular-nums}\
+svg{width:100%;max-width:920px;height:auto}@media(max-width:900px){table{font-size:12px}}";
 
 /// Of lines that can be told apart.
 const COLOURS: [&str; 8] = [
@@ -21,19 +20,15 @@ const LOG_FROM: f64 = 20.0;
 
 /// The page. `title`: what was swept.
 pub fn html(summary: &Summary, title: &str) -> String {
-    let mut page = String::new();
-    write_page(&mut page, summary, title).expect("writing into memory");
+    let mut page = begin(&format!("Sweep of {title}"), STYLE, false);
+    write_page(&mut page, summary).expect("writing into memory");
     page
 }
 
-fn write_page(page: &mut String, summary: &Summary, title: &str) -> std::fmt::Result {
-    let title = escape(title);
+fn write_page(page: &mut String, summary: &Summary) -> std::fmt::Result {
     write!(
         page,
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
-         <meta http-equiv=Content-Security-Policy content=\"default-src 'none';style-src 'unsafe-inline'\">\
-         <title>Sweep of {title}</title><style>{STYLE}</style><h1>Sweep of {title}</h1>\
-         <p>{} runs of {} combinations. Dots are medians over the seeds; bars go from 5% to 95% of the runs.</p>",
+        "<p>{} runs of {} combinations. Dots are medians over the seeds; bars go from 5% to 95% of the runs.</p>",
         summary.points,
         summary.combinations.len(),
     )?;
@@ -54,7 +49,7 @@ fn write_page(page: &mut String, summary: &Summary, title: &str) -> std::fmt::Re
         }
         write_table(page, summary, measure)?;
     }
-    writeln!(page, "</html>")
+    page.write_str(END)
 }
 
 /// Keys with two numbers or more.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Just enough of a chart: axes with ticks, lines, dots, rows of spans.
+use crate::escape;
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -8,13 +9,6 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 48.0;
 const ROW: f64 = 34.0;
-
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('\'', "&#39;")
-}
 
 pub struct Axis {
     label: String,
