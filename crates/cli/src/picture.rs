@@ -30,6 +30,8 @@ const THROTTLED: &str = "#c0392b";
 pub struct Window {
     pub from_ns: u64,
     pub to_ns: u64,
+    /// Where the axis has its zero: the end of the warm-up. At most `from_ns`.
+    pub zero_ns: u64,
 }
 
 /// A stretch of it, with its group where it is a CPU's.
@@ -342,10 +344,11 @@ impl Picture {
             .into_iter()
             .find(|s| *s >= rough);
         let step_ns = (step.unwrap_or(unit) * 1e6).max(1.0) as u64;
-        let first = self.window.from_ns.div_ceil(step_ns);
+        let zero_ns = self.window.zero_ns;
+        let first = (self.window.from_ns - zero_ns).div_ceil(step_ns);
         let decimals = if step_ns < 1_000_000 { 3 } else { 0 };
-        for tick in first..=self.window.to_ns / step_ns {
-            let (x, ms) = (self.x(tick * step_ns), (tick * step_ns) as f64 / 1e6);
+        for tick in first..=(self.window.to_ns - zero_ns) / step_ns {
+            let (x, ms) = (self.x(zero_ns + tick * step_ns), (tick * step_ns) as f64 / 1e6);
             put(
                 svg,
                 format_args!(
@@ -365,8 +368,12 @@ impl Picture {
         put(
             svg,
             format_args!(
-                "<text x='{middle:.0}' y='{:.1}' text-anchor='middle'>ms of simulated time</text>\n",
-                bottom + 34.0
+                "<text x='{middle:.0}' y='{:.1}' text-anchor='middle'>{}</text>\n",
+                bottom + 34.0,
+                match zero_ns {
+                    0 => "ms of simulated time",
+                    _ => "ms from the end of the warm-up",
+                }
             ),
         );
     }

@@ -145,6 +145,26 @@ fn a_timeline_shows_headrooms_side_where_a_group_asks_for_headroom() {
 }
 
 #[test]
+fn the_axis_of_a_picture_counts_as_its_window_does() {
+    let drawn = |warmup_ms: u32| {
+        let path = temporary(&format!("axis-{warmup_ms}.svg"));
+        let picture = path.to_str().expect("a path of ours");
+        let scenario = temporary(&format!("axis-{warmup_ms}.toml"));
+        let text = format!(
+            "machine = \"vm\"\nduration_ms = 500\nwarmup_ms = {warmup_ms}\n[group.web]\n\
+             [workload.s]\nkind = \"spinners\"\nthreads = 1\ngroup = \"web\"\n"
+        );
+        std::fs::write(&scenario, text).expect("a scenario");
+        let scenario = scenario.to_str().expect("a path of ours");
+        stdout(&["simulate", scenario, "--picture", picture, "--window", "100..200"]);
+        let svg = std::fs::read_to_string(&path).expect("the picture");
+        ["100", "120", "300"].map(|ms| svg.contains(&format!(">{ms}</text>")))
+    };
+    assert_eq!(drawn(0), [true, true, false]);
+    assert_eq!(drawn(200), [true, true, false]);
+}
+
+#[test]
 fn two_runs_write_two_timelines() {
     let path = temporary("two.pftrace");
     let trace = path.to_str().expect("a path of ours");

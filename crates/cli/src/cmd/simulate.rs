@@ -161,6 +161,7 @@ pub fn run(args: &Args) -> Result {
         let part = Window {
             from_ns: warmup_ns + args.window.start * 1_000_000,
             to_ns: warmup_ns + args.window.end * 1_000_000,
+            zero_ns: warmup_ns,
         };
         job.picture = args
             .picture
