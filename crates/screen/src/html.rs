@@ -18,7 +18,8 @@ thead th{vertical-align:bottom;position:sticky;top:0;background:#fff}form{margin
 select,input{font:inherit;max-width:15em}\
 [hidden]{display:none}@media(max-width:1000px){body{font-size:13px;margin:.8em auto}td,th{padding-right:.4em}}";
 
-/// Sorts whole rows (a row is a tbody, with its reason below it) and hides those that are not asked for.
+/// Sorts whole rows (a row is a tbody, with its reason below it) and hides those that are not asked for. Of those that are,
+/// it lays out the first 500 until all are asked for: a browser takes seconds to lay out 10,000.
 const SCRIPT: &str = r#"
 const table = document.getElementById('rows'), heads = [...table.tHead.rows[0].cells];
 const bodies = () => [...table.tBodies];
@@ -28,22 +29,28 @@ heads.forEach((head, i) => head.querySelector('button').addEventListener('click'
   const down = head.ariaSort ? head.ariaSort === 'ascending' : numbers;
   heads.forEach(other => other.removeAttribute('aria-sort'));
   head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-  const by = (a, b) => typeof a === 'number' ? a - b : a.localeCompare(b);
+  const by = (a, b) => typeof a === 'number' ? a - b : words.compare(a, b);
   const sorted = bodies().map(body => [value(body, i), body]).sort((a, b) => down ? by(b[0], a[0]) : by(a[0], b[0]));
   table.append(...sorted.map(pair => pair[1]));
+  filter();
 }));
-const form = document.querySelector('form'), shown = document.getElementById('shown');
+const form = document.querySelector('form'), shown = document.getElementById('shown'), words = new Intl.Collator();
+const all = form.querySelector('button');
+let most = 500;
 const filter = () => {
   const [space, kind, word] = [form.namespace.value, form.kind.value, form.word.value.toLowerCase()];
   let count = 0;
   for (const body of bodies()) {
     const [c, n] = body.rows[0].cells;
-    body.hidden = space && n.textContent !== space || kind && c.textContent !== kind
+    const other = space && n.textContent !== space || kind && c.textContent !== kind
       || word && !body.textContent.toLowerCase().includes(word);
-    count += !body.hidden;
+    count += !other;
+    body.hidden = other || count > most;
   }
-  shown.textContent = count + ' of ' + table.tBodies.length + ' rows';
+  all.hidden = count <= most;
+  shown.textContent = count + ' of ' + table.tBodies.length + ' rows' + (all.hidden ? '' : ', the first ' + most + ' shown');
 };
+all.addEventListener('click', () => { most = Infinity; filter(); });
 form.addEventListener('input', filter);
 form.addEventListener('submit', event => event.preventDefault());
 filter();
@@ -111,7 +118,8 @@ fn write_page(page: &mut String, found: &Screening, record: &[String]) -> std::f
     choice(page, "kind", "class", classes.map(Class::name))?;
     writeln!(
         page,
-        "<label>word <input name=\"word\" type=\"search\"></label><span id=\"shown\"></span></form>"
+        "<label>word <input name=\"word\" type=\"search\"></label><span id=\"shown\"></span>\
+         <button hidden>show all</button></form>"
     )?;
     writeln!(page, "<table id=\"rows\"><thead><tr>")?;
     let titles = &TITLES[..TITLES.len() - usize::from(!priced)];
