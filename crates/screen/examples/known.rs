@@ -6,7 +6,7 @@
 use plimsoll_screen::answer::{Labels, Series};
 use plimsoll_screen::{Class, Collector, Options, Row};
 use plimsoll_sim::{
-    Config, Enforce, GroupId, GroupSpec, Limits, Machine, Observer, Results, Simulation, TaskId, Topology,
+    Config, GroupId, GroupSpec, Limits, Machine, Observer, Policy, Results, Simulation, TaskId, Topology,
 };
 use plimsoll_workload::{Arrivals, Duty, Place, Server, Spread};
 use rand::{Rng, SeedableRng};
@@ -150,8 +150,7 @@ impl Known {
         let (limit, period_ns, burst_s) = limits;
         let mut config = Config::new(Machine::new(Topology::flat(CPUS)), SECONDS * 1_000_000_000);
         config.seed = seed;
-        config.policy.core.bandwidth.mainline = 1;
-        config.policy.enforce = Enforce::Tick;
+        config.policy = Policy::mainline();
         let mut group = GroupSpec::new("/app", GroupId::ROOT);
         group.limits = Limits {
             quota_ns: Some((limit * period_ns as f64) as u64),

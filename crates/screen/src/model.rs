@@ -60,6 +60,12 @@ pub struct Estimate {
 /// `examples/known.rs` counts how often that holds (docs/src/lab/screen.md has the figures).
 pub const BEND: (f64, f64) = (0.35, 3.0);
 
+/// The first power for another period: which work falls into one is less sure than what a limit or a burst holds.
+const PERIOD_BEND: f64 = 0.25;
+
+/// Below this share of the quota something is left over, and burst may have saved all that is needed.
+const ALL_USED: f64 = 0.995;
+
 /// From this share of the quota on a sample hides how much was wanted.
 const SATURATED: f64 = 0.93;
 
@@ -167,7 +173,11 @@ impl Demand {
         let model = (self.unsaturated(change) / scale / today).max(1e-12);
         // What was counted is itself one draw of many: Poisson's spread, at least one that was not seen.
         let spread = 2.0 * (seen + 1.0).sqrt();
-        let (soft, hard) = (model.powf(BEND.0), model.powf(BEND.1));
+        let bend = match change.period_s == self.today.period_s {
+            true => BEND.0,
+            false => PERIOD_BEND,
+        };
+        let (soft, hard) = (model.powf(bend), model.powf(BEND.1));
         let mut low = (seen - spread).max(0.0) * soft.min(hard);
         let mut high = (seen + spread) * soft.max(hard);
         let mut share = seen * model;
@@ -178,7 +188,13 @@ impl Demand {
                 high += elapsed.max(throttled);
                 share += least.min(throttled);
             } else {
-                low += least.min(throttled) * 0.5;
+                let nothing_left =
+                    used >= ALL_USED * self.today.limit || change.burst_s <= self.today.burst_s;
+                low += if nothing_left {
+                    least.min(throttled) * 0.5
+                } else {
+                    0.0
+                };
                 high += elapsed.max(throttled);
                 share += throttled;
             }
