@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll sweep` as a user runs it: the table's bytes depend neither on which machines run the points nor on the order.
 mod common;
-use common::{directory, plimsoll_in, stdout};
+use common::{directory, plimsoll_in, signalled, stdout};
 use expect_test::{expect, Expect};
 use std::path::Path;
 use std::process::Command;
@@ -121,27 +121,9 @@ fn a_kill_at_any_moment_loses_no_point_and_leaves_no_half() {
     run(&dir, &["sweep", "spec.toml", "--out", "whole"]);
     let whole = merged(&dir, "whole");
     for signal in ["KILL", "TERM", "KILL", "INT"] {
-        let mut child = Command::new("env")
-            .args(["--default-signal=INT,TERM"])
-            .arg(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(["sweep", "spec.toml", "--out", "killed"])
-            .current_dir(&dir)
-            .spawn()
-            .expect("env of coreutils");
         // As soon as it makes its folder, that is at its first points.
-        while !dir.join("killed/parts").exists() && child.try_wait().expect("our child").is_none() {
-            std::thread::yield_now();
-        }
-        let _ = Command::new("kill")
-            .args([&format!("-{signal}"), &child.id().to_string()])
-            .status();
-        let code = child.wait().expect("our child").code();
-        let allowed: &[Option<i32>] = match signal {
-            "KILL" => &[None, Some(0)],
-            // Told before it listens, it ends by the signal.
-            _ => &[None, Some(130), Some(0)],
-        };
-        assert!(allowed.contains(&code), "{signal}: {code:?}");
+        let ready = || dir.join("killed/parts").exists();
+        signalled(&dir, &["sweep", "spec.toml", "--out", "killed"], signal, ready);
     }
     run(&dir, &["sweep", "spec.toml", "--out", "killed"]);
     assert!(merged(&dir, "killed") == whole, "what was left gave other bytes");

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll sweep plan` as a user runs it: the table's bytes depend neither on which machines plan nor on who is killed.
 mod common;
-use common::{directory, plimsoll_in};
+use common::{directory, plimsoll_in, signalled};
 use expect_test::{expect, Expect};
 use plimsoll_sweep::{Cell, Columns};
 use plimsoll_trace::example;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const SPEC: &str = r#"recordings = "each"
 seeds = 2
@@ -182,27 +181,15 @@ fn a_kill_at_any_moment_loses_no_plan_and_leaves_no_half() {
     let rows = || std::fs::read_dir(&parts).map_or(0, |all| all.count());
     for (signal, wanted) in [("KILL", 0), ("KILL", 1), ("TERM", 0), ("INT", 0)] {
         let before = rows();
-        let mut child = Command::new("env")
-            .args(["--default-signal=INT,TERM"])
-            .arg(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(["sweep", "plan", "mon.trace", "tue.trace"])
-            .args(["--spec", "spec.toml", "--out", "killed"])
-            .current_dir(&dir)
-            .spawn()
-            .expect("env of coreutils");
-        let there = || parts.exists() && rows() >= before + wanted;
-        while !there() && child.try_wait().expect("our child").is_none() {
-            std::thread::yield_now();
-        }
-        let _ = Command::new("kill")
-            .args([&format!("-{signal}"), &child.id().to_string()])
-            .status();
-        let code = child.wait().expect("our child").code();
-        let allowed: &[Option<i32>] = match signal {
-            "KILL" => &[None, Some(0)],
-            _ => &[None, Some(130), Some(0)],
-        };
-        assert!(allowed.contains(&code), "{signal}: {code:?}");
+        let ready = || parts.exists() && rows() >= before + wanted;
+        let traces = ["mon.trace", "tue.trace"];
+        let args = [
+            &["sweep", "plan"][..],
+            &traces,
+            &["--spec", "spec.toml", "--out", "killed"],
+        ]
+        .concat();
+        signalled(&dir, &args, signal, ready);
         for part in std::fs::read_dir(&parts).expect("the folder") {
             let path = part.expect("an entry").path();
             if path.extension().is_some_and(|extension| extension == "parquet") {

@@ -9,7 +9,7 @@ h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em;overflow-wrap:anywhere}tab
 th,td{vertical-align:top}pre{background:#f3f3f3;padding:.7em;overflow-x:auto}.note{color:#666;font-size:.9em}\
 .warning{color:#b00020;font-weight:bold}.wide{overflow-x:auto}";
 
-/// Text as it stands in a page, in attributes, too. Names come from whoever made the file or the cluster.
+/// Text as it stands in a page, in attributes, too. Names are what the owner of the file or the cluster chose.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

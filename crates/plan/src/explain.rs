@@ -66,7 +66,7 @@ pub fn explain(source: &Source, limits: Limits) -> Result<Explanation, PlanError
         settings.groups[target] = limits.into();
         settings
     };
-    let run = |limits: Limits| replay(program, &source.machine, &with(limits), None);
+    let run = |limits: Limits| source.replay(&with(limits));
     let below = (0..program.groups.len() as u32).filter(|group| is_below(program, *group));
     let mut ends = Ends::new(GroupId(program.target), below.map(GroupId).collect());
     let outcome = replay(program, &source.machine, &with(limits), Some(&mut ends))?;

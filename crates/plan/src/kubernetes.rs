@@ -17,13 +17,31 @@ pub fn millicores(cpus: f64) -> u64 {
 /// `request_cpus`: what the group is expected to use, at most; goes into `requests.cpu`. `members`: a pod's containers, of
 /// which two and more share the limit. `lacks`: what else is not said.
 pub(crate) fn paste(limits: &Limits, request_cpus: f64, members: &[&str], lacks: Option<String>) -> Paste {
-    if members.len() > 1 {
-        return pod(limits, request_cpus, members, lacks);
-    }
     let limit = limits
         .quota_us
         .map(|us| (us * 1000).div_ceil(limits.period_us.max(1)));
     let request = millicores(request_cpus).min(limit.unwrap_or(u64::MAX));
+    let (text, own) = match members.len() {
+        0 | 1 => (container(limit, request), container_lacks(limit).to_string()),
+        n => {
+            let names = members.join(", ");
+            let own =
+                format!("before 1.34 one limit for {n} containers ({names}): a pod's is there the sum of its containers' limits");
+            (pod(limit, request), own)
+        }
+    };
+    Paste {
+        system: "Kubernetes",
+        text,
+        lacks: Some(match lacks {
+            Some(lacks) => format!("{lacks}; {own}"),
+            None => own,
+        }),
+    }
+}
+
+/// Of one container, in millicores.
+fn container(limit: Option<u64>, request: u64) -> String {
     let mut text = String::new();
     let mut line = |line: &str| writeln!(text, "{line}").expect("writing into memory");
     match limit {
@@ -54,26 +72,18 @@ pub(crate) fn paste(limits: &Limits, request_cpus: f64, members: &[&str], lacks:
             ));
         }
     }
-    let own = match limit {
+    text.trim_end().into()
+}
+
+fn container_lacks(limit: Option<u64>) -> &'static str {
+    match limit {
         Some(_) => "a pod whose requests equal its limits (QoS class Guaranteed) keeps its class: give both the limit's value",
         None => "taking a limit away from a running pod: resize refuses it; change the template and roll out",
-    };
-    Paste {
-        system: "Kubernetes",
-        text: text.trim_end().into(),
-        lacks: Some(match lacks {
-            Some(lacks) => format!("{lacks}; {own}"),
-            None => own.into(),
-        }),
     }
 }
 
 /// One limit for all containers of a pod.
-fn pod(limits: &Limits, request_cpus: f64, members: &[&str], lacks: Option<String>) -> Paste {
-    let limit = limits
-        .quota_us
-        .map(|us| (us * 1000).div_ceil(limits.period_us.max(1)));
-    let request = millicores(request_cpus).min(limit.unwrap_or(u64::MAX));
+fn pod(limit: Option<u64>, request: u64) -> String {
     let mut text = format!(
         "# all containers of the pod together (spec.resources; Kubernetes 1.34), without limits.cpu of their own\n\
          spec:\n  resources:\n    requests:\n      cpu: {request}m"
@@ -81,16 +91,7 @@ fn pod(limits: &Limits, request_cpus: f64, members: &[&str], lacks: Option<Strin
     if let Some(limit) = limit {
         text += &format!("\n    limits:\n      cpu: {limit}m");
     }
-    let own = format!(
-        "before 1.34 one limit for {} containers ({}): a pod's is there the sum of its containers' limits",
-        members.len(),
-        members.join(", ")
-    );
-    Paste {
-        system: "Kubernetes",
-        text,
-        lacks: Some(lacks.map_or(own.clone(), |lacks| format!("{lacks}; {own}"))),
-    }
+    text
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl Recordings {
         }
     }
 
-    /// Who sets this flag has no use for replays any more: those under way end with an error.
+    /// When this flag is set, replays are of no use any more: those under way end with an error.
     pub fn cancelled_by(mut self, flag: &Arc<AtomicBool>) -> Recordings {
         for source in &mut self.sources {
             source.cancel = Some(flag.clone());

@@ -22,7 +22,7 @@ pub struct Source {
     pub request: Option<RequestSpec>,
     /// What the trace says of the machine, for comparison with other recordings.
     pub recorded_on: plimsoll_trace::Machine,
-    /// Whoever sets it has no use for replays any more: those under way end with an error.
+    /// When this is set, replays are of no use any more: those under way end with an error.
     pub(crate) cancel: Option<Arc<AtomicBool>>,
     replayed: OnceLock<Result<Outcome, SettingsError>>,
     compared: OnceLock<Option<Compared>>,

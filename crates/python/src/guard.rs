@@ -28,7 +28,7 @@ pub fn guarded<T: Send + 'static>(
     let (sender, receiver) = sync_channel(1);
     std::thread::spawn(move || {
         let result = catch_unwind(AssertUnwindSafe(|| work(&flag)));
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let _ = sender.send(result);
     });
     py.detach(move || loop {

@@ -6,7 +6,7 @@ use crate::recordings::{check_seed, texts, Asked};
 use crate::replay::Failed;
 use crate::table::Table;
 use plimsoll_plan::{Candidate, Goal, Question, Target, Warnings, MAX_CPUS, MIN_THROUGHPUT_PERCENT};
-use plimsoll_sweep::{candidate, planned, Cell, Row};
+use plimsoll_sweep::{candidate, verdict, Cell, Row};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::ops::RangeInclusive;
@@ -133,7 +133,6 @@ fn within(py: Python<'_>, name: &str, value: f64, allowed: RangeInclusive<f64>) 
 fn find(asked: &Asked, question: &Question, cancel: &Arc<AtomicBool>) -> Result<Found, Failed> {
     let recordings = asked.read(cancel)?;
     let answer = question.answer(&recordings, &|_, _| {})?;
-    let all = planned(&answer);
     let plan = &answer.plan;
     let row = |what: &str, of: &Candidate| {
         let mut row = candidate(of);
@@ -149,7 +148,7 @@ fn find(asked: &Asked, question: &Question, cancel: &Arc<AtomicBool>) -> Result<
     Ok(Found {
         group: plan.group.clone(),
         goals: plan.goals.clone(),
-        verdict: all["verdict"].text(),
+        verdict: verdict(plan.verdict),
         holds: answer.holds(),
         request_cpus: answer.request_cpus(),
         warnings: answer.warnings(&recordings),

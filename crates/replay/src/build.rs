@@ -31,7 +31,8 @@ use std::collections::BTreeSet;
 
 impl Program {
     /// Compiles a timeline. `target`: path of the group that is planned for; `None`: the lowest one, not the
-    /// root, that holds all groups whose threads were busy, such as a pod, else the one with the most CPU time. `request`: what a request is; `None`: a wake-up chain through that group.
+    /// root, that holds all groups whose threads were busy, such as a pod, else the one with the most CPU time. `request`:
+    /// what a request is; `None`: a wake-up chain through that group.
     pub fn build(
         header: &Header,
         timeline: &Timeline,

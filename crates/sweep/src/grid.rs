@@ -235,6 +235,28 @@ pub(crate) fn keys(tree: &Tree, table: &str) -> Vec<String> {
     })
 }
 
+/// The path of a value that a key of a table takes: in a list its own place, of a range that of the range.
+pub(crate) fn place(tree: &Tree, table: &str, key: &str, value: &Setting) -> Vec<String> {
+    let mut path = vec![table.to_string(), key.to_string()];
+    let json = tree.node_at(&[table, key]).map(|node| node.to_json());
+    let list: Vec<Setting> = json
+        .and_then(|json| serde_json::from_value(json).ok())
+        .unwrap_or_default();
+    path.extend(list.iter().position(|own| own == value).map(|at| at.to_string()));
+    path
+}
+
+/// A problem there.
+pub(crate) fn problem_at(tree: &Tree, path: &[String], message: impl Into<String>) -> Problem {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    tree.problem_at(&path, message)
+}
+
+/// The seed of a draw that a file does not name.
+pub(crate) fn first_seed() -> u64 {
+    1
+}
+
 /// Every value with every other; the last key's change first.
 fn product(axes: &[&Axis]) -> Vec<Combination> {
     let mut all = vec![Vec::new()];

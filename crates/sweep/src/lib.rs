@@ -25,7 +25,7 @@ pub use grid::{Combination, Grid, Setting, POINTS_MAX};
 pub use html::{figure, html};
 pub use key::Content;
 pub use merge::{merge, Merged};
-pub use planned::{candidate, planned};
+pub use planned::{candidate, planned, verdict};
 pub use plans::{Plans, PlansError};
 pub use plimsoll_columns::{Cell, Column, Columns, Kind, Row, TableError};
 pub use points::{Points, Runner};

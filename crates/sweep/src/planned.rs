@@ -59,8 +59,8 @@ pub fn planned(answer: &Answer) -> Row {
     row
 }
 
-/// As in JSON.
-fn verdict(of: Verdict) -> String {
+/// The name that JSON has for it.
+pub fn verdict(of: Verdict) -> String {
     match serde_json::to_value(of) {
         Ok(Value::String(name)) => name,
         other => unreachable!("a verdict is a name: {other:?}"),

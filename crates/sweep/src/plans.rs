@@ -2,7 +2,7 @@
 //! Points that are plans from recordings.
 //!
 //! The same recordings are shared by the plans that are searched for at one time, and are read again where none is.
-use crate::grid::{keys, Axis, Combination, Grid, Seeds, Setting, Varied};
+use crate::grid::{first_seed, keys, place, problem_at, Axis, Combination, Grid, Seeds, Setting, Varied};
 use crate::key::Content;
 use crate::planned::planned;
 use crate::points::{Points, Runner};
@@ -40,16 +40,12 @@ struct PlansFile {
     #[schemars(range(min = 1, max = 10_000_000_u64))]
     sample: Option<u64>,
     /// Seed of that draw. More of one draw begin with the same ones.
-    #[serde(default = "one")]
+    #[serde(default = "first_seed")]
     #[schemars(range(max = 9_223_372_036_854_775_807_u64))]
     sample_seed: u64,
     /// Seeds with which each combination is planned: how many (they count from 1), or a list. Default 1.
     #[serde(default)]
     seeds: Seeds,
-}
-
-fn one() -> u64 {
-    1
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -211,11 +207,10 @@ impl Plans {
             None => vec!["set".to_string(), "goal".to_string()],
             Some(at) => {
                 let value = &self.grid.combinations[combination][at];
-                place(&self.tree, "goal", value)
+                place(&self.tree, "vary", "goal", value)
             }
         };
-        let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        self.tree.problem_at(&path, error.to_string())
+        problem_at(&self.tree, &path, error.to_string())
     }
 
     /// Recordings that others may use at the same time.
@@ -321,17 +316,6 @@ fn check_keys(tree: &Tree, file: &PlansFile) -> Vec<Problem> {
     problems
 }
 
-/// The path of a value in the file: in a list its own place.
-fn place(tree: &Tree, key: &str, value: &Setting) -> Vec<String> {
-    let mut path = vec!["vary".to_string(), key.to_string()];
-    let json = tree.node_at(&["vary", key]).map(|node| node.to_json());
-    let list: Vec<Setting> = json
-        .and_then(|json| serde_json::from_value(json).ok())
-        .unwrap_or_default();
-    path.extend(list.iter().position(|own| own == value).map(|at| at.to_string()));
-    path
-}
-
 /// What a combination asks.
 fn question(
     tree: &Tree,
@@ -346,7 +330,7 @@ fn question(
     let varied = varying
         .iter()
         .zip(combination)
-        .map(|(key, value)| (key.as_str(), value, place(tree, key, value)));
+        .map(|(key, value)| (key.as_str(), value, place(tree, "vary", key, value)));
     let mut question = Question::about(Vec::new());
     let mut which = Which {
         files: Vec::new(),
@@ -355,9 +339,8 @@ fn question(
     };
     let mut problems = Vec::new();
     for (key, value, path) in fixed.chain(varied) {
-        let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let refuse =
-            |allowed: String| tree.problem_at(&path, format!("{}: allowed: {allowed}", value.toml()));
+            |allowed: String| problem_at(tree, &path, format!("{}: allowed: {allowed}", value.toml()));
         let text = || match value {
             Setting::Text(text) => Ok(text.as_str()),
             _ => Err(refuse("a text".into())),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sweep's file: which scenario, which of its values vary, and how.
-use crate::grid::{keys, Axis, Combination, Grid, Seeds, Setting, Varied};
+use crate::grid::{first_seed, keys, place, problem_at, Axis, Combination, Grid, Seeds, Setting, Varied};
 use plimsoll_scenario::{find, Problem, Problems, Scenario, Tree};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,16 +24,12 @@ struct SweepFile {
     #[schemars(range(min = 1, max = 10_000_000_u64))]
     sample: Option<u64>,
     /// Seed of that draw. More of one draw begin with the same ones.
-    #[serde(default = "one")]
+    #[serde(default = "first_seed")]
     #[schemars(range(max = 9_223_372_036_854_775_807_u64))]
     sample_seed: u64,
     /// Seeds with which each combination is run: how many (they count from 1), or a list. Default 1.
     #[serde(default)]
     seeds: Seeds,
-}
-
-fn one() -> u64 {
-    1
 }
 
 /// A sweep that has been read.
@@ -97,18 +93,6 @@ impl Sweep {
         })
     }
 
-    /// Where a value stands: in a list its own place, of a range that of the range.
-    fn place(&self, table: &str, key: &str, value: &Setting) -> Problem {
-        let json = self.tree.node_at(&[table, key]).map(|node| node.to_json());
-        let list: Vec<Setting> = json
-            .and_then(|json| serde_json::from_value(json).ok())
-            .unwrap_or_default();
-        match list.iter().position(|own| own == value) {
-            Some(at) => self.tree.problem_at(&[table, key, &at.to_string()], ""),
-            None => self.tree.problem_at(&[table, key], ""),
-        }
-    }
-
     /// The scenario of a combination, with the seed of its file. What is wrong with it has the place in the sweep's file.
     pub fn scenario(&self, combination: &Combination) -> Result<Scenario, Problems> {
         let fixed = self.set.iter().map(|(key, value)| ("set", key, value));
@@ -124,7 +108,7 @@ impl Sweep {
             let of = |setting: &String| problem.place == format!("--set {setting}");
             if let Some(which) = settings.iter().position(of) {
                 let (table, key, value) = all[which];
-                let here = self.place(table, key, value);
+                let here = problem_at(&self.tree, &place(&self.tree, table, key, value), "");
                 if problem.path.is_empty() {
                     problem.path = format!("{table}.{key}");
                     problem.message = format!("{}: {}", value.toml(), problem.message);

@@ -40,6 +40,30 @@ pub fn stdout(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// Starts it in a directory and sends it a signal as soon as `ready`, if it has not ended before. Killed, it is gone; told to
+/// end, it says so by its code, or ends by the signal where it did not listen yet.
+pub fn signalled(directory: &Path, args: &[&str], signal: &str, ready: impl Fn() -> bool) {
+    let mut child = Command::new("env")
+        .args(["--default-signal=INT,TERM"])
+        .arg(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(args)
+        .current_dir(directory)
+        .spawn()
+        .expect("env of coreutils");
+    while !ready() && child.try_wait().expect("our child").is_none() {
+        std::thread::yield_now();
+    }
+    let _ = Command::new("kill")
+        .args([&format!("-{signal}"), &child.id().to_string()])
+        .status();
+    let code = child.wait().expect("our child").code();
+    let allowed: &[Option<i32>] = match signal {
+        "KILL" => &[None, Some(0)],
+        _ => &[None, Some(130), Some(0)],
+    };
+    assert!(allowed.contains(&code), "{signal}: {code:?}");
+}
+
 /// A file of this test's own.
 pub fn temporary(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
