@@ -27,7 +27,6 @@ part() {
 part policy scripts/test-policy.sh
 part lint make --no-print-directory lint
 part workspace cargo test --quiet --locked --workspace
-part same-bytes scripts/same-bytes.sh
 part determinism scripts/determinism.sh
 
 printf '\n'
