@@ -289,7 +289,7 @@ static __always_inline void check_soon(struct live_cpu PL_MEM *c, u32 cpu, u64 n
 {
 	if (c->check_at_ns)
 		return;
-	c->check_at_ns = now_ns + settings.sync_wait_ns;
+	c->check_at_ns = now_ns + PL_PLACE_SYNC_WAIT_NS;
 	arm_cpu_timer(c, cpu, c->check_at_ns, now_ns);
 }
 

@@ -9,8 +9,8 @@
 #define PLIMSOLL_INTF_H
 
 #include "headroom.h"
+#include "place.h"
 #include "steal.h"
-#include "task.h"
 
 #define LIVE_CPUS_MAX 1024
 #define LIVE_NAME_MAX 64
@@ -98,8 +98,9 @@ struct live_cpu {
 	u64 nr_preempts;
 	u64 nr_pulls;
 	u64 nr_parks;
-	u32 scan;      /* something queued here may be throttled by now */
-	u32 pull_from; /* CPU looked at last */
+	u64 placed[PL_PLACES]; /* where it sent tasks that woke up on it, the kernel's own threads left out */
+	u32 scan;	       /* something queued here may be throttled by now */
+	u32 pull_from;	       /* CPU looked at last */
 	u32 online;
 	u32 next_online; /* the next CPU on line, round; itself where it is the only one */
 	u32 is_idle;	 /* it runs nothing, of no class */
@@ -109,7 +110,7 @@ struct live_cpu {
 	u64 head_vruntime; /* of the queue last looked at */
 	u64 head_weight;   /* likewise, where it was asked for */
 	u32 gives_way;	   /* the task picked last is idle work, and no woken one is on its way here yet */
-	u32 reserved;
+	u32 took;	   /* a task of another CPU is about to run here, and is not counted here yet */
 } PL_OWN_LINE;
 _Static_assert(__builtin_offsetof(struct live_cpu, steal) == PL_CACHE_LINE,
 	       "what others look at is one line");
@@ -169,8 +170,7 @@ struct live_settings {
 	struct pl_config config;
 	struct pl_steal_config steal;
 	struct pl_headroom_config headroom;
-	u64 min_run_ns;	  /* a task that was let run is not stopped before this */
-	u64 sync_wait_ns; /* a task queued behind its waker moves to an idle CPU after this */
+	u64 min_run_ns; /* a task that was let run is not stopped before this */
 };
 
 /* Argument of the program `set_knobs`. */

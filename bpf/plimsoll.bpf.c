@@ -32,7 +32,7 @@
 #include "account.h"
 #include "border.h"
 #include "park.h"
-#include "place.h"
+#include "enqueue.h"
 #include "merge.h"
 #include "groups.h"
 #include "take.h"
@@ -53,6 +53,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	bool keep = false;
 	bool weigh;
 
+	c->took = 0;
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		task = task_of(prev);
 		if (task && task->runnable && task->t.cpu == cpu) {
@@ -182,6 +183,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	pl_task_gives_way(&task->t, p->policy == SCHED_IDLE);
 	c->nr_switches++;
 	c->check_at_ns = 0;
+	c->took = 0;
 	c->running = task;
 	picked(p, task, c, cpu, now_ns);
 	watch(c, cpu, now_ns);

@@ -44,6 +44,7 @@ __noinline bool take_from(u32 victim, u32 cpu)
 			continue;
 		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
 		if (taken) {
+			cpu_of(cpu)->took = 1;
 			task->t.group->pool.balances[cpu].nr_steals++;
 			break;
 		}

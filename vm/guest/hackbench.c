@@ -27,22 +27,13 @@ struct member {
 };
 
 static long loops = 200;
+/* How long each message took from its sender to its receiver, where that is asked for, and how many have come. */
+static int64_t *each_ns;
+static long *nr_each;
+/* CPU time of all senders. */
+static int64_t *senders_ns;
 /* Everybody writes a byte to `ready` and then reads one from `go`. */
 static int ready[2], go[2];
-
-static void move(ssize_t (*step)(int, char *, size_t), int descriptor)
-{
-	char message[MESSAGE_BYTES] = {0};
-	size_t done = 0;
-
-	while (done < sizeof(message)) {
-		ssize_t moved = step(descriptor, message + done, sizeof(message) - done);
-
-		if (moved <= 0)
-			die(EXIT_MACHINE, "a message: %s", strerror(errno));
-		done += moved;
-	}
-}
 
 static ssize_t put(int descriptor, char *bytes, size_t size)
 {
@@ -52,6 +43,29 @@ static ssize_t put(int descriptor, char *bytes, size_t size)
 static ssize_t get(int descriptor, char *bytes, size_t size)
 {
 	return read(descriptor, bytes, size);
+}
+
+static void move(ssize_t (*step)(int, char *, size_t), int descriptor)
+{
+	char message[MESSAGE_BYTES] = {0};
+	size_t done = 0;
+	int64_t sent_ns;
+
+	if (each_ns && step == put) {
+		sent_ns = now_ns();
+		memcpy(message, &sent_ns, sizeof(sent_ns));
+	}
+	while (done < sizeof(message)) {
+		ssize_t moved = step(descriptor, message + done, sizeof(message) - done);
+
+		if (moved <= 0)
+			die(EXIT_MACHINE, "a message: %s", strerror(errno));
+		done += moved;
+	}
+	if (each_ns && step == get) {
+		memcpy(&sent_ns, message, sizeof(sent_ns));
+		each_ns[__atomic_fetch_add(nr_each, 1, __ATOMIC_RELAXED)] = now_ns() - sent_ns;
+	}
 }
 
 static void *run(void *argument)
@@ -67,6 +81,8 @@ static void *run(void *argument)
 				move(put, member->descriptors[peer]);
 			else
 				move(get, member->descriptors[0]);
+	if (senders_ns && member->sender)
+		__atomic_fetch_add(senders_ns, thread_ns(), __ATOMIC_RELAXED);
 	return NULL;
 }
 
@@ -107,19 +123,21 @@ static void make_group(struct member *members, int pipes)
 	}
 }
 
-enum option_id { GROUPS = 1, LOOPS, PIPES, THREADS, LABEL };
+enum option_id { GROUPS = 1, LOOPS, PIPES, THREADS, LABEL, EACH };
 
 static const struct option options[] = {
-    {"groups", 1, 0, GROUPS},	{"loops", 1, 0, LOOPS}, {"pipes", 0, 0, PIPES},
-    {"threads", 0, 0, THREADS}, {"label", 1, 0, LABEL}, {0, 0, 0, 0},
+    {"groups", 1, 0, GROUPS}, {"loops", 1, 0, LOOPS}, {"pipes", 0, 0, PIPES}, {"threads", 0, 0, THREADS},
+    {"label", 1, 0, LABEL},   {"each", 0, 0, EACH},   {0, 0, 0, 0},
 };
 
-static const char usage[] = "hackbench [--groups 2] [--loops 200] [--pipes] [--threads] [--label TEXT]";
+static const char usage[] =
+    "hackbench [--groups 2] [--loops 200] [--pipes] [--threads] [--each] [--label TEXT]\n"
+    "  --each  takes the time of each message from sender to receiver, and prints p50_ns and p99_ns";
 
 int main(int argc, char **argv)
 {
 	struct rlimit many = {.rlim_cur = 65536, .rlim_max = 65536};
-	int id, pipes = 0, threads = 0;
+	int id, pipes = 0, threads = 0, takes_each = 0;
 	const char *label = "";
 	long groups = 2, members;
 	int64_t from, until;
@@ -138,6 +156,9 @@ int main(int argc, char **argv)
 		case THREADS:
 			threads = 1;
 			break;
+		case EACH:
+			takes_each = 1;
+			break;
 		case LABEL:
 			label = optarg;
 			break;
@@ -151,6 +172,11 @@ int main(int argc, char **argv)
 	if (pipe(ready) || pipe(go))
 		die(EXIT_MACHINE, "pipe: %s", strerror(errno));
 	members = groups * 2 * PEERS;
+	if (takes_each) {
+		nr_each = shared(sizeof(*nr_each));
+		senders_ns = shared(sizeof(*senders_ns));
+		each_ns = shared(groups * PEERS * PEERS * loops * sizeof(*each_ns));
+	}
 	struct member *all = calloc(members, sizeof(*all));
 	pthread_t *ids = calloc(members, sizeof(*ids));
 	char *bytes = calloc(members, 1);
@@ -178,7 +204,14 @@ int main(int argc, char **argv)
 	until = now_ns();
 	printf("{\"program\":\"hackbench\",\"label\":\"%s\",\"groups\":%ld,\"loops\":%ld,\"pipes\":%d,"
 	       "\"threads\":%d,"
-	       "\"time_us\":%lld}\n",
+	       "\"time_us\":%lld",
 	       label, groups, loops, pipes, threads, (long long)(until - from) / NSEC_PER_USEC);
+	if (takes_each) {
+		qsort(each_ns, *nr_each, sizeof(*each_ns), by_value);
+		printf(",\"senders_us\":%lld,\"p50_ns\":%lld,\"p99_ns\":%lld",
+		       (long long)*senders_ns / NSEC_PER_USEC, (long long)each_ns[*nr_each / 2],
+		       (long long)each_ns[*nr_each * 99 / 100]);
+	}
+	printf("}\n");
 	return 0;
 }

@@ -17,17 +17,19 @@
 /* The figure is also given for each of so many parts, to show its spread. */
 #define PARTS 10
 
-enum option_id { COUNT = 1, WARMUP, LABEL, GROUP, SET, CPU };
+enum option_id { COUNT = 1, WARMUP, LABEL, GROUP, SET, CPU, EACH };
 
 static const struct option options[] = {
     {"count", 1, 0, COUNT}, {"warmup", 1, 0, WARMUP}, {"label", 1, 0, LABEL}, {"group", 1, 0, GROUP},
-    {"set", 1, 0, SET},	    {"cpu", 1, 0, CPU},	      {0, 0, 0, 0},
+    {"set", 1, 0, SET},	    {"cpu", 1, 0, CPU},	      {"each", 0, 0, EACH},   {0, 0, 0, 0},
 };
 
-static const char usage[] = "roundtrip [--count 10000] [--warmup 1000] [--cpu N] [--label TEXT] [--group "
-			    "PATH [--set KNOB=VALUE]...]...\n"
-			    "  --cpu N    both on this CPU; without it the scheduler places them\n"
-			    "  --group    made in this order; the processes run in the last one";
+static const char usage[] =
+    "roundtrip [--count 10000] [--warmup 1000] [--cpu N] [--each] [--label TEXT] [--group "
+    "PATH [--set KNOB=VALUE]...]...\n"
+    "  --cpu N    both on this CPU; without it the scheduler places them\n"
+    "  --each     takes the time of each round trip, which makes it longer, and prints p50_ns and p99_ns\n"
+    "  --group    made in this order; the processes run in the last one";
 
 static void pass(int in, int out, long count, int first)
 {
@@ -47,6 +49,8 @@ int main(int argc, char **argv)
 {
 	const char *group = NULL, *label = "";
 	long count = 10000, warmup = 1000, cpu = -1;
+	int64_t *each_ns = NULL;
+	int takes_each = 0;
 	double part_ns[PARTS], least, most, sum = 0;
 	int there[2], back[2], id, status;
 	pid_t other;
@@ -71,6 +75,9 @@ int main(int argc, char **argv)
 				die(EXIT_USAGE, "--group comes before --set\n%s", usage);
 			cgroup_set(group, optarg);
 			break;
+		case EACH:
+			takes_each = 1;
+			break;
 		case CPU:
 			cpu = number("cpu", optarg, 0, CPU_SETSIZE - 1);
 			break;
@@ -93,6 +100,9 @@ int main(int argc, char **argv)
 	if (pipe(there) || pipe(back))
 		die(EXIT_MACHINE, "pipe: %s", strerror(errno));
 	count -= count % PARTS;
+	each_ns = calloc(count, sizeof(*each_ns));
+	if (!each_ns)
+		die(EXIT_MACHINE, "no memory for %ld round trips", count);
 	other = fork();
 	if (other < 0)
 		die(EXIT_MACHINE, "fork: %s", strerror(errno));
@@ -105,7 +115,15 @@ int main(int argc, char **argv)
 	for (int i = 0; i < PARTS; i++) {
 		int64_t from = now_ns();
 
-		pass(back[0], there[1], count / PARTS, 1);
+		if (takes_each)
+			for (long k = 0; k < count / PARTS; k++) {
+				int64_t begin = now_ns();
+
+				pass(back[0], there[1], 1, 1);
+				each_ns[i * (count / PARTS) + k] = now_ns() - begin;
+			}
+		else
+			pass(back[0], there[1], count / PARTS, 1);
 		part_ns[i] = (double)(now_ns() - from) / (count / PARTS);
 	}
 	waitpid(other, &status, 0);
@@ -117,7 +135,13 @@ int main(int argc, char **argv)
 	}
 	printf(
 	    "{\"program\":\"roundtrip\",\"label\":\"%s\",\"count\":%ld,\"mean_ns\":%.1f,\"part_min_ns\":%.1f,"
-	    "\"part_max_ns\":%.1f}\n",
+	    "\"part_max_ns\":%.1f",
 	    label, count, sum / PARTS, least, most);
+	if (takes_each) {
+		qsort(each_ns, count, sizeof(*each_ns), by_value);
+		printf(",\"p50_ns\":%lld,\"p99_ns\":%lld", (long long)each_ns[count / 2],
+		       (long long)each_ns[count * 99 / 100]);
+	}
+	printf("}\n");
 	return 0;
 }

@@ -223,6 +223,7 @@ pub mod tests {
             nr_parks: 0,
             idle_usec: 0,
             load_writes: 0,
+            placed: plimsoll_live::PlacedStatus::default(),
         };
         let before = Status {
             uptime_usec: 10_000_000,

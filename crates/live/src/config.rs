@@ -203,7 +203,6 @@ impl Config {
                 reserved: 0,
             },
             min_run_ns: 50 * US,
-            sync_wait_ns: 200 * US,
         }
     }
 }

@@ -80,6 +80,7 @@ pub struct Cpu {
     pub nr_preempts: u64,
     pub nr_pulls: u64,
     pub nr_parks: u64,
+    pub placed: [u64; pl::PLACES],
     pub scan: u32,
     pub pull_from: u32,
     pub online: u32,
@@ -91,7 +92,7 @@ pub struct Cpu {
     pub head_vruntime: u64,
     pub head_weight: u64,
     pub gives_way: u32,
-    pub reserved: u32,
+    pub took: u32,
 }
 
 #[repr(C)]
@@ -172,7 +173,6 @@ pub struct Settings {
     pub steal: pl::StealConfig,
     pub headroom: pl::HeadroomConfig,
     pub min_run_ns: u64,
-    pub sync_wait_ns: u64,
 }
 
 #[repr(C)]

@@ -24,7 +24,7 @@ pub use machine::Machine;
 pub use merged::Merges;
 pub use probe::probe;
 pub use scheduler::{Ended, Scheduler};
-pub use status::{shown, CpuStatus, GroupStatus, Status};
+pub use status::{shown, CpuStatus, GroupStatus, PlacedStatus, Status};
 pub use watch::Watch;
 
 /// Where cgroup v2 is mounted.

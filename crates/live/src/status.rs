@@ -67,6 +67,40 @@ pub struct CpuStatus {
     pub nr_parks: u64,
     pub idle_usec: u64,
     pub load_writes: u64,
+    pub placed: PlacedStatus,
+}
+
+/// Where tasks that woke up on a CPU, or were born there, and may run on more than one went, the kernel's own
+/// threads left out.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct PlacedStatus {
+    /// To their waker's CPU, which that was about to leave.
+    pub waker: u64,
+    /// To their previous CPU, which was idle.
+    pub kept: u64,
+    /// To another idle CPU of its cache.
+    pub cache: u64,
+    /// To an idle CPU elsewhere.
+    pub elsewhere: u64,
+    /// To a CPU that ran work which gives way.
+    pub idle_work: u64,
+    /// To a busy CPU, behind what was there.
+    pub behind: u64,
+}
+
+impl PlacedStatus {
+    /// By the policy's numbers: enum pl_place.
+    fn from_counts(counts: [u64; pl::PLACES]) -> Self {
+        let [waker, kept, cache, elsewhere, idle_work, behind] = counts;
+        Self {
+            waker,
+            kept,
+            cache,
+            elsewhere,
+            idle_work,
+            behind,
+        }
+    }
 }
 
 impl Status {
@@ -102,6 +136,7 @@ impl Status {
             nr_parks: line.nr_parks,
             idle_usec: idle_ns(line, now_ns) / 1000,
             load_writes: line.touch.load_writes.into(),
+            placed: PlacedStatus::from_counts(line.placed),
         });
         let asked = state.headroom.percent > 0;
         Self {

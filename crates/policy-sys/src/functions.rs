@@ -293,6 +293,10 @@ extern "C" {
         config: *const Config,
     );
 
+    // place.h
+    pub fn pl_place_passes_on(waker: *const FairCpu, sync: bool) -> bool;
+    pub fn pl_place_idle(previous: u32, cpu: u32, same_cache: bool) -> u32;
+
     // baseline/balance.h
     pub fn pl_newidle_init(newidle: *mut Newidle);
     pub fn pl_newidle_drawn(newidle: *mut Newidle, dice: u32) -> bool;

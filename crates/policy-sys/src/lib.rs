@@ -20,6 +20,16 @@ pub const BW_ARM_PERIOD: u32 = 2;
 pub const BW_ARM_SLACK: u32 = 4;
 pub const QUEUE_LIGHTER: u32 = 16;
 
+// enum pl_place
+pub const PLACE_WAKER: u32 = 0;
+pub const PLACE_KEPT: u32 = 1;
+pub const PLACE_CACHE: u32 = 2;
+pub const PLACE_ELSEWHERE: u32 = 3;
+pub const PLACE_IDLE_WORK: u32 = 4;
+pub const PLACE_BEHIND: u32 = 5;
+pub const PLACES: usize = 6;
+pub const PLACE_SYNC_WAIT_NS: u64 = 200_000;
+
 // enum pl_bw_error
 pub const BW_OK: u32 = 0;
 pub const BW_ERR_ROOT: u32 = 1;

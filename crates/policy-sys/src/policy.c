@@ -10,6 +10,7 @@
 #include "steal.h"
 #include "group.h"
 #include "task.h"
+#include "place.h"
 #include "entity.h"
 #include "domain.h"
 #include "steps.h"

@@ -247,6 +247,25 @@ pub struct Cpu {
     pub find_ns: u64,
     /// find_ns, in percent of the time on line.
     pub find_percent: f64,
+    /// Where tasks that woke up here, or were born here, and may run on more than one CPU went.
+    pub placed: Placed,
+}
+
+/// Where tasks that woke up went.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Placed {
+    /// To their waker's CPU, which that was about to leave.
+    pub waker: u64,
+    /// To their previous CPU, which was idle.
+    pub kept: u64,
+    /// To another idle CPU of its cache.
+    pub cache: u64,
+    /// To an idle CPU elsewhere.
+    pub elsewhere: u64,
+    /// To a CPU that ran work which gives way.
+    pub idle_work: u64,
+    /// To a busy CPU, behind what was there.
+    pub behind: u64,
 }
 
 /// Use of the cache lines that all CPUs share, and the CPU time spent on fetching them and waiting for them.
@@ -468,6 +487,7 @@ fn add(sum: &mut CpuResult, one: &CpuResult) {
     sum.lag_pulls += one.lag_pulls;
     sum.searches += one.searches;
     sum.find_ns += one.find_ns;
+    sum.placed = sum.placed.plus(one.placed);
 }
 
 fn cpu(number: Option<u32>, one: &CpuResult) -> Cpu {
@@ -489,5 +509,13 @@ fn cpu(number: Option<u32>, one: &CpuResult) -> Cpu {
         searches: one.searches,
         find_ns: one.find_ns,
         find_percent: one.find_percent(),
+        placed: Placed {
+            waker: one.placed.waker,
+            kept: one.placed.kept,
+            cache: one.placed.cache,
+            elsewhere: one.placed.elsewhere,
+            idle_work: one.placed.idle_work,
+            behind: one.placed.behind,
+        },
     }
 }

@@ -2,7 +2,7 @@
 //! What differs between kernels on one machine: how the fair class slices time, and how it looks for idle CPUs.
 use crate::machine::MachineFile;
 use crate::switches::{CgroupModeChoice, WakeSearchChoice};
-use plimsoll_sim::{Costs, Enforce, Mainline, Policy};
+use plimsoll_sim::{Costs, Enforce, Mainline, Policy, WakeSearch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -79,9 +79,7 @@ impl KernelTable {
         if let Some(choice) = self.cgroup_mode {
             policy.cgroup_mode = choice.mode();
         }
-        if let Some(choice) = self.wake_search {
-            policy.wake_search = choice.search();
-        }
+        policy.wake_search = self.wake_search.map_or(WakeSearch::All, WakeSearchChoice::search);
         if let Some(us) = self.newidle_idle_us {
             costs.newidle_idle_ns = us * 1000;
         }

@@ -56,7 +56,7 @@ pub struct SwitchesTable {
     pub wake_search_cpus: Option<u32>,
     /// Baseline: a waking task may be drawn to its waker's cache. Default true.
     pub wake_affine: Option<bool>,
-    /// Baseline: whose rule of placing a waking task. Default: the kernel's, if the scenario names one; else "all".
+    /// Baseline: whose rule of placing a waking task. Default: the kernel's, if the scenario names one; else "live".
     pub wake_search: Option<WakeSearchChoice>,
     /// Fairness: how long a task runs before the next is considered, in microseconds. Default 3000.
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -137,7 +137,9 @@ pub enum EnforceChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WakeSearchChoice {
-    /// An idle CPU anywhere in the cache, as the live scheduler finds it.
+    /// As the live scheduler: a waker that is about to wait and has its CPU to itself passes it on; else an idle CPU.
+    Live,
+    /// An idle CPU anywhere in the cache of the waker or of the previous CPU, by their queues.
     All,
     /// As the fair class before 6.0: by average idle time. Searches overlap: two wakers may find the same CPU idle.
     Proportional,
@@ -148,6 +150,7 @@ pub enum WakeSearchChoice {
 impl WakeSearchChoice {
     pub(crate) fn search(self) -> WakeSearch {
         match self {
+            WakeSearchChoice::Live => WakeSearch::Live,
             WakeSearchChoice::All => WakeSearch::All,
             WakeSearchChoice::Proportional => WakeSearch::Proportional,
             WakeSearchChoice::Utilisation => WakeSearch::Utilisation,

@@ -56,7 +56,7 @@ pub use error::{ConfigError, RunError, Stuck};
 pub use histogram::Histogram;
 pub use mainline::Mainline;
 pub use observer::Observer;
-pub use results::Results;
+pub use results::{Placed, Results};
 pub use run::{Run, Simulation};
 pub use switches::{BurstRules, CgroupMode, Enforce, Fair, Policy, WakeSearch};
 pub use topology::{CpuPlace, Distance, Numbering, Topology};

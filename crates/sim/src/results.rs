@@ -4,6 +4,7 @@
 //! Written with serde, a histogram is a list of values and how often each was seen: `[[1023, 4], [2047, 1]]`, in ascending
 //! order, each value the highest of its class of 3 significant digits.
 use crate::histogram::Histogram;
+use plimsoll_policy_sys as pl;
 use serde::{Deserialize, Serialize};
 
 /// What [`crate::Simulation::run`] returns.
@@ -160,6 +161,53 @@ pub struct CpuResult {
     /// Time spent searching when running dry, looking for an idle CPU for a woken task, and keeping the mask of
     /// overloaded CPUs: what the published series counts as finding.
     pub find_ns: u64,
+    /// Where this CPU sent tasks that may run on more than one, and that woke up here or were born here.
+    pub placed: Placed,
+}
+
+/// Where tasks that woke up went: enum pl_place of policy/place.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// To their waker's CPU, which that was about to leave.
+    pub waker: u64,
+    /// To their previous one, idle.
+    pub kept: u64,
+    /// To another idle one of its cache.
+    pub cache: u64,
+    /// To an idle one elsewhere.
+    pub elsewhere: u64,
+    /// To one that ran work which gave way.
+    pub idle_work: u64,
+    /// To one that was busy, behind what was there.
+    pub behind: u64,
+}
+
+impl Placed {
+    /// By the policy's numbers.
+    pub(crate) fn from_counts(counts: [u64; pl::PLACES]) -> Self {
+        let [waker, kept, cache, elsewhere, idle_work, behind] = counts;
+        Self {
+            waker,
+            kept,
+            cache,
+            elsewhere,
+            idle_work,
+            behind,
+        }
+    }
+
+    /// Those of two CPUs.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            waker: self.waker + other.waker,
+            kept: self.kept + other.kept,
+            cache: self.cache + other.cache,
+            elsewhere: self.elsewhere + other.elsewhere,
+            idle_work: self.idle_work + other.idle_work,
+            behind: self.behind + other.behind,
+        }
+    }
 }
 
 impl CpuResult {

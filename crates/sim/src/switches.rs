@@ -73,7 +73,9 @@ pub enum Fair {
 /// How a waking task's CPU is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeSearch {
-    /// All of the cache, or `wake_search_cpus`: the live scheduler.
+    /// As policy/place.h says: the live scheduler. Processes that tasks fork, too, are placed so.
+    Live,
+    /// The waker's CPU or the previous one, by their queues, and all of that one's cache, or `wake_search_cpus`.
     All,
     /// The fair class before 6.0: by average idle time and the cost of earlier searches.
     Proportional,
@@ -127,7 +129,7 @@ impl Default for Policy {
             wake_affine: true,
             wake_affine_far: false,
             wake_crowd: 0,
-            wake_search: WakeSearch::All,
+            wake_search: WakeSearch::Live,
             fair: Fair::Flat,
             cgroup_mode: CgroupMode::Smp,
         }
@@ -162,6 +164,7 @@ impl Policy {
             .with_kernel_balance();
         policy = policy.with_stealing(false).with_pull_ns(0);
         policy.enforce = Enforce::Tick;
+        policy.wake_search = WakeSearch::All;
         policy
     }
 

@@ -44,23 +44,23 @@ pub struct Model {
 
 /// What the probe itself costs, for the model's machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Own {
+pub struct Own {
     /// CPU time from a thread's birth to its first sleep.
-    birth_us: f64,
+    pub birth_us: f64,
     /// CPU time that one thread takes to create another.
-    create_us: f64,
+    pub create_us: f64,
     /// CPU time between two looks at the thread's clock, on an otherwise idle machine.
-    check_us: f64,
+    pub check_us: f64,
     /// What waiting for one's turn adds to it when all virtual CPUs are busy: a round of turns fits into the time to the
     /// machine's next timer, however many CPUs there are.
-    turn_us: f64,
+    pub turn_us: f64,
     /// CPU time of a slow thread between two sleeps.
-    slow_us: f64,
+    pub slow_us: f64,
     /// CPU time that a thread is charged for coming back from a sleep (timer interrupt, wake-up of itself and others,
     /// switch).
-    wake_us: f64,
+    pub wake_us: f64,
     /// The same on a machine where nothing else runs: no other virtual CPU takes turns.
-    wake_alone_us: f64,
+    pub wake_alone_us: f64,
 }
 
 /// bwtest.c on the machine's 2 ns for one instruction: a chunk of 2,000 turns of 6 instructions and a system call;
@@ -69,7 +69,7 @@ struct Own {
 /// for each burst and to latencies: of bench/results/kernel-bandwidth-truth.csv, and of the two files of bench/results that
 /// docs/src/lab/validation.md says were looked at; one value for all kernels, CPUs and cases.
 /// Waking alone is CPU time above work of the live scheduler's row d1 without burst (docs/src/lab/live.md).
-const OWN: Own = Own {
+pub const OWN: Own = Own {
     birth_us: 60.0,
     create_us: 200.0,
     check_us: 25.0,

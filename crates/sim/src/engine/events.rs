@@ -91,6 +91,10 @@ pub(super) enum Timer {
         cpu: u32,
         waker: u32,
     },
+    /// Whether a task that was left its waker's CPU still waits for it.
+    Offer {
+        task: u32,
+    },
     Period {
         group: u32,
     },

@@ -34,6 +34,7 @@ impl<C: Class> Engine<'_, C> {
     /// Finds a task's CPU as all look now; the task is there when the wake-up is done.
     pub(super) fn wake_found(&mut self, task: u32, waker: u32, sync: bool) {
         let (cpu, looked) = self.select_fair(task, waker, sync);
+        self.count_placed(task, cpu, waker, sync);
         self.pay_wake(task, cpu, waker, looked);
         let there_ns = self.now_ns + self.costs.wakeup_ns;
         self.timers.push(there_ns, Timer::Woken { task, cpu, waker });

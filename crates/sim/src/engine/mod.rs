@@ -213,6 +213,7 @@ impl<C: Class> Engine<'_, C> {
             Timer::External { task } => self.external_step(task),
             Timer::Wake { task, waker, sync } => self.wake_found(task, waker, sync),
             Timer::Woken { task, cpu, waker } => self.woken(task, cpu, waker),
+            Timer::Offer { task } => self.offer(task),
             Timer::Period { group } => self.period(group),
             Timer::Slack { group } => self.slack(group),
             Timer::Headroom => self.headroom_window(),

@@ -5,7 +5,7 @@ use super::state::State;
 use super::Engine;
 use crate::class::Class;
 use crate::results::{
-    CounterResult, CpuResult, CpuStat, GroupResult, HeadroomResult, LatencyResult, Results, RunDelay,
+    CounterResult, CpuResult, CpuStat, GroupResult, HeadroomResult, LatencyResult, Placed, Results, RunDelay,
     Touches, WorkloadResult,
 };
 
@@ -20,6 +20,7 @@ pub(super) struct WarmUp {
     stats: Vec<CpuStat>,
     /// Statistics, idle time, time off line.
     cpus: Vec<(CpuResult, u64, u64)>,
+    placed: Vec<[u64; pl::PLACES]>,
     waiting: u64,
 }
 
@@ -52,6 +53,7 @@ impl<C: Class> Engine<'_, C> {
                 )
             })
             .collect();
+        self.warm.placed = self.cpus.iter().map(|cpu| cpu.placed).collect();
         self.warm.waiting = self.waiting();
         self.group_usage_ns.fill(0);
         self.group_delays.fill(RunDelay::default());
@@ -99,6 +101,12 @@ impl<C: Class> Engine<'_, C> {
             .iter()
             .filter(|task| matches!(task.state, State::Queued | State::Parked))
             .count() as u64
+    }
+
+    fn placed(&self, cpu: usize) -> Placed {
+        let before = self.warm.placed.get(cpu).copied().unwrap_or_default();
+        let now = self.cpus[cpu].placed;
+        Placed::from_counts(std::array::from_fn(|place| now[place] - before[place]))
     }
 
     fn cpu_idle_ns(&self, cpu: usize) -> u64 {
@@ -169,6 +177,7 @@ impl<C: Class> Engine<'_, C> {
                     lag_pulls: now.lag_pulls - before.lag_pulls,
                     searches: now.searches - before.searches,
                     find_ns: now.find_ns - before.find_ns,
+                    placed: self.placed(cpu),
                 }
             })
             .collect();

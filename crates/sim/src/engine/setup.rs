@@ -7,7 +7,7 @@ use super::state::{Channel, Cpu, Pending, State, Task, NONE};
 use super::topo::{LlcState, Topo};
 use super::{headroom, ledger, report, Engine, Services};
 use crate::class::{Class, Shape};
-use crate::config::{CgroupMode, Config, GroupId, TaskId, TaskSpec};
+use crate::config::{CgroupMode, Config, GroupId, TaskId, TaskSpec, WakeSearch};
 use crate::observer::Observer;
 use crate::results::{EventCounts, RunDelay, Touches};
 use std::collections::BTreeSet;
@@ -217,6 +217,14 @@ impl<'o, C: Class> Engine<'o, C> {
         let wanted = self.tasks[task as usize].start_cpu;
         let cpu = match wanted < self.cpus.len() as u32 && self.allowed(task, wanted) {
             true => wanted,
+            false
+                if self.policy.wake_search == WakeSearch::Live
+                    && self.tasks[task as usize].forked_by != NONE =>
+            {
+                let (cpu, _) = self.select_live(task, NONE, false);
+                self.count_placed(task, cpu, NONE, false);
+                cpu
+            }
             false => self.select_any(task),
         };
         let entry = &mut self.tasks[task as usize];

@@ -69,6 +69,8 @@ pub(super) struct Cpu {
     pub offline_from_ns: u64,
     pub offline_total_ns: u64,
     pub stats: CpuResult,
+    /// Where tasks that woke up here went, by enum pl_place.
+    pub placed: [u64; pl::PLACES],
 }
 
 impl Cpu {
@@ -111,6 +113,7 @@ impl Cpu {
             offline_from_ns: 0,
             offline_total_ns: 0,
             stats: CpuResult::default(),
+            placed: [0; pl::PLACES],
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A task becomes runnable: where it goes, and whether it runs at once.
-use super::events::NEVER;
+use super::events::{Timer, NEVER};
 use super::policy as pl;
 use super::state::{State, NONE};
 use super::topo::{bits_from, set_bit};
@@ -13,19 +13,67 @@ impl<C: Class> Engine<'_, C> {
     /// Wakes a task. `waker`: the CPU that does it, NONE: no CPU does. `sync`: the waker is about to wait itself.
     pub(super) fn wake(&mut self, task: u32, waker: u32, sync: bool) {
         if self.tasks[task as usize].external {
-            let timer = super::events::Timer::External { task };
+            let timer = Timer::External { task };
             self.timers.push(self.now_ns, timer);
             return;
         }
         self.counts.wakeups += 1;
         self.tasks[task as usize].runnable_ns = self.now_ns;
-        if self.policy.wake_search == WakeSearch::All {
+        if matches!(self.policy.wake_search, WakeSearch::Live | WakeSearch::All) {
             let (cpu, looked) = self.select(task, waker, sync);
+            let place = self.count_placed(task, cpu, waker, sync);
             self.pay_wake(task, cpu, waker, looked);
             self.activate(task, cpu, waker, true);
+            if place == pl::PLACE_WAKER && self.policy.wake_search == WakeSearch::Live {
+                let at_ns = self.now_ns + pl::PLACE_SYNC_WAIT_NS;
+                self.timers.push(at_ns, Timer::Offer { task });
+            }
         } else {
             self.wake_fair(task, waker, sync);
         }
+    }
+
+    /// What is there as the task goes to `cpu`, by enum pl_place. Counted where it was woken.
+    pub(super) fn count_placed(&mut self, task: u32, cpu: u32, waker: u32, sync: bool) -> u32 {
+        let state = &self.cpus[cpu as usize];
+        let entry = &self.tasks[task as usize];
+        let place = if state.idle {
+            let previous = entry.policy.cpu;
+            pl::pl_place_idle(previous, cpu, self.topo.llc(previous) == self.topo.llc(cpu))
+        } else if cpu == waker && pl::pl_place_passes_on(&state.fair, sync) {
+            pl::PLACE_WAKER
+        } else if self.gives_way(task, cpu) {
+            pl::PLACE_IDLE_WORK
+        } else {
+            pl::PLACE_BEHIND
+        };
+        let at = if waker == NONE { cpu } else { waker };
+        if !self.pinned(task) {
+            self.cpus[at as usize].placed[place as usize] += 1;
+        }
+        place
+    }
+
+    /// A task was left the CPU of a waker that said it would wait. If that has not, an idle CPU of the cache takes one of them.
+    pub(super) fn offer(&mut self, task: u32) {
+        if self.tasks[task as usize].state != State::Queued {
+            return;
+        }
+        let cpu = self.tasks[task as usize].policy.cpu;
+        let llc = self.topo.llc(cpu);
+        let size = self.topo.llcs[llc as usize].len() as u32;
+        if let Some(bit) = bits_from(&self.llcs[llc as usize].idle, 0, size).next() {
+            self.kick(self.topo.llcs[llc as usize][bit as usize], NONE, 0);
+        }
+    }
+
+    /// Whether a CPU runs what gives way to a woken task, and nobody else has woken up to take it.
+    fn gives_way(&self, task: u32, cpu: u32) -> bool {
+        let woken = &self.tasks[task as usize].policy;
+        self.running(cpu).is_some_and(|running| {
+            pl::pl_task_yields_cpu(&self.tasks[running as usize].policy, woken)
+                && self.cpus[cpu as usize].resched_ns == NEVER
+        })
     }
 
     /// What finding a CPU for a task and waking it there costs the waker.
@@ -268,7 +316,60 @@ impl<C: Class> Engine<'_, C> {
                 return (cpu, 1);
             }
         }
-        self.select_by_rule(task, waker, sync)
+        match self.policy.wake_search {
+            WakeSearch::Live => self.select_live(task, waker, sync),
+            _ => self.select_by_rule(task, waker, sync),
+        }
+    }
+
+    /// As policy/place.h says.
+    pub(super) fn select_live(&self, task: u32, waker: u32, sync: bool) -> (u32, u32) {
+        let previous = self.tasks[task as usize].policy.cpu;
+        if !self.allowed(task, previous) {
+            return (self.select_any(task), 1);
+        }
+        if !self.policy.wake_idle {
+            return (previous, 0);
+        }
+        if waker != NONE && self.policy.wake_affine && self.allowed(task, waker) {
+            let state = &self.cpus[waker as usize];
+            if state.running != NONE && pl::pl_place_passes_on(&state.fair, sync) {
+                return (waker, 1);
+            }
+        }
+        let home = self.topo.llc(previous);
+        let size = self.topo.llcs[home as usize].len() as u32;
+        let most = match self.policy.wake_search_cpus {
+            0 => size,
+            most => most.min(size),
+        };
+        for cores in [true, false].into_iter().skip(usize::from(!self.topo.smt)) {
+            if let Some(found) = self.idle_from(task, home, previous, cores, most) {
+                return found;
+            }
+            let others = [&self.topo.socket_llcs, &self.topo.remote_llcs];
+            for &llc in others.into_iter().flat_map(|llcs| &llcs[home as usize]) {
+                let first = self.topo.llcs[llc as usize][0];
+                if let Some((cpu, looked)) = self.idle_from(task, llc, first, cores, u32::MAX) {
+                    return (cpu, most + looked);
+                }
+            }
+        }
+        (self.idle_work(task, previous, most).unwrap_or(previous), most)
+    }
+
+    /// An idle CPU of a cache that the task may use, or of an idle core, `from` first, and how many were looked at: `most`
+    /// are.
+    fn idle_from(&self, task: u32, llc: u32, from: u32, cores: bool, most: u32) -> Option<(u32, u32)> {
+        let state = &self.llcs[llc as usize];
+        let cpus = &self.topo.llcs[llc as usize];
+        let size = cpus.len() as u32;
+        let mask = if cores { &state.idle_cores } else { &state.idle };
+        let first = self.topo.in_llc[from as usize];
+        bits_from(mask, first, size)
+            .map(|bit| (cpus[bit as usize], (bit + size - first) % size + 1))
+            .take_while(|&(_, looked)| looked <= most)
+            .find(|&(cpu, _)| self.allowed(task, cpu))
     }
 
     /// CPUs are names: a task that went to its waker's goes to where that is now, and one that went to another does so,
@@ -347,15 +448,9 @@ impl<C: Class> Engine<'_, C> {
         }
         let cpus = &self.topo.llcs[self.topo.llc(target) as usize];
         let from = self.topo.in_llc[target as usize] as usize;
-        let woken = &self.tasks[task as usize].policy;
         let near = cpus[from..].iter().chain(&cpus[..from]).take(most as usize);
-        near.copied().find(|&cpu| {
-            let Some(running) = self.running(cpu) else {
-                return false;
-            };
-            let yields = pl::pl_task_yields_cpu(&self.tasks[running as usize].policy, woken);
-            yields && self.cpus[cpu as usize].resched_ns == NEVER && self.allowed(task, cpu)
-        })
+        near.copied()
+            .find(|&cpu| self.gives_way(task, cpu) && self.allowed(task, cpu))
     }
 
     /// A CPU, or, if the task may not use that one, the least busy of those it may.

@@ -159,7 +159,12 @@ fn random(rng: &mut Pcg64, seed: u64) -> Config {
 
 /// How tasks that wait are woken, and what messages cost.
 fn messages(rng: &mut Pcg64, config: &mut Config) {
-    let searches = [WakeSearch::All, WakeSearch::Proportional, WakeSearch::Utilisation];
+    let searches = [
+        WakeSearch::All,
+        WakeSearch::Proportional,
+        WakeSearch::Utilisation,
+        WakeSearch::Live,
+    ];
     config.policy.wake_search = *searches.choose(rng).expect("not empty");
     config.machine.costs.contention = rng.random();
     for channel in &mut config.channels {

@@ -29,7 +29,8 @@ use plimsoll_policy_sys as sys;
 pub(crate) use sys::{
     zeroed, BwConfig, BwLimits, BwPart, Config, Entity, FairConfig, FairCpu, FairMachine, Headroom, Line,
     Newidle, Pelt, Pool, Steal, StealConfig, Touch, Waker, BALANCE_ONE, BW_ARM_PERIOD, BW_ARM_SLACK,
-    BW_SLACK_DELAY_NS, BW_THROTTLED, GROUP_DEPTH_MAX, QUEUE_LIGHTER, STEAL_OVERLOADED, UNLIMITED,
+    BW_SLACK_DELAY_NS, BW_THROTTLED, GROUP_DEPTH_MAX, PLACES, PLACE_BEHIND, PLACE_IDLE_WORK,
+    PLACE_SYNC_WAIT_NS, PLACE_WAKER, QUEUE_LIGHTER, STEAL_OVERLOADED, UNLIMITED,
 };
 
 /// Functions of integers and of structs without pointers.
@@ -62,6 +63,10 @@ plain! {
     fn pl_fair_slice(cpu: &FairCpu, weight: u64, config: &FairConfig) -> u64;
     fn pl_fair_turn(cpu: &FairCpu, slice_ns: u64, budget_ns: u64) -> u64;
     fn pl_waiting_due(cpu: &mut FairCpu, now_ns: u64, config: &Config) -> bool;
+
+    // place.h
+    fn pl_place_passes_on(waker: &FairCpu, sync: bool) -> bool;
+    fn pl_place_idle(previous: u32, cpu: u32, same_cache: bool) -> u32;
 
     // entity.h: of an entity and a line only their own numbers are read.
     fn pl_line_mean(line: &Line) -> u64;

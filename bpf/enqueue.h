@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * place.h - on which CPU a task that wakes up waits, and whether it preempts
+ * enqueue.h - a task that wakes up is given a CPU, and waits there or preempts
  *
- * Mechanism  A waker that is about to sleep (a synchronous wake-up) and has its CPU to itself passes the CPU
- *            on. Otherwise an idle CPU, looked for by the kernel's own search: the previous one, a whole idle
- *            core, the LLC, the node, any. Otherwise one of the LLC that runs idle work (pl_task_yields_cpu), the
- *            previous one first. Otherwise the previous CPU.
+ * Mechanism  What policy/place.h says. An idle CPU is looked for by the kernel's own search.
  *
  *            A task that preempts goes to the front of the CPU's local queue. So does one that waits for its waker only, which
  *            is expected to sleep: it runs next without a pass through dispatch.
@@ -13,11 +10,11 @@
  *            No task is put into the local queue of a CPU that a real-time or deadline task has: no CPU could take it
  *            from there. Who is there as such a task comes is queued anew.
  *
- * Trade-offs A waker that said it would sleep and does not makes its task wait. After sync_wait_ns one of the two
+ * Trade-offs A waker that said it would sleep and does not makes its task wait. After PL_PLACE_SYNC_WAIT_NS one of the two
  *            is offered to an idle CPU.
  */
-#ifndef PLIMSOLL_PLACE_H
-#define PLIMSOLL_PLACE_H
+#ifndef PLIMSOLL_ENQUEUE_H
+#define PLIMSOLL_ENQUEUE_H
 
 /* Most often none is where much is going on, and the search would go through every domain to find that out. */
 static __always_inline bool any_idle(void)
@@ -36,7 +33,7 @@ static __always_inline void set_gives_way(struct live_cpu PL_MEM *c, u32 gives_w
 		pl_add32(&S->nr_give_way, gives_way ? 1 : -1);
 }
 
-/* Where no CPU is idle. A task that goes to idle work's CPU claims it: the next one to wake up looks elsewhere. */
+/* Where no CPU is idle; -1: none. A task that goes to idle work's CPU claims it: the next one to wake up looks elsewhere. */
 __noinline s32 select_idle_work(struct task_struct *p __arg_trusted, u32 prev_cpu)
 {
 	struct live_task PL_MEM *task = task_of(p);
@@ -46,7 +43,7 @@ __noinline s32 select_idle_work(struct task_struct *p __arg_trusted, u32 prev_cp
 	u32 i;
 
 	if (!task || !pl_read(&S->nr_give_way))
-		return prev_cpu;
+		return -1;
 	for (i = zero; i < elements && can_loop; i++) {
 		/* Not carried from turn to turn, all of which the verifier would follow. */
 		u32 element = first + i < elements ? first + i : first + i - elements;
@@ -60,30 +57,47 @@ __noinline s32 select_idle_work(struct task_struct *p __arg_trusted, u32 prev_cp
 			return cpu;
 		}
 	}
-	return prev_cpu;
+	return -1;
 }
 
 s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	USE_ARENA;
+	u32 here = bpf_get_smp_processor_id();
+	struct live_cpu PL_MEM *c = cpu_of(here);
+	u32 place = PL_PLACE_BEHIND;
 	bool idle = false;
+	s32 cpu = prev_cpu;
 
 	if (p->nr_cpus_allowed == 1 || p->migration_disabled)
 		return prev_cpu;
 	if (wake_flags & SCX_WAKE_SYNC) {
-		u32 cpu = bpf_get_smp_processor_id();
-		struct live_cpu PL_MEM *c = cpu_of(cpu);
 		struct task_struct *waker = bpf_get_current_task_btf();
 		struct live_task PL_MEM *running = c->running;
 
 		c->passes_to = p->pid;
-		if (c->fair.nr_queued == 1 && running && running->pid == waker->pid &&
-		    !(waker->flags & PF_EXITING) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
-			return cpu;
+		if (pl_place_passes_on(&c->fair, true) && running && running->pid == waker->pid &&
+		    !(waker->flags & PF_EXITING) && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
+			place = PL_PLACE_WAKER;
+			cpu = here;
+			goto out;
+		}
 	}
 	if (any_idle())
-		prev_cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
-	return idle ? prev_cpu : select_idle_work(p, prev_cpu);
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
+	if (idle) {
+		place = pl_place_idle(prev_cpu, cpu, cpu_llc[CPU_INDEX(cpu)] == cpu_llc[CPU_INDEX(prev_cpu)]);
+	} else {
+		cpu = select_idle_work(p, prev_cpu);
+		if (cpu >= 0)
+			place = PL_PLACE_IDLE_WORK;
+		else
+			cpu = prev_cpu;
+	}
+out:
+	if (!(p->flags & PF_KTHREAD))
+		c->placed[place]++;
+	return cpu;
 }
 
 /* What the task weighs is read when it enters the queues, and does not change while it is in them. */
@@ -166,7 +180,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	/* Before 6.19 a task that another class preempts waits for it. */
 	if (woken && other_class_runs(c) && !c->other_class)
 		set_other_class(cpu, 1);
-	others = nr_running(c) - 1;
+	others = nr_running(c) - 1 + c->took;
 	/* The kernel's own work for this CPU comes first. */
 	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
