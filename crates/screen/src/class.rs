@@ -135,11 +135,68 @@ pub struct Verdict {
     pub estimates: Vec<(String, Change, Estimate)>,
 }
 
+/// Where classes begin, or a little beside it: where all agree, a digest of some of the samples has the class of all.
+#[derive(Clone, Copy, Debug)]
+struct Edges {
+    throttled_share: f64,
+    /// Of use: of the time, as a share.
+    percentile: f64,
+    helps: f64,
+    saturated: f64,
+}
+
+impl Edges {
+    fn of(options: &Options) -> Edges {
+        Edges {
+            throttled_share: options.throttled_share,
+            percentile: 0.99,
+            helps: HELPS,
+            saturated: SATURATED_HALF,
+        }
+    }
+
+    /// Of `samples` drawn one by one a share is off by more than 2.5 standard errors once in 80 times. A sample of throttled
+    /// periods is taken as wholly throttled or not at all, which is the most that it can vary.
+    fn beside(self, samples: u64) -> [Edges; 2] {
+        let off = |share: f64| 2.5 * (share * (1.0 - share) / samples.max(1) as f64).sqrt();
+        [-1.0, 1.0].map(|sign| Edges {
+            throttled_share: (self.throttled_share + sign * off(self.throttled_share)).clamp(1e-6, 1.0),
+            percentile: (self.percentile + sign * off(self.percentile)).min(1.0),
+            helps: self.helps - sign * NEAR,
+            saturated: self.saturated - sign * NEAR,
+        })
+    }
+}
+
+/// Shares that the model gives from some of the samples are taken to be off by this much at most. Set by judgement: of
+/// bench/screen_fleet.py's containers no class changed.
+const NEAR: f64 = 0.1;
+
+/// Whether a digest of some samples, drawn evenly, leaves no doubt of its class.
+pub fn certain(digest: &Digest, set: &Settings, pods: f64, asked_ms: i64, options: &Options) -> bool {
+    let edges = Edges::of(options);
+    let class = |edges: Edges| judge(digest, set, pods, asked_ms, options, &edges).class;
+    let here = class(edges);
+    let beside = edges.beside(digest.fine_samples());
+    here != Class::Unknown && beside.into_iter().all(|edges| class(edges) == here)
+}
+
 /// Samples below which nothing is said: a quarter of an hour at 30 s.
 const SAMPLES_MIN: u64 = 30;
 
 /// `pods`: how many reserve that much today. `asked_ms`: the time asked for, of all pods together.
 pub fn classify(digest: &Digest, set: &Settings, pods: f64, asked_ms: i64, options: &Options) -> Verdict {
+    judge(digest, set, pods, asked_ms, options, &Edges::of(options))
+}
+
+fn judge(
+    digest: &Digest,
+    set: &Settings,
+    pods: f64,
+    asked_ms: i64,
+    options: &Options,
+    edges: &Edges,
+) -> Verdict {
     let unknown = |reason: String| Verdict {
         class: Class::Unknown,
         reason,
@@ -161,13 +218,14 @@ pub fn classify(digest: &Digest, set: &Settings, pods: f64, asked_ms: i64, optio
             covered * 100.0
         ));
     }
-    let need = digest.used_percentile(0.99) * (1.0 + options.margin);
+    let p99 = digest.used_percentile(edges.percentile);
+    let need = p99 * (1.0 + options.margin);
     let Some(limit) = set.limit else {
         // Only a limit's timer counts periods.
         if !set.named || digest.periods > 0.0 {
             return unknown("whether it has a limit, and which, no series says".into());
         }
-        return without(digest, set, need, pods, options);
+        return without(digest, set, p99, need, pods, options);
     };
     if !digest.has_periods || digest.periods <= 0.0 {
         // A limit's timer counts no period while nothing runs.
@@ -187,7 +245,7 @@ pub fn classify(digest: &Digest, set: &Settings, pods: f64, asked_ms: i64, optio
     let demand = Demand::fit(digest, today);
     let share = digest.throttled_share();
     match demand {
-        Some(demand) if share >= options.throttled_share => throttled(digest, &demand, today, options),
+        Some(demand) if share >= edges.throttled_share => throttled(digest, &demand, today, options, edges),
         demand => quiet(digest, demand.as_ref(), set, today, need, pods, options),
     }
 }
@@ -214,7 +272,10 @@ fn percent(share: f64) -> String {
 /// named so profit, and 88% of those that profit are named; at a half it is 97% and 81%.
 const HELPS: f64 = 0.65;
 
-fn throttled(digest: &Digest, demand: &Demand, today: Change, options: &Options) -> Verdict {
+/// From this share of the throttling on, what happens at the limit itself decides.
+const SATURATED_HALF: f64 = 0.5;
+
+fn throttled(digest: &Digest, demand: &Demand, today: Change, options: &Options, edges: &Edges) -> Verdict {
     let share = digest.throttled_share();
     let wanted = options.throttled_share;
     let quota_s = today.limit * today.period_s;
@@ -244,7 +305,7 @@ fn throttled(digest: &Digest, demand: &Demand, today: Change, options: &Options)
         cpus(today.limit)
     );
     // Where a fair part of the throttling is at the limit itself, what is saved is never there when it is wanted.
-    let helps = saturated < 0.5 && with_burst.share <= share * HELPS;
+    let helps = saturated < edges.saturated && with_burst.share <= share * edges.helps;
     if helps {
         let burst_s = demand.burst_for(wanted.min(share / 2.0), most_s);
         advice.burst_ms = Some((burst_s.unwrap_or(most_s) * 1e3).ceil());
@@ -297,7 +358,7 @@ fn throttled(digest: &Digest, demand: &Demand, today: Change, options: &Options)
         }
         None => format!("even {} CPUs would not end it", cpus(8.0 * today.limit)),
     };
-    let why = match saturated >= 0.5 {
+    let why = match saturated >= edges.saturated {
         true => format!("{} of that while it used all of its limit", percent(saturated)),
         false => format!(
             "{:.0} ms of burst would leave {}",
@@ -391,8 +452,7 @@ fn quiet(
 }
 
 /// Without a limit the request alone decides each container's share once the node is full.
-fn without(digest: &Digest, set: &Settings, need: f64, pods: f64, options: &Options) -> Verdict {
-    let p99 = digest.used_percentile(0.99);
+fn without(digest: &Digest, set: &Settings, p99: f64, need: f64, pods: f64, options: &Options) -> Verdict {
     let advised = round_up(need.max(0.01));
     let verdict = |class, reason, advice| Verdict {
         class,

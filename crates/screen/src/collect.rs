@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From series, in any order, to one row for each container of each workload.
 use crate::answer::{Labels, Series};
-use crate::class::{classify, Class, Options, Settings};
+use crate::class::{certain, classify, Class, Options, Settings};
 use crate::clean::{growth, in_order, joined, summed, Faults, Growth};
 use crate::digest::{Counters, Digest};
 use crate::labels::{Container, Metric, Setting};
@@ -16,6 +16,24 @@ struct Part {
     /// "": the whole container; else one CPU of it.
     cpu: String,
     points: Vec<(i64, f64)>,
+    /// Of a first look: what is known already to have grown.
+    grown: Vec<Growth>,
+}
+
+/// A first look at some of the samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thin {
+    /// Between two looks.
+    pub step_ms: i64,
+    /// Between two samples.
+    pub interval_ms: i64,
+}
+
+impl Thin {
+    /// One sample of so many is looked at.
+    fn one_in(self) -> f64 {
+        self.step_ms as f64 / self.interval_ms as f64
+    }
 }
 
 #[derive(Default)]
@@ -27,6 +45,10 @@ struct Entry {
     settings: [Option<(i64, f64)>; 4],
     /// Samples came since the last flush.
     fresh: bool,
+    /// `None`: every sample.
+    thin: Option<Thin>,
+    /// Its first look was enough, or every sample was asked for.
+    settled: bool,
     first_ms: Option<i64>,
     last_ms: Option<i64>,
 }
@@ -80,8 +102,16 @@ impl Screening {
             h if h >= 48.0 => format!("{:.1} days", h / 24.0),
             h => format!("{h:.1} hours"),
         };
+        let thin = self.rows.iter().filter(|row| row.one_in > 1.0);
+        let (nr, most) = thin.fold((0, 0.0), |(nr, most), row| (nr + 1, f64::max(most, row.one_in)));
+        let looked = match nr {
+            0 => String::new(),
+            _ => format!(
+                "; of {nr} rows, whose class leaves no doubt, one of {most:.0} samples was looked at, of the others every one"
+            ),
+        };
         format!(
-            "{} containers in {} rows, {length} of samples",
+            "{} containers in {} rows, {length} of samples{looked}",
             self.containers,
             self.rows.len()
         )
@@ -126,6 +156,90 @@ impl Collector {
         self.entries.len()
     }
 
+    /// Takes growth per second at some times, each of one stretch between two samples.
+    pub fn take_rates(&mut self, series: Series, metric: Metric, thin: Thin) {
+        let Some(container) = Container::of(&series.labels) else {
+            return;
+        };
+        self.metrics.insert(metric);
+        self.samples += series.points.len() as u64;
+        let entry = self.entries.entry(container).or_default();
+        entry.fresh = true;
+        entry.thin = Some(thin);
+        let (cpu, id) = identity(&series.labels);
+        let sound = series
+            .points
+            .iter()
+            .filter(|(_, rate)| rate.is_finite() && *rate >= 0.0);
+        let grown: Vec<Growth> = sound
+            .map(|&(end_ms, rate)| Growth {
+                end_ms,
+                length_ms: thin.interval_ms,
+                by: rate * thin.interval_ms as f64 / 1e3,
+            })
+            .collect();
+        entry.faults.not_numbers += (series.points.len() - grown.len()) as u64;
+        entry.part(metric, cpu, id).grown.extend(grown);
+    }
+
+    /// After a first look: forgets it for the pods of containers whose class it leaves in doubt, and gives these pods, each
+    /// with its namespace. `suspects` are in doubt whatever it says.
+    pub fn in_doubt(
+        &mut self,
+        suspects: &BTreeSet<Container>,
+        options: &Options,
+    ) -> BTreeSet<(String, String)> {
+        let end_ms = self.range_ms.map_or(0, |(_, to_ms)| to_ms);
+        let mut pods = BTreeSet::new();
+        let new = self.entries.iter().filter(|(_, entry)| !entry.settled);
+        for members in self.groups(new).into_values() {
+            let suspect = members.iter().any(|(container, _)| suspects.contains(*container));
+            let look = Look::at(&members, end_ms, true, self.settings_seen);
+            if suspect
+                || !certain(
+                    &look.digest,
+                    &look.set,
+                    look.pods.max(1.0),
+                    look.asked_ms,
+                    options,
+                )
+            {
+                let all = members.iter().map(|(container, _)| container);
+                pods.extend(all.map(|container| (container.namespace.clone(), container.pod.clone())));
+            }
+        }
+        for (container, entry) in &mut self.entries {
+            entry.settled = true;
+            if pods.contains(&(container.namespace.clone(), container.pod.clone())) {
+                *entry = Entry {
+                    settings: entry.settings,
+                    settled: true,
+                    ..Entry::default()
+                };
+            }
+        }
+        pods
+    }
+
+    /// By workload and name of the container.
+    fn groups<'a>(
+        &self,
+        entries: impl Iterator<Item = (&'a Container, &'a Entry)>,
+    ) -> BTreeMap<(Workload, String), Vec<(&'a Container, &'a Entry)>> {
+        let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (container, entry) in entries {
+            // Settings of a container that has no samples: a pod that has ended, or another cluster's.
+            if entry.first_ms.is_some() {
+                let key = (self.owners.workload(container), container.container.clone());
+                groups.entry(key).or_default().push((container, entry));
+            }
+        }
+        for members in groups.values_mut() {
+            members.sort_by(|a, b| a.0.cmp(b.0));
+        }
+        groups
+    }
+
     /// Takes one series. `asked`: its name where the answer leaves it out.
     pub fn take(&mut self, series: Series, asked: Option<&str>) {
         let name = series.labels.get("__name__").map(String::as_str).or(asked);
@@ -166,10 +280,7 @@ impl Collector {
         let entry = self.entries.entry(container).or_default();
         entry.fresh = true;
         let (cpu, id) = identity(&series.labels);
-        let part = entry.parts.entry((metric, id)).or_insert_with(|| Part {
-            cpu,
-            points: Vec::new(),
-        });
+        let part = entry.part(metric, cpu, id);
         match part.points.is_empty() {
             true => part.points = series.points,
             false => part.points.extend(series.points),
@@ -194,28 +305,21 @@ impl Collector {
             .collect();
         let mut faults = self.faults;
         let (mut from_ms, mut to_ms) = (None::<i64>, None::<i64>);
-        let mut groups: BTreeMap<(Workload, String), Vec<(Container, Entry)>> = BTreeMap::new();
-        let mut containers = 0;
-        for (container, entry) in std::mem::take(&mut self.entries) {
+        let entries = std::mem::take(&mut self.entries);
+        for entry in entries.values() {
             faults.add(&entry.faults);
-            // Settings of a container that has no samples: a pod that has ended, or another cluster's.
-            if entry.first_ms.is_none() {
-                continue;
-            }
-            containers += 1;
             from_ms = from_ms.into_iter().chain(entry.first_ms).min();
             to_ms = to_ms.into_iter().chain(entry.last_ms).max();
-            let key = (self.owners.workload(&container), container.container.clone());
-            groups.entry(key).or_default().push((container, entry));
         }
-        let mut rows: Vec<Row> = groups
+        let containers = entries.values().filter(|entry| entry.first_ms.is_some()).count();
+        let mut rows: Vec<Row> = self
+            .groups(entries.iter())
             .into_iter()
-            .map(|((workload, container), mut members)| {
-                members.sort_by(|a, b| a.0.cmp(&b.0));
+            .map(|((workload, container), members)| {
                 row(
                     workload,
                     container,
-                    members,
+                    &members,
                     to_ms.unwrap_or(0),
                     self.range_ms.is_some(),
                     self.settings_seen,
@@ -288,6 +392,14 @@ fn identity(labels: &Labels) -> (String, String) {
 }
 
 impl Entry {
+    fn part(&mut self, metric: Metric, cpu: String, id: String) -> &mut Part {
+        self.parts.entry((metric, id)).or_insert_with(|| Part {
+            cpu,
+            points: Vec::new(),
+            grown: Vec::new(),
+        })
+    }
+
     fn flush(&mut self, range_ms: Option<(i64, i64)>) {
         if !std::mem::take(&mut self.fresh) {
             return;
@@ -303,12 +415,15 @@ impl Entry {
                     self.faults.outside += (before - part.points.len()) as u64;
                 }
                 in_order(&mut part.points, &mut self.faults);
-                let grown = growth(&part.points, &mut self.faults);
+                let mut grown = std::mem::take(&mut part.grown);
+                grown.extend(growth(&part.points, &mut self.faults));
                 if metric == Metric::Usage {
-                    let ends = part.points.first().zip(part.points.last());
-                    if let Some((first, last)) = ends {
-                        self.first_ms = self.first_ms.into_iter().chain([first.0]).min();
-                        self.last_ms = self.last_ms.into_iter().chain([last.0]).max();
+                    let points = [part.points.first(), part.points.last()];
+                    let ends = points.into_iter().flatten().map(|point| point.0);
+                    let looks = [grown.first(), grown.last()].into_iter().flatten();
+                    for at_ms in ends.chain(looks.map(|one| one.end_ms)) {
+                        self.first_ms = self.first_ms.into_iter().chain([at_ms]).min();
+                        self.last_ms = self.last_ms.into_iter().chain([at_ms]).max();
                     }
                 }
                 // The next stretch goes on from the last sample.
@@ -363,64 +478,96 @@ impl Entry {
 /// How long before the end a pod may have been seen last and still run.
 const STILL_RUNS_MS: i64 = 10 * 60 * 1000;
 
+/// All pods of one container of one workload.
+struct Look {
+    /// Of those pods whose limit is that of most.
+    digest: Digest,
+    set: Settings,
+    faults: Faults,
+    /// That run today.
+    pods: f64,
+    /// The newest pod.
+    pod: String,
+    /// Pods with another limit.
+    others: usize,
+    asked_ms: i64,
+    one_in: f64,
+}
+
+impl Look {
+    fn at(members: &[(&Container, &Entry)], end_ms: i64, range_known: bool, named: bool) -> Look {
+        // Pods of one workload may differ: an update is under way, or limits were changed. What runs today counts, then
+        // what most have.
+        let runs = |entry: &Entry| {
+            entry
+                .last_ms
+                .is_some_and(|last_ms| end_ms - last_ms <= STILL_RUNS_MS)
+        };
+        let newest = members
+            .iter()
+            .max_by_key(|(_, entry)| (runs(entry), entry.last_ms, entry.first_ms))
+            .expect("a group has members");
+        let mut look = Look {
+            digest: Digest::default(),
+            set: newest.1.settings(named),
+            faults: Faults::default(),
+            pods: 0.0,
+            pod: newest.0.pod.clone(),
+            others: 0,
+            asked_ms: 0,
+            one_in: newest.1.thin.map_or(1.0, Thin::one_in),
+        };
+        for (_, entry) in members {
+            look.faults.add(&entry.faults);
+            look.pods += f64::from(u8::from(runs(entry)));
+            let own = entry.settings(named);
+            if own.limit != look.set.limit || own.period_s != look.set.period_s {
+                look.others += 1;
+                continue;
+            }
+            look.digest.add(&entry.digest);
+            // For files it is not known what was asked for, and one wrong clock would make a long time of it.
+            if range_known {
+                let there_ms = entry
+                    .last_ms
+                    .zip(entry.first_ms)
+                    .map_or(0, |(last, first)| last - first);
+                look.asked_ms += (there_ms as f64 / entry.thin.map_or(1.0, Thin::one_in)) as i64;
+            }
+        }
+        look
+    }
+}
+
 fn row(
     workload: Workload,
     container: String,
-    members: Vec<(Container, Entry)>,
+    members: &[(&Container, &Entry)],
     end_ms: i64,
     range_known: bool,
     named: bool,
     options: &Options,
 ) -> Row {
-    // Pods of one workload may differ: an update is under way, or limits were changed. What runs today counts, then what
-    // most have.
-    let runs = |entry: &Entry| {
-        entry
-            .last_ms
-            .is_some_and(|last_ms| end_ms - last_ms <= STILL_RUNS_MS)
-    };
-    let newest = members
-        .iter()
-        .max_by_key(|(_, entry)| (runs(entry), entry.last_ms, entry.first_ms))
-        .expect("a group has members");
-    let set = newest.1.settings(named);
-    let mut digest = Digest::default();
-    let mut faults = Faults::default();
-    let mut asked_ms = 0;
-    let mut others = 0;
-    let mut pods = 0.0;
-    let example = newest.0.pod.clone();
-    let nr = members.len();
-    for (_, entry) in &members {
-        faults.add(&entry.faults);
-        pods += f64::from(u8::from(runs(entry)));
-        let own = entry.settings(named);
-        if own.limit != set.limit || own.period_s != set.period_s {
-            others += 1;
-            continue;
-        }
-        digest.add(&entry.digest);
-        // For files it is not known what was asked for, and one wrong clock would make a long time of it.
-        if range_known {
-            asked_ms += entry
-                .last_ms
-                .zip(entry.first_ms)
-                .map_or(0, |(last, first)| last - first);
-        }
-    }
-    let verdict = classify(&digest, &set, f64::max(pods, 1.0), asked_ms, options);
+    let look = Look::at(members, end_ms, range_known, named);
+    let (digest, set, pods) = (&look.digest, look.set, look.pods);
+    let verdict = classify(digest, &set, f64::max(pods, 1.0), look.asked_ms, options);
     let mut notes = Vec::new();
-    if others > 0 {
+    if look.others > 0 {
         notes.push(format!(
-            "{others} of {nr} pods had another limit and are left out"
+            "{} of {} pods had another limit and are left out",
+            look.others,
+            members.len()
         ));
+    }
+    if look.one_in > 1.0 {
+        notes.push(format!("one of {:.0} samples was looked at", look.one_in));
     }
     if digest.burst_periods.is_some_and(|periods| periods > 0.0) {
         notes.push(
             "it has burst today, whose size no series names: bounds count from what that leaves".into(),
         );
     }
-    let damaged = faults.list();
+    let damaged = look.faults.list();
     if !damaged.is_empty() {
         notes.push(format!("left out: {}", damaged.join(", ")));
     }
@@ -428,7 +575,7 @@ fn row(
         class: verdict.class,
         reason: verdict.reason,
         pods: pods as u64,
-        pod: example,
+        pod: look.pod,
         container,
         used: digest.used(),
         used_p99: digest.used_percentile(0.99),
@@ -436,14 +583,16 @@ fn row(
         limit: set.limit,
         request: set.request,
         period_ms: set.period_s * 1e3,
-        periods: digest.periods,
+        // What is counted of some samples stands for all.
+        periods: digest.periods * look.one_in,
         throttled_share: digest.throttled_share(),
-        throttled_s: digest.throttled_s,
+        throttled_s: digest.throttled_s.map(|s| s * look.one_in),
         waiting_share: digest
             .waiting_s
             .map(|s| s * 1e3 / digest.covered_ms.max(1) as f64),
         worst_hour: digest.worst_hour(),
         samples: digest.fine_samples(),
+        one_in: look.one_in,
         advice: verdict.advice,
         estimates: verdict.estimates,
         notes,

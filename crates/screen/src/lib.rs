@@ -28,10 +28,10 @@ mod table;
 
 pub use class::{Advice, Class, Options};
 pub use clean::Faults;
-pub use collect::{Collector, Screening};
+pub use collect::{Collector, Screening, Thin};
 pub use digest::Digest;
 pub use html::html;
-pub use labels::Metric;
+pub use labels::{Container, Metric};
 pub use model::{Change, Demand, Estimate};
 pub use owners::Workload;
 pub use patches::{patches, Left, Patch};

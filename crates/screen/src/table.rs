@@ -36,6 +36,8 @@ pub struct Row {
     /// Hour of the day (UTC) and its share of throttled periods.
     pub worst_hour: Option<(usize, f64)>,
     pub samples: u64,
+    /// One of so many samples was looked at, evenly over the time; 1: every one.
+    pub one_in: f64,
     pub advice: Advice,
     /// What was asked, the setting, and what the model says.
     pub estimates: Vec<(String, Change, Estimate)>,
@@ -45,7 +47,7 @@ pub struct Row {
 /// A column of files: its name, in which its unit stands, and its value; `None`: not set or not known.
 type Field = (&'static str, fn(&Row) -> Option<Cell>);
 
-const FIELDS: [Field; 20] = [
+const FIELDS: [Field; 21] = [
     ("namespace", |row| text(&row.workload.namespace)),
     ("kind", |row| text(&row.workload.kind)),
     ("workload", |row| text(&row.workload.name)),
@@ -65,6 +67,7 @@ const FIELDS: [Field; 20] = [
     ("advised_burst_ms", |row| row.advice.burst_ms.and_then(number)),
     ("back_cpus", |row| number(row.advice.back_cpus + 0.0)),
     ("saved_a_month", |row| row.advice.saved_a_month.and_then(number)),
+    ("one_sample_in", |row| number(row.one_in)),
     ("reason", |row| text(&row.reason)),
 ];
 

@@ -4,7 +4,7 @@
 mod common;
 use common::server::{Asked, Fake, Fault, END_MS};
 use common::{fleet, Made, BEGIN_MS};
-use plimsoll_screen::prometheus::{fetch, Access, FetchError, Server, Wanted};
+use plimsoll_screen::prometheus::{fetch, Access, FetchError, FirstLook, Server, Wanted};
 use plimsoll_screen::{Class, Options, Screening};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -89,6 +89,91 @@ fn a_sound_server_is_asked_with_get_in_windows_and_gives_what_files_give() {
         .filter(|one| one.samples_of("container_cpu_usage_seconds_total"))
         .count();
     assert!(windows > 3, "{windows} windows");
+}
+
+/// Some 50 of 400 samples of each container first.
+fn first_look(fleet: Vec<Made>) -> (Fake, Screening) {
+    let fake = Fake::new(fleet, |_| None);
+    let server = Server::new(access(&fake)).expect("an address");
+    let wanted = Wanted {
+        first_look: Some(FirstLook {
+            looks: 50,
+            ..FirstLook::new(Options::default())
+        }),
+        ..wanted()
+    };
+    let found = fetch(&server, &wanted, &mut |_| ()).expect("sound");
+    (fake, found.finish(&Options::default()))
+}
+
+#[test]
+fn after_a_first_look_every_sample_is_asked_for_only_where_the_class_is_in_doubt() {
+    let clear = common::limited(1.0, 0.5, 0.0).pod("clear", "clear");
+    // Throttled in 1% of its periods, where that class begins.
+    let doubtful = common::limited(1.0, 0.2, 0.01).pod("doubtful", "doubtful");
+    let (fake, found) = first_look(vec![clear, doubtful]);
+    let one_in: BTreeMap<_, _> = found
+        .rows
+        .iter()
+        .map(|row| (row.pod.as_str(), row.one_in))
+        .collect();
+    assert!(one_in["clear"] > 7.0, "{one_in:?}");
+    assert_eq!(one_in["doubtful"], 1.0);
+    let doubtful = found
+        .rows
+        .iter()
+        .find(|row| row.pod == "doubtful")
+        .expect("a row");
+    assert_eq!(doubtful.samples, 400, "each of its samples once");
+    let asked = fake.asked.lock().expect("no panic");
+    let raw = asked.iter().filter(|one| one.get("query").ends_with(']'));
+    let long = raw.filter(|one| one.get("query").contains("namespace=\"clear\""));
+    assert_eq!(long.count(), 0, "of what is clear nothing more is asked");
+    assert!(found.extent().contains("one of 8 samples"), "{}", found.extent());
+    assert!(asked.iter().all(|one| one.method == "GET"));
+}
+
+#[test]
+fn a_first_look_gives_the_classes_and_sums_of_all_samples() {
+    let right = ask(&Fake::new(made(), |_| None)).expect("sound");
+    let (_, found) = first_look(made());
+    assert_eq!(classes(&found), classes(&right));
+    assert!(found.samples < right.samples, "{} samples", found.samples);
+    for (row, all) in found.rows.iter().zip(&right.rows) {
+        // Use swings by a tenth; 50 looks see its mean to a fiftieth, and periods at the beginning once or not.
+        assert!(
+            (row.used - all.used).abs() < 0.02 * all.used,
+            "{} {}",
+            row.used,
+            all.used
+        );
+        assert!(
+            (row.periods - all.periods).abs() <= 0.03 * all.periods,
+            "{} {}",
+            row.periods,
+            all.periods
+        );
+    }
+}
+
+#[test]
+fn a_counter_that_fell_is_looked_at_whole() {
+    let mut random = rand::SeedableRng::seed_from_u64(1);
+    let mut fleet = made();
+    fleet[3].damage_one(1, &mut random);
+    let (_, found) = first_look(fleet);
+    let whole: Vec<_> = found
+        .rows
+        .iter()
+        .filter(|row| row.one_in == 1.0)
+        .map(|row| row.pod.as_str())
+        .collect();
+    assert!(whole.contains(&"pod3"), "{whole:?}");
+    assert!(
+        found.faults.resets > 0,
+        "and what fell is said: {:?}",
+        found.warnings
+    );
 }
 
 #[test]

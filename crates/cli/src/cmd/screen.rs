@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Result {
         ..Options::default()
     };
     let collector = match args.server.asked() {
-        true => server::fetch(&args.server)?,
+        true => server::fetch(&args.server, &options)?,
         false => {
             let mut collector = Collector::new(None);
             for path in &args.files {

@@ -4,9 +4,11 @@
 use super::client::{FetchError, Kind, Problem, Server};
 use super::query::Scope;
 use crate::answer::{self, Labels, Said, Series};
+use crate::collect::Thin;
+use crate::labels::Container;
 use crate::labels::Metric;
-use crate::Collector;
-use std::collections::BTreeMap;
+use crate::{Collector, Options};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,6 +27,28 @@ pub struct Wanted {
     /// Samples of one counter that are asked for at once. Memory follows from it: some 16 bytes each for every counter,
     /// and 30 for the text of two.
     pub samples_most: u64,
+    /// `None`: every sample of all.
+    pub first_look: Option<FirstLook>,
+}
+
+/// A look at some of the samples, evenly over the time; every sample is asked for only of those containers whose class it
+/// leaves in doubt.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstLook {
+    /// Where classes begin.
+    pub options: Options,
+    /// Looks at each container.
+    pub looks: i64,
+}
+
+impl FirstLook {
+    /// Of 1,500 samples drawn one by one, the 99th percentile is that of 98.4 to 99.6% (2.5 standard errors).
+    pub fn new(options: Options) -> Self {
+        FirstLook {
+            options,
+            looks: 1_500,
+        }
+    }
 }
 
 impl Wanted {
@@ -35,6 +59,7 @@ impl Wanted {
             namespaces: Vec::new(),
             selector: String::new(),
             samples_most: 2_000_000,
+            first_look: None,
         }
     }
 }
@@ -59,6 +84,12 @@ const BATCH_NAMESPACES: usize = 40;
 const SETTINGS_STEP_MS: i64 = 30 * 60 * 1000;
 /// Requests at once: while one answer is read the server works on the next.
 const AT_ONCE: usize = 2;
+/// A first look is worth it from here on, in samples for each look: the server decodes every sample for both.
+const THINNER: i64 = 5;
+/// Before the end of the time, to see how far samples are apart.
+const PROBE_MS: i64 = 10 * 60 * 1000;
+/// Of names of pods in one question, in bytes: proxies allow some 8 KB of address, and signs are escaped.
+const PODS_BYTES: usize = 3_000;
 /// Clocks that differ more than this are said.
 const SKEW_MS: i64 = 60_000;
 
@@ -100,13 +131,32 @@ pub fn fetch(
         let scope = Scope::new(&batch.namespaces, &wanted.selector);
         fetch.owners(&scope)?;
         fetch.settings(&scope, batch.containers)?;
-        fetch.counters(&scope, batch.containers, &mut |share, collector| {
+        let mut told = |share: f64, collector: &Collector| {
             told(Progress {
                 share: (i as f64 + share) / total,
                 containers: collector.containers(),
                 samples: collector.samples(),
             });
-        })?;
+        };
+        match wanted
+            .first_look
+            .and_then(|look| Some((look.options, fetch.first_look(&scope, look.looks)?)))
+        {
+            None => fetch.counters(&scope, batch.containers, Way::Every, &mut told)?,
+            Some((options, (thin, suspects))) => {
+                fetch.counters(
+                    &scope,
+                    batch.containers,
+                    Way::Some(thin),
+                    &mut |share, collector| {
+                        told(share / 2.0, collector);
+                    },
+                )?;
+                fetch.in_doubt(&suspects, &options, &mut |share, collector| {
+                    told(0.5 + share / 2.0, collector);
+                })?;
+            }
+        }
     }
     fetch.say_what_is_lost();
     Ok(fetch.collector)
@@ -141,6 +191,13 @@ struct Fetch<'a> {
     outside: u64,
     /// By what the server said: how much time of how many pieces, and the first of it.
     lost_ms: BTreeMap<String, (i64, u64)>,
+}
+
+/// Which samples are asked for.
+#[derive(Clone, Copy)]
+enum Way {
+    Every,
+    Some(Thin),
 }
 
 /// Series of one answer, and what it says beside them.
@@ -307,21 +364,101 @@ impl Fetch<'_> {
         Ok(())
     }
 
+    /// How a first look at some of the samples is to be taken, and which containers it cannot tell enough of: their samples
+    /// are further apart than those of most, or a counter fell. `None`: every sample is looked at.
+    fn first_look(&mut self, scope: &Scope, looks: i64) -> Option<(Thin, BTreeSet<Container>)> {
+        let usage = Metric::Usage.name();
+        let probe = [
+            ("query", scope.samples(usage, PROBE_MS)),
+            ("time", seconds(self.to_ms)),
+        ];
+        let (found, _) = self.server.get("/api/v1/query", &probe, whole).ok()?;
+        let apart: Vec<(Option<Container>, i64)> = found
+            .iter()
+            .filter_map(|series| {
+                let (first, last) = series.points.first().zip(series.points.last())?;
+                let gaps = series.points.len() as i64 - 1;
+                (gaps > 0).then(|| (Container::of(&series.labels), (last.0 - first.0) / gaps))
+            })
+            .collect();
+        let mut all: Vec<i64> = apart.iter().map(|(_, gap_ms)| *gap_ms).collect();
+        all.sort_unstable();
+        let interval_ms = *all.get(all.len() / 2)?;
+        // Not in step with anything that comes each minute, five minutes or hour.
+        let mut step_s = self.wanted.length_ms / looks.max(1) / 1000 + 1;
+        while [2, 3, 5].iter().any(|divisor| step_s % divisor == 0) {
+            step_s += 1;
+        }
+        let step_ms = step_s * 1000;
+        if interval_ms <= 0 || step_ms < THINNER * interval_ms {
+            return None;
+        }
+        let resets = [
+            ("query", scope.resets(usage, self.wanted.length_ms)),
+            ("time", seconds(self.to_ms)),
+        ];
+        let (fell, _) = self.server.get("/api/v1/query", &resets, whole).ok()?;
+        let uneven = apart.into_iter().filter(|(_, gap_ms)| {
+            let ratio = *gap_ms as f64 / interval_ms as f64;
+            !(0.67..=1.5).contains(&ratio)
+        });
+        let fell = fell.iter().filter_map(|series| Container::of(&series.labels));
+        let suspects = uneven
+            .filter_map(|(container, _)| container)
+            .chain(fell)
+            .collect();
+        Some((Thin { step_ms, interval_ms }, suspects))
+    }
+
+    /// Every sample of the containers that the first look leaves in doubt.
+    fn in_doubt(
+        &mut self,
+        suspects: &BTreeSet<Container>,
+        options: &Options,
+        told: &mut dyn FnMut(f64, &Collector),
+    ) -> Result<(), FetchError> {
+        let pods: Vec<_> = self.collector.in_doubt(suspects, options).into_iter().collect();
+        let mut rest = &pods[..];
+        while let Some((namespace, _)) = rest.first() {
+            let mut bytes = 0;
+            let nr = rest
+                .iter()
+                .take_while(|(of, pod)| {
+                    bytes += pod.len() + 1;
+                    of == namespace && bytes <= PODS_BYTES
+                })
+                .count()
+                .max(1);
+            let names: Vec<&str> = rest[..nr].iter().map(|(_, pod)| pod.as_str()).collect();
+            let scope = Scope::pods(namespace, &names, &self.wanted.selector);
+            let done = (pods.len() - rest.len()) as f64;
+            self.counters(&scope, nr as u64, Way::Every, &mut |share, collector| {
+                told((done + share * nr as f64) / pods.len() as f64, collector);
+            })?;
+            rest = &rest[nr..];
+        }
+        Ok(())
+    }
+
     fn counters(
         &mut self,
         scope: &Scope,
         containers: u64,
+        way: Way,
         told: &mut dyn FnMut(f64, &Collector),
     ) -> Result<(), FetchError> {
         let most = self.wanted.samples_most.max(1) as i64;
-        let mut window_ms = (most / containers.max(1) as i64).saturating_mul(INTERVAL_MS);
-        // What was too much once is not tried again.
-        let mut longest_ms = WINDOW_MOST_MS;
+        let (apart_ms, mut longest_ms) = match way {
+            Way::Every => (INTERVAL_MS, WINDOW_MOST_MS),
+            Way::Some(thin) => (thin.step_ms, self.wanted.length_ms.max(WINDOW_LEAST_MS)),
+        };
+        let mut window_ms = (most / containers.max(1) as i64).saturating_mul(apart_ms);
         let mut from_ms = self.from_ms;
         while from_ms < self.to_ms {
+            // What was too much once is not tried again.
             window_ms = window_ms.clamp(WINDOW_LEAST_MS, longest_ms);
             let to_ms = (from_ms + window_ms).min(self.to_ms);
-            match self.window(scope, from_ms, to_ms) {
+            match self.window(scope, way, from_ms, to_ms) {
                 Ok(samples) => {
                     // Not by much more at once: what runs there may change.
                     let room = most as f64 / samples.max(1) as f64;
@@ -345,14 +482,36 @@ impl Fetch<'_> {
         Ok(())
     }
 
+    /// The last moment of a first look within a window. They are the same whichever the window, the last at the end of all.
+    fn last_look_ms(&self, thin: Thin, to_ms: i64) -> i64 {
+        to_ms - (to_ms - self.to_ms).rem_euclid(thin.step_ms)
+    }
+
     /// All counters over one window; gives the samples of the one that has most.
-    fn window(&mut self, scope: &Scope, from_ms: i64, to_ms: i64) -> Result<u64, Problem> {
-        let ask = |metric: Metric| {
-            let parameters = [
-                ("query", scope.samples(metric.name(), to_ms - from_ms)),
-                ("time", seconds(to_ms)),
-            ];
-            self.server.get("/api/v1/query", &parameters, whole)
+    fn window(&mut self, scope: &Scope, way: Way, from_ms: i64, to_ms: i64) -> Result<u64, Problem> {
+        if matches!(way, Way::Some(thin) if self.last_look_ms(thin, to_ms) <= from_ms) {
+            return Ok(0);
+        }
+        let ask = |metric: Metric| match way {
+            Way::Every => {
+                let parameters = [
+                    ("query", scope.samples(metric.name(), to_ms - from_ms)),
+                    ("time", seconds(to_ms)),
+                ];
+                self.server.get("/api/v1/query", &parameters, whole)
+            }
+            Way::Some(thin) => {
+                let last_ms = self.last_look_ms(thin, to_ms);
+                let first_ms = last_ms - (last_ms - from_ms - 1) / thin.step_ms * thin.step_ms;
+                let parameters = [
+                    // Two samples and half of a gap between them; cAdvisor's times waver.
+                    ("query", scope.rates(metric.name(), thin.interval_ms * 5 / 2)),
+                    ("start", seconds(first_ms)),
+                    ("end", seconds(last_ms)),
+                    ("step", seconds(thin.step_ms)),
+                ];
+                self.server.get("/api/v1/query_range", &parameters, whole)
+            }
         };
         let next = AtomicUsize::new(0);
         let answers = Mutex::new(Vec::new());
@@ -376,6 +535,12 @@ impl Fetch<'_> {
         for (metric, (found, said)) in answers {
             self.heed(&said);
             most = most.max(said.points);
+            if let Way::Some(thin) = way {
+                for series in found {
+                    self.collector.take_rates(series, metric, thin);
+                }
+                continue;
+            }
             for mut series in found {
                 // Of the window before, see Scope::samples.
                 series

@@ -6,4 +6,4 @@ mod fetch;
 mod query;
 
 pub use client::{Access, FetchError, Server};
-pub use fetch::{fetch, Progress, Wanted};
+pub use fetch::{fetch, FirstLook, Progress, Wanted};

@@ -41,6 +41,25 @@ impl Scope {
         format!("{}[{}ms]", self.containers(metric), length_ms + 1)
     }
 
+    /// Growth per second between the last two samples, wherever it is asked for.
+    pub fn rates(&self, metric: &str, window_ms: i64) -> String {
+        format!("irate({}[{window_ms}ms])", self.containers(metric))
+    }
+
+    /// Only these that fell within the time: their samples say less than they seem to.
+    pub fn resets(&self, metric: &str, length_ms: i64) -> String {
+        format!("resets({}) > 0", self.samples(metric, length_ms))
+    }
+
+    /// Of one namespace these pods.
+    pub fn pods(namespace: &str, pods: &[&str], more: &str) -> Self {
+        let list: Vec<String> = pods.iter().map(|name| literal(name)).collect();
+        let own = format!("pod=~{}", quoted(&list.join("|")));
+        let more = more.trim().trim_matches(',');
+        let comma = if more.is_empty() { "" } else { "," };
+        Scope::new(&[namespace.to_string()], &format!("{own}{comma}{more}"))
+    }
+
     pub fn containers(&self, metric: &str) -> String {
         self.selector(metric, CONTAINERS)
     }

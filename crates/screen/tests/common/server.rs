@@ -170,6 +170,14 @@ fn decoded(text: &str) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
+/// The name of a selector, and the length of its range in ms.
+fn selected(query: &str) -> (&str, i64) {
+    let (name, rest) = query.split_once('{').expect("a selector");
+    let length = rest.rsplit_once('[').expect("a range").1;
+    let length = length.split("ms]").next().expect("ms");
+    (name, length.parse().expect("ms"))
+}
+
 fn ms(seconds: &str) -> i64 {
     (seconds.parse::<f64>().expect("seconds") * 1e3).round() as i64
 }
@@ -202,6 +210,31 @@ fn answer(asked: &Asked, fleet: &[Made]) -> String {
             });
             data(format!("[{}]", owners.collect::<Vec<_>>().join(",")))
         }
+        "query_range" if query.starts_with("irate(") => {
+            let (name, window_ms) = selected(query.trim_start_matches("irate("));
+            let (step_ms, end_ms) = (ms(asked.get("step")), ms(asked.get("end")));
+            let times: Vec<i64> = (ms(asked.get("start"))..=end_ms)
+                .step_by(step_ms as usize)
+                .collect();
+            let all = fleet.iter().filter(matches).filter_map(|made| {
+                let (_, points) = made.counters.iter().find(|(own, _)| *own == name)?;
+                let rates = times.iter().filter_map(|&at_ms| {
+                    let inside = points
+                        .iter()
+                        .filter(|point| (at_ms - window_ms..=at_ms).contains(&point.0));
+                    let last: Vec<_> = inside.rev().take(2).collect();
+                    let [(end_ms, end), (begin_ms, begin)] = last[..] else {
+                        return None;
+                    };
+                    // Prometheus takes a counter that fell to have begun anew.
+                    let by = if end < begin { *end } else { end - begin };
+                    Some((at_ms, by / ((end_ms - begin_ms) as f64 / 1e3)))
+                });
+                let rates: Vec<_> = rates.collect();
+                (!rates.is_empty()).then(|| made.series(name, "", &rates))
+            });
+            matrix(all.collect())
+        }
         "query_range" => {
             let all = fleet.iter().filter(matches).flat_map(|made| {
                 let settings = [("limits", made.limit), ("requests", made.request)];
@@ -229,10 +262,18 @@ fn answer(asked: &Asked, fleet: &[Made]) -> String {
                 series.collect::<Vec<_>>().join(",")
             ))
         }
+        "query" if query.starts_with("resets(") => {
+            let (name, _) = selected(query.trim_start_matches("resets("));
+            let all = fleet.iter().filter(matches).filter_map(|made| {
+                let (_, points) = made.counters.iter().find(|(own, _)| *own == name)?;
+                let falls = points.windows(2).filter(|two| two[1].1 < two[0].1).count();
+                (falls > 0).then(|| made.series(name, "", &[(END_MS, falls as f64)]))
+            });
+            matrix(all.collect())
+        }
         "query" => {
-            let (name, rest) = query.split_once('{').expect("a selector");
-            let length = rest.rsplit_once('[').expect("a range").1.trim_end_matches("ms]");
-            let (to_ms, length_ms) = (ms(asked.get("time")), length.parse::<i64>().expect("ms"));
+            let (name, length_ms) = selected(query);
+            let to_ms = ms(asked.get("time"));
             let all = fleet.iter().filter(matches).filter_map(|made| {
                 let (_, points) = made.counters.iter().find(|(own, _)| *own == name)?;
                 let inside = |point: &&(i64, f64)| (to_ms - length_ms..=to_ms).contains(&point.0);

@@ -2,8 +2,8 @@
 //! `plimsoll screen --prometheus`: flags of a server, and its progress on the standard error.
 use crate::exit::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_screen::prometheus::{self, Access, FetchError, Server, Wanted};
-use plimsoll_screen::Collector;
+use plimsoll_screen::prometheus::{self, Access, FetchError, FirstLook, Server, Wanted};
+use plimsoll_screen::{Collector, Options};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -45,6 +45,11 @@ pub struct FromServer {
     /// One more header, as 'X-Scope-OrgID: team'; may be given several times
     #[arg(long, value_name = "NAME: VALUE", conflicts_with = "files", value_parser = header)]
     header: Vec<(String, String)>,
+
+    /// Ask for every sample of every container. Otherwise, where there are many, some are looked at first, evenly over the
+    /// time, and every one only of those containers whose class these leave in doubt
+    #[arg(long, conflicts_with = "files")]
+    every_sample: bool,
 
     /// How long the server may take to begin an answer, and to end it
     #[arg(long, default_value = "60s", value_name = "TIME", conflicts_with = "files", value_parser = timeout)]
@@ -88,7 +93,7 @@ impl From<FetchError> for Failure {
 }
 
 /// Everything that the server has, or why it cannot be had.
-pub fn fetch(args: &FromServer) -> Result<Collector, Failure> {
+pub fn fetch(args: &FromServer, options: &Options) -> Result<Collector, Failure> {
     let mut access = Access::new(args.prometheus.clone().expect("asked for"));
     let read = |path: &PathBuf| std::fs::read(path).map_err(|error| Failure::file("read it", path, &error));
     access.token = match &args.token_file {
@@ -104,6 +109,7 @@ pub fn fetch(args: &FromServer) -> Result<Collector, Failure> {
         time.duration_since(UNIX_EPOCH)
             .map_or(0, |time| time.as_millis() as i64)
     });
+    wanted.first_look = (!args.every_sample).then(|| FirstLook::new(*options));
     wanted.namespaces = args.namespace.clone();
     wanted.selector = args.selector.clone().unwrap_or_default();
     // Hidden by indicatif itself where standard error is no terminal.
