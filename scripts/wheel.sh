@@ -36,6 +36,13 @@ pythons() {
 
 case ${1:-} in
 build)
+	# Whatever may be part of it: a change of any of them, and only that, makes it anew.
+	wheel=$(ls dist/wheels/plimsoll-*.whl 2>/dev/null || true)
+	if [ -f "$wheel" ] && [ -z "$(find Cargo.toml NOTICE LICENSES crates machines policy scenarios scripts/wheel.sh -newer "$wheel" \
+		-type f -not -name '*.pyc' -print -quit)" ]; then
+		echo "$wheel is newer than all that it is made of"
+		exit 0
+	fi
 	maturin=target/maturin/bin/maturin
 	[ -x $maturin ] || venv target/maturin python3 'maturin>=1.9,<2'
 	mkdir -p dist/wheels
