@@ -15,7 +15,8 @@
  * that finds the CPU's batch of socket events taken sends its event alone.
  *
  * Tracepoints where the kernel has them: they attach and detach at once. The others need its function
- * tracer, whose programs take a grace period each to detach.
+ * tracer, whose programs take a grace period each to detach. What is read by splice() raises no tracepoint of
+ * sockets: it is noted as the connection is next written to.
  *
  * Known limits: TCP (as plain sockets, not MPTCP's own) and Unix streams; no UDP. How much is written to a
  * Unix stream, and its end, are not known.
@@ -256,19 +257,20 @@ static __always_inline void arrived(struct socket_seen *seen, __u32 bytes)
 
 static __always_inline void tcp_arrived(struct sock *sk)
 {
-	struct tcp_sock *tcp = (struct tcp_sock *)sk;
 	unsigned char state = sk->__sk_common.skc_state;
 	struct socket_seen *seen;
+	struct tcp_sock *tcp;
 	__u32 rcv_nxt, bytes;
 
 	if (state == TCP_LISTEN)
 		return;
 	seen = seen_socket(sk);
-	if (!seen)
+	tcp = bpf_skc_to_tcp_sock(sk);
+	if (!seen || !tcp)
 		return;
-	rcv_nxt = BPF_CORE_READ(tcp, rcv_nxt);
+	rcv_nxt = tcp->rcv_nxt;
 	if (!seen->known_seqs) {
-		seen->copied_seq = BPF_CORE_READ(tcp, copied_seq);
+		seen->copied_seq = tcp->copied_seq;
 		seen->rcv_nxt = seen->copied_seq;
 		seen->known_seqs = 1;
 	}
@@ -302,6 +304,37 @@ static __always_inline void wrote(struct sock *sk, __u32 bytes)
 
 	if (seen)
 		used(sk, seen, RECORD_KIND_WROTE, bytes);
+}
+
+/* What has been read since it was last looked. */
+static __always_inline void tcp_read(struct sock *sk, struct socket_seen *seen)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	__u32 copied, bytes;
+
+	if (!tcp)
+		return;
+	copied = tcp->copied_seq;
+	/* Of none that arrived while recorded it is not known how much: 0 would be the end of the stream. */
+	bytes = seen->known_seqs ? copied - seen->copied_seq : 1;
+	if (!bytes)
+		return;
+	if (!seen->known_seqs)
+		seen->rcv_nxt = tcp->rcv_nxt;
+	seen->known_seqs = 1;
+	seen->copied_seq = copied;
+	used(sk, seen, RECORD_KIND_READ, bytes);
+}
+
+static __always_inline void tcp_wrote(struct sock *sk, __u32 bytes)
+{
+	struct socket_seen *seen = seen_socket(sk);
+
+	if (!seen)
+		return;
+	if (seen->known_seqs)
+		tcp_read(sk, seen); /* by splice(), if at all */
+	used(sk, seen, RECORD_KIND_WROTE, bytes);
 }
 
 /*
@@ -339,29 +372,17 @@ int BPF_PROG(on_readable, struct sock *sk)
 	return 0;
 }
 
-/* Data has been copied to the reader; also when it only looks. */
+/* Before 6.3. Data has been copied to the reader; also when it only looks. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(on_tcp_read, struct sock *sk)
 {
-	struct tcp_sock *tcp = (struct tcp_sock *)sk;
 	struct socket_seen *seen;
-	__u32 copied, bytes;
 
 	if (!current_is_wanted())
 		return 0;
 	seen = seen_socket(sk);
-	if (!seen)
-		return 0;
-	copied = BPF_CORE_READ(tcp, copied_seq);
-	/* Of none that arrived while recorded it is not known how much: 0 would be the end of the stream. */
-	bytes = seen->known_seqs ? copied - seen->copied_seq : 1;
-	if (seen->known_seqs && !bytes)
-		return 0;
-	if (!seen->known_seqs)
-		seen->rcv_nxt = BPF_CORE_READ(tcp, rcv_nxt);
-	seen->known_seqs = 1;
-	seen->copied_seq = copied;
-	used(sk, seen, RECORD_KIND_READ, bytes);
+	if (seen)
+		tcp_read(sk, seen);
 	return 0;
 }
 
@@ -378,11 +399,11 @@ int BPF_PROG(on_tcp_write, struct sock *sk, struct msghdr *message, struct sk_bu
 	if (!current_is_wanted())
 		return 0;
 	if (buffer) {
-		filled = BPF_CORE_READ(buffer, len);
+		filled = buffer->len;
 		if (filled < room)
 			room -= filled;
 	}
-	wrote(sk, bytes < room ? bytes : room);
+	tcp_wrote(sk, bytes < room ? bytes : room);
 	return 0;
 }
 
@@ -391,7 +412,7 @@ SEC("fentry/tcp_sendmsg_locked")
 int BPF_PROG(on_tcp_sendmsg, struct sock *sk, struct msghdr *message, unsigned long bytes)
 {
 	if (current_is_wanted())
-		wrote(sk, bytes);
+		tcp_wrote(sk, bytes);
 	return 0;
 }
 
@@ -400,7 +421,7 @@ SEC("fentry/do_tcp_sendpages")
 int BPF_PROG(on_tcp_sendpages, struct sock *sk, void *page, int offset, unsigned long bytes)
 {
 	if (current_is_wanted())
-		wrote(sk, bytes);
+		tcp_wrote(sk, bytes);
 	return 0;
 }
 
@@ -431,16 +452,24 @@ int BPF_PROG(on_state, struct sock *sk, int before, int after)
 	return 0;
 }
 
-/* Kernels since 6.3. */
+/* Kernels since 6.3: every read from every socket, but for splice(). */
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags)
 {
 	struct socket_seen *seen;
+	bool tcp;
 
-	if (!is_unix_stream(sk) || bytes <= 0 || flags & MSG_PEEK || !current_is_wanted())
+	if (bytes <= 0 || flags & MSG_PEEK)
+		return 0;
+	tcp = is_tcp(sk);
+	if ((!tcp && !is_unix_stream(sk)) || !current_is_wanted())
 		return 0;
 	seen = seen_socket(sk);
-	if (seen)
+	if (!seen)
+		return 0;
+	if (tcp)
+		tcp_read(sk, seen);
+	else
 		used(sk, seen, RECORD_KIND_READ, bytes);
 	return 0;
 }

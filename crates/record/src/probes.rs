@@ -411,9 +411,9 @@ enum Hook {
 
 fn hook_of(program: &str) -> Option<Hook> {
     Some(match program {
-        "on_tcp_read" | "on_state" => Hook::Always,
+        "on_state" => Hook::Always,
         "on_data_ready" | "on_receive" => Hook::Ready(true),
-        "on_readable" | "on_unix_write" | "on_unix_read" => Hook::Ready(false),
+        "on_readable" | "on_tcp_read" | "on_unix_write" | "on_unix_read" => Hook::Ready(false),
         "on_tcp_write" => Hook::Send(true),
         "on_tcp_sendmsg" => Hook::Send(false),
         "on_tcp_sendpages" => Hook::Sendpages,
@@ -443,10 +443,9 @@ impl Hooks {
             sendpages: function("do_tcp_sendpages") && !tracepoint("tcp_sendmsg_locked"),
         };
         let mut missing = Vec::new();
-        for name in ["tcp_rcv_space_adjust", "inet_sock_set_state"] {
-            missing.extend((!tracepoint(name)).then_some(name));
-        }
+        missing.extend((!tracepoint("inet_sock_set_state")).then_some("inet_sock_set_state"));
         if !hooks.ready_tracepoint {
+            missing.extend((!tracepoint("tcp_rcv_space_adjust")).then_some("tcp_rcv_space_adjust"));
             for name in ["sock_def_readable", "unix_stream_sendmsg", "unix_stream_recvmsg"] {
                 missing.extend((!function(name)).then_some(name));
             }
