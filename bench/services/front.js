@@ -7,12 +7,15 @@ const ROUNDS = 500;
 const agent = new http.Agent({ keepAlive: true });
 const back = { host: process.argv[4], port: +process.argv[5], agent };
 
-function ask(then) {
-  http.get(back, (answer) => {
+// One that fails is one request's failure; without a handler it would be the end of the process.
+function ask(then, fail) {
+  const asked = http.get(back, (answer) => {
     let text = '';
     answer.on('data', (part) => (text += part));
     answer.on('end', () => then(text));
+    answer.on('error', fail);
   });
+  asked.on('error', fail);
 }
 
 function work(text) {
@@ -20,4 +23,11 @@ function work(text) {
   return text;
 }
 
-http.createServer((request, response) => ask((text) => response.end(work(text)))).listen(+process.argv[3], process.argv[2]);
+function serve(request, response) {
+  ask(
+    (text) => response.end(work(text)),
+    (error) => response.writeHead(502).end(`${error}\n`)
+  );
+}
+
+http.createServer(serve).listen(+process.argv[3], process.argv[2]);
