@@ -284,7 +284,7 @@ __noinline int arm_cpu_timer(struct live_cpu PL_MEM *c PL_ARENA, u32 cpu, u64 at
 	return 0;
 }
 
-/* Who waits on this CPU may have to wait for what is not ours to end: looked at soon. Only on the CPU itself. */
+/* Tasks that wait here may have to wait for one that is not ours to stop: looked at soon. Only on the CPU itself. */
 static __always_inline void check_soon(struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
 {
 	if (c->check_at_ns)

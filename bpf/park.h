@@ -6,7 +6,7 @@
  *            would wait for ever.
  *
  * Mechanism  Each group has a parking queue. A task counts itself there (nr_parked) before it looks once more
- *            whether the group is still throttled. Whoever releases the group looks at the count after: if it
+ *            whether the group is still throttled. The CPU that releases the group looks at the count afterwards: if it
  *            is not zero the queue is gone through, and again a little later until no task is on the way.
  *            A task that has not run for PL_BW_TURN_NS at a stretch within PL_BW_STARVED_NS gets that run time,
  *            charged to its groups. A task in a system call or a page fault is not parked: it runs on, charged, until
@@ -367,8 +367,8 @@ __noinline int stop_timers(u32 slot)
 }
 
 /*
- * Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. With `weigh`, whoever
- * else waits is weighed anew, and waits where that puts it: see pl_waiting_due.
+ * Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. With
+ * `weigh`, every other task that waits is weighed anew and queued where that puts it: see pl_waiting_due.
  */
 __noinline int scan(u32 cpu, bool weigh)
 {

@@ -113,7 +113,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
  *   running here (wake_cpu): this CPU was not told.
  * - In the CPU's own queue, where plimsoll_dispatch was not asked for work: the CPU is on its way off line. When the slice
  *   of such a CPU's last task ends, 6.19 puts that task there, idles, and does not look again. It is the thread that takes
- *   the CPU off line, and who asked for that waits for it.
+ *   the CPU off line, and the caller that asked for that waits for it.
  */
 void BPF_OPS(plimsoll_update_idle, s32 cpu, bool idle)
 {
@@ -292,7 +292,7 @@ __noinline u64 group_by_id(u64 id)
 
 /*
  * The group of a task's cgroup as it is born: most often its parent's, else found by the cgroup's number. Older kernels
- * look that up within the cgroup namespace of who asks, and find nothing as clone3() puts a task outside of it.
+ * look that up within the cgroup namespace of the caller, and find nothing as clone3() puts a task outside of it.
  */
 static __always_inline struct live_group PL_MEM *group_of_new(struct scx_init_task_args *args)
 {
@@ -405,7 +405,7 @@ void BPF_OPS_SLEEPABLE(plimsoll_cpu_online, s32 cpu)
 	link_online();
 }
 
-/* Whoever waits for a CPU that goes away waits for another one from now on. Nothing new is enqueued here. */
+/* Tasks that wait for a CPU that goes away wait for another one from now on. Nothing new is enqueued here. */
 void BPF_OPS_SLEEPABLE(plimsoll_cpu_offline, s32 cpu)
 {
 	USE_ARENA;

@@ -52,7 +52,7 @@
 #define PL_BW_SLACK_DELAY_NS (5 * PL_MS) /* from a return to its hand-out */
 #define PL_BW_SLACK_GUARD_NS (2 * PL_MS) /* too near the refill to be worth handing out */
 #define PL_BW_OVERRUNS_MAX 3		 /* in one timer callback, before the period is doubled */
-/* Least that one who waits is handed: enough to get past the interrupts that stood in line, into user space. */
+/* The least that a waiting CPU is handed: enough to get past the pending interrupts, into user space. */
 #define PL_BW_TURN_NS (200 * PL_US)
 /*
  * A task that has had no turn for so long gets one though its group is throttled; it is charged. sched_ext's watchdog ends a
@@ -345,7 +345,7 @@ PL_SUB u32 pl_bw_ask(struct pl_pool PL_MEM *pool PL_ARENA, struct pl_balance PL_
 	if (remaining_ns > 0)
 		return flags;
 	pl_bw_throttle(pool, balance, now_ns);
-	/* The timer may have stopped since the first look, and have looked for who is throttled before we were. */
+	/* The timer may have stopped since the first look, and have looked for throttled CPUs before this one was. */
 	if (!pl_read(&pool->timer_active) && !pl_xchg32(&pool->timer_active, 1)) {
 		pl_write(&pool->arm_period, 1);
 		flags |= PL_BW_ARM_PERIOD;
@@ -540,7 +540,7 @@ PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
 		return true;
 	}
 	if (pool->idle) {
-		/* Written before the second look, as who is throttled looks for the timer after: see pl_bw_ask. */
+		/* Written before the second look, as a throttled CPU looks for the timer afterwards: see pl_bw_ask. */
 		pl_xchg32(&pool->timer_active, 0);
 		if (pl_bw_any_throttled(pool) && !pl_xchg32(&pool->timer_active, 1))
 			return true;

@@ -142,7 +142,7 @@ PL_FN s64 pl_entity_kept(const struct pl_line PL_MEM *line, const struct pl_enti
 
 /*
  * Joins a line with a lag (times 2^20; it is bounded first). weight, above 0, and slice_ns are set. Siblings whose
- * weight is to change because of who comes are weighed before.
+ * weight changes because the new one joins are weighed before.
  */
 PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, s64 lag)
 {
@@ -169,7 +169,7 @@ PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *en
 	pl_line_center(line, pl_line_mean(line));
 }
 
-/* Leaves its line with its lag. Siblings whose weight changes because of who goes are weighed afterwards. */
+/* Leaves its line with its lag. Siblings whose weight changes because this one leaves are weighed afterwards. */
 PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
 	s64 lag = pl_entity_bounded(entity, pl_entity_lag(line, entity));

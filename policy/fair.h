@@ -17,7 +17,7 @@
  *                     owed = lag_max * 2^20 / max(sum of weights queued here, 1024's)
  *                     woken: vruntime = max(vruntime, served - credit), credit in weight-1024 time
  *                     served = min(clock, vruntime of the last task picked + credit): a queue that pays back
- *                     what is owed to tasks of others is behind its clock, and who wakes up does not wait for it
+ *                     what is owed to tasks of others is behind its clock, and a woken task does not wait for it
  *            new:     vruntime = served + slice * 2^20 / weight: a group that makes tasks faster than they end
  *                     gets no more than its share by that. Source: START_DEBIT of the kernel's fair class
  *            bound:   vruntime <= clock + wait_max * 2^20 / (sum of weights queued here)
@@ -55,10 +55,10 @@
 #define PL_FAIR_SLICE_NS (3 * PL_MS)
 /*
  * With 1 ms hackbench takes 1.2 times as long as under the kernel's scheduler (live, virtual time), with 4 ms 0.8:
- * whoever is woken often waits for its waker to finish.
+ * a woken task often waits for its waker to finish.
  */
 #define PL_FAIR_WAKEUP_GRAN_NS (4 * PL_MS)
-/* Who is of another group than the one that runs does not wait for its waker: this part of wakeup_gran_ns is enough. */
+/* A woken task of another group than the running one does not wait for its waker: a part of wakeup_gran_ns is enough. */
 #define PL_FAIR_GROUP_GRAN_PART 4
 /*
  * Weights hold while (waiting tasks) x slice < the heavy side's share of this: each task gets a slice within it, whatever
@@ -117,7 +117,7 @@ PL_INLINE bool pl_fair_before(u64 a, u64 b)
 	return (s64)(a - b) < 0;
 }
 
-/* On a CPU's timeline, how far before what is served who wakes up may come in. */
+/* On a CPU's timeline, how far before what is served a woken task may be placed. */
 PL_INLINE u64 pl_fair_credit(const struct pl_fair_config PL_MEM *config)
 {
 	return pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
@@ -244,7 +244,7 @@ PL_FN bool pl_fair_preempts(u64 woken_vruntime, u64 woken_weight, bool woken_idl
 /*
  * After how long the task that runs is stopped, by a timer: its groups' run time is used up in budget_ns, its slice in
  * slice_ns. Where others wait the turn ends on time, as a tick is up to 10 ms late; one that has the CPU to itself goes on, and
- * a tick finds who has come since.
+ * a tick finds the tasks that have come since.
  */
 PL_FN u64 pl_fair_turn(const struct pl_fair_cpu PL_MEM *cpu, u64 slice_ns, u64 budget_ns)
 {

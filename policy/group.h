@@ -10,7 +10,7 @@
  *            times, for each level above, share / runnable weight; a task has its part of that (task.h). Charging
  *            and throttling walk the limited levels only.
  *
- *            Who runs uses up what is due to all of the group on that CPU, and of all groups above: a queue has a
+ *            A running task uses up what is due to its whole group on that CPU, and to all groups above: a queue has a
  *            vruntime, too, and none of its tasks and child queues is further behind it than a few slices. What
  *            tasks that sleep most of the time take is so paid by those of their group that wait, in whatever
  *            child group they are, not by other groups.
@@ -23,8 +23,8 @@
  * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
  *            elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule before system
  *            4, and its cost). So is what it is divided by, unless the queue's runnable weight has more than
- *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by who is
- *            picked next.
+ *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by the task
+ *            that is picked next.
  *
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that. With crowds
  *            a queue weighs no more than cpu.weight 10000 does on one CPU, which the kernel does not say.
@@ -315,8 +315,8 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 		effective = pl_queue_part(&level->queues[cpu], effective);
 	}
 	/*
-	 * With nothing that may run there is no share: what it weighed stays, for who comes, and who runs although throttled
-	 * until it is back in user space.
+	 * A queue in which nothing may run has no share. Its last weight stays, for a task that comes and for one that runs
+	 * although throttled until it is back in user space.
 	 */
 	if (!least)
 		return 0;

@@ -53,8 +53,8 @@ struct pl_headroom {
 };
 
 /*
- * Who is main and who is side, after a group came, went or changed its headroom. Three walks over all groups,
- * parents before children:
+ * Which groups are main and which are side, after a group came, went or changed its headroom. Three walks over all
+ * groups, parents before children:
  *
  *	marked.percent = 0;
  *	marked.tolerance_ns = 0;

@@ -8,7 +8,7 @@
  *
  * Mechanism  Each queue adds to the group's sum only how much it changed since it last did so, only when
  *            that is more than 1/64, and at most once per publish_ns (1 ms). What a queue published in which
- *            nothing has been runnable for long is taken out of the sum by who runs elsewhere: its own CPU may
+ *            nothing has been runnable for long is taken out of the sum by tasks that run elsewhere: its own CPU may
  *            sleep, or may not run this group again.
  *
  * Formula    share = weight * load / (group_load - own_contribution + load),  clamped to [2 / 1024, weight]
@@ -17,7 +17,7 @@
  *            average number of runnable tasks of the group and below, to the nearest, at least 1
  *
  * Trade-offs The group's sum may be 1/64 and 1 ms behind. Where nothing is runnable it is PL_LOAD_FORGET_NS behind,
- *            and until who runs elsewhere has come round: a running task looks at one queue at each tick.
+ *            and until a task that runs elsewhere has come round: a running task looks at one queue at each tick.
  *            The own part is replaced by the present one, so that a queue that has just woken up does not
  *            divide by a sum without itself. Shares carry 10 bits of fraction: on 224 CPUs a group of weight 10
  *            has less than 1/2 on each. Loads, which only say how they are divided, are whole numbers. Both as in

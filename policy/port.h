@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * port.h - what the policy needs from whoever runs it
+ * port.h - what the policy needs from its engine
  *
  * The policy is plain C over memory that the engine owns: no allocation, no clock, no globals. Time comes in
  * as an argument. What differs between a BPF program and a native build is only
@@ -32,7 +32,7 @@ typedef long long s64;
 #define PL_MEM __attribute__((address_space(1)))
 /* Always inlined: a BPF function takes no more than five arguments. */
 #define PL_FN static inline __attribute__((always_inline, unused))
-/* Called rather than inlined, so that the verifier looks at it once, whoever calls. Pointers into the arena
+/* Called rather than inlined, so that the verifier looks at it once for all callers. Pointers into the arena
  * are said to be such. */
 #define PL_SUB __attribute__((noinline))
 #define PL_ARENA __attribute__((btf_decl_tag("arg:arena")))

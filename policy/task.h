@@ -11,17 +11,17 @@
  *            pl_task_turn_over at ticks, pl_task_reweigh as its slice ends, pl_task_uncount, pl_task_blocked.
  *
  *            A task that gets a turn beside something heavy of its group leaps ahead: it owes that one many turns. When
- *            the heavy one sleeps or is throttled there is nobody to owe them to: who is ahead of its group's queue keeps
+ *            the heavy one sleeps or is throttled, nobody is left to have them: a task ahead of its group's queue keeps
  *            what it owes as run time, not as a distance, and as something heavy leaves the engine weighs all that wait
  *            on the CPU anew (PL_QUEUE_LIGHTER), instead of as they are picked, for which they would wait too long.
  *
  * Formula    effective = queue * weight / runnable weight of the queue
- *            vruntime of a queue += delta / queue, whoever of it ran; a task of it that waits for its next turn is at
- *            that - 2 slices * runnable there / queue at least, a child queue at twice as much
+ *            vruntime of a queue += delta / queue, whichever of its tasks ran; a task of it that waits for its next
+ *            turn is at that - 2 slices * runnable there / queue at least, a child queue at twice as much
  *            ahead of its queue by: that * effective before / effective now, where it is now at least twice as heavy
  *
- * Trade-offs Who waits is weighed anew only where three quarters of a queue have left at once, and once per refresh_ns, all
- *            that wait on the CPU: that takes time in proportion to them.
+ * Trade-offs Waiting tasks are weighed anew only where three quarters of a queue have left at once, and at most once per
+ *            refresh_ns; then all that wait on the CPU are: that takes time in proportion to them.
  *
  * Limits     A task's weight is nice's or SCHED_IDLE's; its part is at least PL_FAIR_WEIGHT_MIN.
  *
@@ -36,8 +36,9 @@
 #define PL_QUEUE_TURNS 2
 
 /*
- * A flag beside PL_BW_*: so much has left a queue that whoever waits on the CPU is to be weighed anew. The engine sets
- * `lighter` of the CPU: pl_waiting_due. From so many times of what is left on: who is alone by then had a quarter at most.
+ * A flag beside PL_BW_*: so much has left a queue that the tasks that wait on the CPU are to be weighed anew. The engine
+ * sets `lighter` of the CPU: pl_waiting_due. From so many times of what is left on: a task that is alone by then had a
+ * quarter at most.
  */
 #define PL_QUEUE_LIGHTER 16u
 #define PL_QUEUE_LEFT 3
@@ -215,8 +216,8 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 }
 
 /*
- * What a task of the group ran is the group's, whoever else of it waits, and that of all groups above. Source: the
- * kernel's fair class, where a group's entity on the CPU has a vruntime of its own.
+ * What a task of the group ran counts for the group and for all groups above, whichever other tasks of it wait. Source:
+ * the kernel's fair class, where a group's entity on the CPU has a vruntime of its own.
  */
 PL_INLINE void pl_queues_ran(struct pl_task PL_MEM *task, u64 delta_ns,
 			     const struct pl_fair_config PL_MEM *config)
