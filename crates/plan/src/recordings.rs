@@ -57,12 +57,22 @@ impl Recordings {
         group: Option<&str>,
         request: Option<&RequestSpec>,
     ) -> Result<Recordings, SourceError> {
+        Recordings::read_until(paths, group, request, &AtomicBool::new(false))
+    }
+
+    /// As [`Recordings::read`], which ends soon after the flag is set.
+    pub fn read_until<P: AsRef<Path>>(
+        paths: &[P],
+        group: Option<&str>,
+        request: Option<&RequestSpec>,
+        flag: &AtomicBool,
+    ) -> Result<Recordings, SourceError> {
         let mut sources: Vec<Source> = Vec::new();
         for path in paths {
             let path = path.as_ref();
             let group = group.or(sources.first().map(Source::target_path));
-            let source =
-                Source::read(path, group, request).map_err(|e| name_the_file(e, path, paths.len()))?;
+            let source = Source::read_until(path, group, request, flag)
+                .map_err(|e| name_the_file(e, path, paths.len()))?;
             for other in &sources {
                 fits(&source, other)?;
             }

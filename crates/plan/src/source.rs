@@ -61,7 +61,17 @@ impl Source {
         group: Option<&str>,
         request: Option<&RequestSpec>,
     ) -> Result<Source, SourceError> {
-        let (header, timeline) = Timeline::open(path)?;
+        Source::read_until(path, group, request, &AtomicBool::new(false))
+    }
+
+    /// As [`Source::read`], which ends soon after the flag is set.
+    pub fn read_until(
+        path: &Path,
+        group: Option<&str>,
+        request: Option<&RequestSpec>,
+        flag: &AtomicBool,
+    ) -> Result<Source, SourceError> {
+        let (header, timeline) = Timeline::open_until(path, flag)?;
         let empty = |what, found: String, allowed: &str| SourceError::Empty {
             file: path.display().to_string(),
             what,

@@ -63,6 +63,7 @@ pub fn trace(py: Python<'_>, error: &TraceError) -> PyErr {
     let (place, key) = match error {
         TraceError::Value { place, field, .. } => (place, field.as_str()),
         TraceError::Io { place, .. }
+        | TraceError::GivenUp { place }
         | TraceError::Empty { place, .. }
         | TraceError::Foreign { place, .. }
         | TraceError::Unread { place, .. }

@@ -40,7 +40,8 @@ impl Asked {
     }
 
     pub fn read(&self, cancel: &Arc<AtomicBool>) -> Result<Recordings, SourceError> {
-        let read = Recordings::read(&self.paths, self.group.as_deref(), self.request.as_ref())?;
+        let read =
+            Recordings::read_until(&self.paths, self.group.as_deref(), self.request.as_ref(), cancel)?;
         Ok(read.cancelled_by(cancel))
     }
 }

@@ -42,8 +42,8 @@ impl Trace {
 /// Reads a trace of any kind that Plimsoll knows, and checks every value in it.
 #[pyfunction]
 pub fn read_trace(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
-    let read = guarded(py, move |_| {
-        let trace = plimsoll_trace::Trace::read(&path)?;
+    let read = guarded(py, move |cancel| {
+        let trace = plimsoll_trace::Trace::read_until(&path, cancel)?;
         let header = serde_json::to_string(&trace.header).expect("keys are strings");
         Ok((header, columns(&trace.events)))
     })?;

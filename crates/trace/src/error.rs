@@ -60,6 +60,10 @@ pub enum TraceError {
         source: std::io::Error,
     },
 
+    /// Somebody set the flag that reading was given.
+    #[error("{place}: reading was given up")]
+    GivenUp { place: Place },
+
     #[error("{place}: the file is empty; expected {expected}")]
     Empty { place: Place, expected: &'static str },
 

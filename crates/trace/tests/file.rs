@@ -5,6 +5,7 @@ use common::{events, header, read, write};
 use expect_test::{expect, Expect};
 use plimsoll_trace::*;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 const EVERY_KIND: &str = "
     100 0 switch 0 R 7
@@ -92,6 +93,19 @@ fn every_kind_of_event_and_the_header_survive_the_file() {
     let (header, events) = with_sockets();
     write(&path, &header, &events);
     assert_eq!(read(&path).unwrap(), (header, events));
+}
+
+#[test]
+fn reading_ends_when_nobody_wants_it_any_more() {
+    let path = Path::new("tests/data/version-1.parquet");
+    let (wanted, given_up) = (AtomicBool::new(false), AtomicBool::new(true));
+    assert!(Trace::read_until(path, &wanted).is_ok());
+    for refused in [
+        Trace::read_until(path, &given_up).map(drop),
+        Timeline::open_until(path, &given_up).map(drop),
+    ] {
+        assert!(matches!(refused, Err(TraceError::GivenUp { .. })), "{refused:?}");
+    }
 }
 
 /// Written by the last program of that version.

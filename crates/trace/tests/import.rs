@@ -5,6 +5,7 @@ use common::render;
 use expect_test::{expect, Expect};
 use plimsoll_trace::{Context, Timeline, Trace, TraceError, What};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 struct File {
     _dir: tempfile::TempDir,
@@ -23,6 +24,11 @@ fn check(bytes: impl AsRef<[u8]>, expected: Expect) -> Trace {
     let trace = Trace::read(&file.path).unwrap();
     let timeline = Timeline::build(&trace.header, &trace.events);
     assert_eq!(Timeline::open(&file.path).unwrap().1, timeline);
+    let given_up = AtomicBool::new(true);
+    assert!(matches!(
+        Timeline::open_until(&file.path, &given_up),
+        Err(TraceError::GivenUp { .. })
+    ));
     let losses: Vec<String> = trace
         .header
         .losses

@@ -13,6 +13,7 @@ use crate::error::{At, Place, TraceError};
 use crate::model::{Clock, CpuStat, Event, Group, GroupIx, Header, What};
 use std::io::Read;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// Counters in the order of their fields: name, ns (or 1) for each unit.
 const COUNTERS: [&str; 6] = [
@@ -100,7 +101,7 @@ fn text(path: &Path) -> Result<String, TraceError> {
     })
 }
 
-pub fn read(path: &Path) -> Result<Trace, TraceError> {
+pub fn read(path: &Path, flag: &AtomicBool) -> Result<Trace, TraceError> {
     let text = text(path)?;
     // The reader counts a line's end at \r, and would name the line before.
     let text = text.replace("\r\n", "\n");
@@ -114,6 +115,7 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
     let columns = Columns::of(path, reader.headers().map_err(|e| damaged(path, e))?)?;
     let mut trace = Trace::default();
     for record in reader.records() {
+        super::go_on(path, flag)?;
         let record = record.map_err(|e| damaged(path, e))?;
         let line = record.position().map_or(0, |p| p.line());
         columns.row(&record, &mut trace, &|| line_place(path, line))?;

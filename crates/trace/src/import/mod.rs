@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Formats, by what their files begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,20 +50,27 @@ pub struct Trace {
 impl Trace {
     /// Reads a file of any known format, and checks every value in it.
     pub fn read(path: &Path) -> Result<Trace, TraceError> {
+        Trace::read_until(path, &AtomicBool::new(false))
+    }
+
+    /// As [`Trace::read`], which ends soon after the flag is set, with [`TraceError::GivenUp`].
+    pub fn read_until(path: &Path, flag: &AtomicBool) -> Result<Trace, TraceError> {
         match sniff(path)? {
             Format::Parquet => {
                 let mut reader = TraceReader::open(path)?;
                 let mut events = Vec::new();
-                while reader.read_group(&mut events)? {}
+                while reader.read_group(&mut events)? {
+                    go_on(path, flag)?;
+                }
                 Ok(Trace {
                     header: reader.into_header(),
                     events,
                 })
             }
-            Format::PerfData => perf::read_data(path),
-            Format::Script => perf::read_script(path),
-            Format::Perfetto => perfetto::read(path),
-            Format::CpuStatCsv => cpu_stat::read(path),
+            Format::PerfData => perf::read_data(path, flag),
+            Format::Script => perf::read_script(path, flag),
+            Format::Perfetto => perfetto::read(path, flag),
+            Format::CpuStatCsv => cpu_stat::read(path, flag),
         }
     }
 }
@@ -71,6 +79,11 @@ impl Timeline {
     /// Reads a file of any known format and reconstructs what its threads did. What can be read is not
     /// refused: whether the result can be trusted is for [`crate::Quality::check`].
     pub fn open(path: &Path) -> Result<(Header, Timeline), TraceError> {
+        Timeline::open_until(path, &AtomicBool::new(false))
+    }
+
+    /// As [`Timeline::open`], which ends soon after the flag is set, with [`TraceError::GivenUp`].
+    pub fn open_until(path: &Path, flag: &AtomicBool) -> Result<(Header, Timeline), TraceError> {
         if sniff(path)? == Format::Parquet {
             // Row group by row group: the events are never in memory all at once.
             let mut reader = TraceReader::open(path)?;
@@ -78,12 +91,24 @@ impl Timeline {
             let mut events = Vec::new();
             while reader.read_group(&mut events)? {
                 events.drain(..).for_each(|event| builder.push(&event));
+                go_on(path, flag)?;
             }
             return Ok((reader.into_header(), builder.finish()));
         }
-        let trace = Trace::read(path)?;
+        let trace = Trace::read_until(path, flag)?;
         let timeline = Timeline::build(&trace.header, &trace.events);
         Ok((trace.header, timeline))
+    }
+}
+
+/// # Errors
+/// The flag is set: nobody wants the trace any more.
+fn go_on(path: &Path, flag: &AtomicBool) -> Result<(), TraceError> {
+    match flag.load(Ordering::Relaxed) {
+        false => Ok(()),
+        true => Err(TraceError::GivenUp {
+            place: Place::whole(path),
+        }),
     }
 }
 

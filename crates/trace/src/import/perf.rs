@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 
 const EXPECTED: &str =
     "the events sched_switch, and sched_waking or sched_wakeup, as `perf sched record` records them";
@@ -24,14 +25,14 @@ const ARGS: [&str; 6] = [
     "-i",
 ];
 
-pub fn read_script(path: &Path) -> Result<Trace, TraceError> {
+pub fn read_script(path: &Path, flag: &AtomicBool) -> Result<Trace, TraceError> {
     let mut script = Script::default();
-    script.read(path, source::open(path)?)?;
+    script.read(path, source::open(path)?, flag)?;
     script.finish(path)
 }
 
 /// Runs `perf script` on a perf.data file. The errors name lines of its output.
-pub fn read_data(path: &Path) -> Result<Trace, TraceError> {
+pub fn read_data(path: &Path, flag: &AtomicBool) -> Result<Trace, TraceError> {
     let tool = |detail: String| TraceError::Tool {
         place: Place::whole(path),
         command: format!("perf {}", ARGS.join(" ")),
@@ -57,7 +58,11 @@ pub fn read_data(path: &Path) -> Result<Trace, TraceError> {
         text
     });
     let mut script = Script::default();
-    let result = script.read(path, BufReader::new(child.stdout.take().expect("it is piped")));
+    let result = script.read(
+        path,
+        BufReader::new(child.stdout.take().expect("it is piped")),
+        flag,
+    );
     if result.is_err() {
         let _ = child.kill(); // it may still be writing; its exit code says nothing new
     }
@@ -123,10 +128,11 @@ struct Script {
 }
 
 impl Script {
-    fn read(&mut self, path: &Path, mut reader: impl BufRead) -> Result<(), TraceError> {
+    fn read(&mut self, path: &Path, mut reader: impl BufRead, flag: &AtomicBool) -> Result<(), TraceError> {
         let mut bytes = Vec::new();
         let mut line = 0;
         loop {
+            super::go_on(path, flag)?;
             bytes.clear();
             let n = reader
                 .read_until(b'\n', &mut bytes)

@@ -10,6 +10,7 @@ use crate::model::{Context, Event, Loss, State, Thread, Tid, What, CPU_MAX, TID_
 use quick_protobuf::BytesReader;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 const EXPECTED: &str = "a Perfetto trace with the ftrace events sched/sched_switch and sched/sched_waking";
 
@@ -27,11 +28,12 @@ pub fn begins_like_one(head: &[u8]) -> bool {
             .is_ok_and(|tag| tag >> 3 > 0 && tag >> 3 < 1000 && matches!(tag & 7, 0 | 1 | 2 | 5))
 }
 
-pub fn read(path: &Path) -> Result<Trace, TraceError> {
+pub fn read(path: &Path, flag: &AtomicBool) -> Result<Trace, TraceError> {
     let bytes = source::bytes(path)?;
     let mut import = Import::new(path);
     let mut reader = BytesReader::from_bytes(&bytes);
     while !reader.is_eof() {
+        super::go_on(path, flag)?;
         let at = (bytes.len() - reader.len()) as u64;
         let damaged = |error: quick_protobuf::Error| {
             let (place, detail) = (
