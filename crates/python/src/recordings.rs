@@ -40,8 +40,7 @@ impl Asked {
     }
 
     pub fn read(&self, cancel: &Arc<AtomicBool>) -> Result<Recordings, SourceError> {
-        let read =
-            Recordings::read_until(&self.paths, self.group.as_deref(), self.request.as_ref(), cancel)?;
+        let read = Recordings::read_until(&self.paths, self.group.as_deref(), self.request.as_ref(), cancel)?;
         Ok(read.cancelled_by(cancel))
     }
 }
