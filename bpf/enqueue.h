@@ -8,7 +8,7 @@
  *            is expected to sleep: it runs next without a pass through dispatch.
  *
  *            No task is put into the local queue of a CPU that a real-time or deadline task has: no CPU could take it
- *            from there. The task that is there as such a one comes is queued anew.
+ *            from there. The task that is there when it comes is queued anew.
  *
  * Trade-offs A waker that said it would sleep and does not makes its task wait. After PL_PLACE_SYNC_WAIT_NS one of the two
  *            is offered to an idle CPU.

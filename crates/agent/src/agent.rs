@@ -131,7 +131,7 @@ impl<F: Files, S: Store> Agent<F, S> {
         let again = self.later.iter().filter(|(_, at_ns)| now_ns >= **at_ns);
         self.due.extend(again.map(|(path, _)| path.clone()));
         self.later.retain(|_, at_ns| now_ns < *at_ns);
-        // All knobs before any file: who is main may have changed.
+        // All knobs before any file: the main group may be another one now.
         let mut knobs_changed = false;
         for path in self.due.clone() {
             knobs_changed |= self.read_knobs(&path);

@@ -213,7 +213,7 @@ struct PodmanMetadata {
     image_name: String,
 }
 
-/// containerd's and CRI-O's names for the same. `None`: it is no container of Kubernetes.
+/// containerd's and CRI-O's names for the same. `None`: it is not a container of Kubernetes.
 fn of_annotations(annotations: &HashMap<String, String>) -> Option<Container> {
     let first = |names: [&str; 2]| {
         let value = names.iter().find_map(|name| annotations.get(*name));

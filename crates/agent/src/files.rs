@@ -38,7 +38,7 @@ pub struct Events {
     pub tried: Vec<PathBuf>,
     /// Too much happened to be told one by one.
     pub all: bool,
-    /// Not everything is watched: who asks has to look himself from time to time.
+    /// Not everything is watched: the caller has to look for itself from time to time.
     pub blind: bool,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Headroom by quotas of the side groups. Who is main and who is side, the side's budget and its parts are policy's
+//! Headroom by quotas of the side groups. Which groups are main and side, the side's budget and its parts are policy's
 //! (headroom.h, lend.h); here they get what was measured.
 use crate::agent::Group;
 use crate::Files;

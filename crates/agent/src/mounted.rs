@@ -108,7 +108,7 @@ fn usage_of(stat: &std::fs::File) -> Option<u64> {
     text.lines().next()?.strip_prefix("usage_usec ")?.parse().ok()
 }
 
-/// How many CPUs a list such as `0-3,8` has. `None`: it is no list, or names none.
+/// How many CPUs a list such as `0-3,8` has. `None`: the text is not a list, or the list is empty.
 fn nr_online(list: &str) -> Option<u32> {
     let cpus = CpuSet::parse(list)?;
     (!cpus.is_empty()).then(|| cpus.len())

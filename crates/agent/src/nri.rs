@@ -349,8 +349,9 @@ impl Nri {
         let Some(cgroup) = cgroup_of(&container.cgroups_path) else {
             if !container.cgroups_path.is_empty() {
                 let (who, path) = (who(pod, container), container.cgroups_path.escape_debug());
-                self.said
-                    .push(format!("warning: {who}: `{path}` is no cgroup below the mount"));
+                self.said.push(format!(
+                    "warning: {who}: `{path}` is not a cgroup below the mount"
+                ));
             }
             return Ok(false);
         };

@@ -146,7 +146,7 @@ pub struct Checked<'a> {
     pub replayed: f64,
     /// Largest relative difference that is allowed; null: for information.
     pub tolerance: Option<f64>,
-    /// Whether the difference is no larger.
+    /// Whether the difference is within the tolerance.
     pub holds: bool,
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Who is slow keeps one of them busy for `PATIENCE` at most.
+/// A slow client keeps one of them busy for `PATIENCE` at most.
 const THREADS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(1);

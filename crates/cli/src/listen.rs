@@ -64,7 +64,7 @@ fn answer(asked: &Asked<'_>, containers: &Mutex<Containers>) -> Answer {
             let nobody = Some("/proc".into());
             match ask(&Request::Status { cgroup: nobody }) {
                 Ok(_) => Answer::plain("200 OK", "ok\n"),
-                // Who has not opened his socket yet is alive, and is not to be killed for it.
+                // A scheduler that has not opened its socket yet is alive, and is not to be killed for it.
                 Err(Error::Absent(_)) if asked.path == "/healthz" => Answer::plain("200 OK", "starting\n"),
                 Err(error) => Answer::plain("503 Service Unavailable", format!("{error}\n")),
             }

@@ -88,7 +88,7 @@ pub fn sections(run: &Run, per_cpu: bool) -> Vec<Section> {
 fn groups(run: &Run) -> Section {
     let subject = |group: &plimsoll_report::Group| {
         let stat = |of: fn(&plimsoll_report::Stat) -> f64| group.stat.as_ref().map(of);
-        // One that changed is no limit of the whole run, and nothing is a share of it.
+        // A limit that changed does not hold for the whole run, so no share of it is given.
         let limit = group.limit_cpus.filter(|_| !group.limit_changes);
         let of_limit = limit.map(|limit| 100.0 * group.used_cpus / limit);
         Subject {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a command prints. A closed pipe (`plimsoll ... | head`) ends the printing, not the command: what it was asked to do
 //! is done, and its exit code says how it went. Any other error, a full disk say, would lose results and ends it with 3.
-//! On the standard error are no results: whatever becomes of it, the command goes on, above all one that schedules.
+//! The standard error carries no results: if it fails, the command goes on, above all one that schedules.
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Result, Write};
 

@@ -135,7 +135,7 @@ fn traced(
     let out = BufWriter::new(&whole.file);
     let mut timeline = Timeline::new(out, nr_cpus(scenario), group_names(scenario))?;
     let results = watched(simulation, scenario, progress, Some(&mut timeline));
-    // A timeline up to where time stands still is no timeline of the run: what the file held before stays.
+    // A run whose time stands still leaves half a timeline: it is dropped, and the file keeps what it held.
     if let Ok(results) = &results {
         timeline.finish(results.end_ns)?;
         whole.finish()?;

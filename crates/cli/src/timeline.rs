@@ -35,7 +35,7 @@ pub struct Timeline<W: Write> {
     error: Option<std::io::Error>,
     groups: Vec<String>,
     names: Vec<String>,
-    /// Who runs on each CPU, and since when: a switch takes time, so it may begin after the end of the simulation.
+    /// What runs on each CPU, and since when: a switch takes time, so it may begin after the end of the simulation.
     running: Vec<Option<(TaskId, u64)>>,
     left: Vec<Option<Left>>,
     throttled_cpus: Vec<u32>,

@@ -46,7 +46,7 @@ impl Cell {
         }
     }
 
-    /// `None`: it is no number.
+    /// `None`: it is not a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Cell::Integer(value) => Some(*value as f64),
@@ -55,7 +55,7 @@ impl Cell {
         }
     }
 
-    /// `None`: it is no whole number.
+    /// `None`: it is not a whole number.
     pub fn integer(&self) -> Option<i64> {
         match self {
             Cell::Integer(value) => Some(*value),
@@ -139,7 +139,7 @@ impl Column {
     }
 }
 
-/// Why a file is no table of ours.
+/// Why a file cannot be read as a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error("not a Parquet file that can be read: {0}")]

@@ -80,7 +80,7 @@ impl CpuSet {
     }
 
     /// Reads a list as the kernel writes it: numbers and ranges, "0-3,8"; "" or "\n" is the empty set. Spaces around numbers
-    /// and commas too many are passed over, as the kernel does. `None`: it is no list, a range ends before it begins, or a
+    /// and commas too many are passed over, as the kernel does. `None`: it is not a list, a range ends before it begins, or a
     /// CPU is [`CPUS_MAX`] or more.
     pub fn parse(list: &str) -> Option<Self> {
         let number = |text: &str| {

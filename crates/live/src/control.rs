@@ -13,7 +13,7 @@ use std::time::Duration;
 const SOCKET: &str = "/run/plimsoll.sock";
 /// A client that says nothing for this long is dropped: there is one thread.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Whoever asks waits no longer: a scheduler that answers later than this hangs.
+/// A client waits no longer than this: a scheduler that answers later than this hangs.
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ fn ask_at(socket: &Path, request: &Request) -> Result<Option<Status>> {
         _ => silent(error),
     })?;
     stream.set_read_timeout(Some(LONGEST_ANSWER)).map_err(silent)?;
-    // JSON has no words for a path that is no UTF-8.
+    // JSON has no words for a path that is not UTF-8.
     let mut line = serde_json::to_string(request).map_err(|_| {
         Error::Input(format!(
             "{}: not UTF-8: allowed are cgroups of which the whole path is",
@@ -145,7 +145,7 @@ impl Server {
         // What is below 0 is left out.
         let beside = beside.map_or(-1, |fd| fd.as_raw_fd());
         let mut descriptors = [descriptor(self.listener.as_raw_fd()), descriptor(beside)];
-        // Not in whole milliseconds: who waits for a time would wake up before it, and wait once more.
+        // Not in whole milliseconds: a caller that waits for a time would wake up before it, and wait once more.
         let wait = libc::timespec {
             tv_sec: wait.as_secs() as libc::time_t,
             tv_nsec: wait.subsec_nanos().into(),

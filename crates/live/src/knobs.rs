@@ -224,7 +224,7 @@ impl KnobValues {
     }
 }
 
-/// Refuses a cgroup whose knobs others than root could write. Whoever owns a delegated cgroup may write attributes of its
+/// Refuses a cgroup whose knobs others than root could write. The owner of a delegated cgroup may write attributes of its
 /// directory, but not its limits, which are in files of root's: with burst_us he would lift them, and with
 /// headroom_percent take the machine from all others.
 pub fn only_roots(cgroup: &Path) -> Result<()> {

@@ -175,7 +175,7 @@ impl GroupStatus {
     }
 }
 
-/// A cgroup's path as text. Whoever may make cgroups names them, and with any bytes: what is no text, or would move a
+/// A cgroup's path as text. Users who may make cgroups name them, with any bytes: what is not text, or would move a
 /// terminal's cursor, is shown as `\xff`, so that two names stay two.
 pub fn shown(path: &Path) -> String {
     let mut text = String::new();

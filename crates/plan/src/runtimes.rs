@@ -81,7 +81,7 @@ impl Runtime {
         };
         match self {
             Runtime::Jvm => {
-                // Ergonomics take the serial collector on what is no server: fewer than two processors.
+                // The JVM picks the serial collector where it sees fewer than two processors.
                 let collector = match processors < 2.0 {
                     true => ", and the serial collector unless one is chosen",
                     false => "",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who is told of a limit, and which knobs it has: a plan tries only what its target can say.
+//! The systems that a limit can be given to, and the knobs of each: a plan tries only what its target can express.
 use crate::candidates::Knobs;
 use plimsoll_replay::Semantics;
 use std::fmt;

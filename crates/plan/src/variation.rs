@@ -7,12 +7,12 @@
 //!   costliest of n alone would not do: the next run is above it in one of n + 1 cases.
 //! - One recording: another run may take throughout what one of its blocks took, between the 5th and the 95th percentile
 //!   of them. What differs between runs only is not in that.
-//! - Recordings taken one after the other are no independent draws of a machine that drifts, and then too much alike. So
+//! - Recordings taken one after the other are not independent if the machine drifts: they are too much alike. So
 //!   the blocks of several recordings count as well as those of one: whichever of both reaches further.
 //! - Recordings of less than an hour show nothing of what an hour changes: neighbours on the same hardware, clocks, caches.
 //!   Whatever they show, another run is taken to differ by [`DRIFT`] at least.
 //!
-//! Whoever asks for ranges gets replays with all work scaled to both ends of this ([`crate::Recordings`]).
+//! A caller that asks for ranges gets replays with all work scaled to both ends of this ([`crate::Recordings`]).
 use plimsoll_replay::{Program, Stretch, STRETCH_NS};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -144,7 +144,7 @@ fn nine_of_ten(mut costs: Vec<f64>) -> Option<(f64, f64)> {
 }
 
 /// CPU time per request of each block, and how long blocks are on average: each is 1 s, and as much longer as it takes for
-/// enough requests. What is left at the end and is no whole block is left out.
+/// enough requests. What is left at the end is left out if it is less than a block.
 fn block_costs(stretches: &[Stretch]) -> (u64, Vec<f64>) {
     // A service may have been idle before and after.
     let busy = |s: &Stretch| s.requests > 0.0;
@@ -283,7 +283,7 @@ mod tests {
         let most = costs.iter().copied().fold(0.0, f64::max);
         assert!((5e6..8e6).contains(&most), "{costs:?}");
         assert!((1_000_000_000..2_500_000_000).contains(&block_ns), "{block_ns}");
-        // Ten requests at one end, and none for a minute: what is no whole block is none.
+        // Ten requests at one end, and none for a minute: a stretch that is less than a block does not count.
         let mut late = vec![stretch(1.0); 12];
         late.extend(vec![stretch(0.0); 600]);
         late.push(stretch(1.0));

@@ -62,7 +62,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
 /// there is to wait for ever.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// No thread can be started.
 pub fn on_all_cpus<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     let pool = rayon::ThreadPoolBuilder::new().build();
     pool.map(|pool| pool.install(work))

@@ -24,7 +24,7 @@ fn version_of(section: &[u8]) -> Option<String> {
         return None;
     }
     let (&length, text) = section.get(VERSION..)?.split_first()?;
-    // A length of one byte: what is longer is no version that the trace format takes.
+    // A length of one byte: the trace format takes no longer version.
     let length = usize::from(length);
     let text = text
         .get(..length)

@@ -103,7 +103,7 @@ impl<'obj> Probes<'obj> {
         let [first, second] = storage;
         let mut hooks = Hooks::find(&btf);
         if let Ok(found) = hooks {
-            // A refusal is no failure: libbpf shall not print the verifier's log.
+            // A refusal is expected: libbpf shall not print the verifier's log.
             let print = libbpf_rs::set_print(None);
             let loaded = Probes::open(first, settings, &btf, Some(found));
             libbpf_rs::set_print(print);

@@ -42,7 +42,7 @@ fn before(timeline: &Timeline, firsts: &[u32], bursts: &[Burst], at: usize) -> O
     let thread = bursts[at].thread as usize;
     let own = at - firsts[thread] as usize;
     let known = &timeline.threads[thread].bursts;
-    // Looked at first: who wakes it then only brings what the storage has.
+    // Looked at first: the waker only brings what the storage has.
     if own > 0 && is_stuck(known[own - 1].end) {
         return Some(at - 1);
     }

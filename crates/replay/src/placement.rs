@@ -193,7 +193,7 @@ fn waker_cpu(timeline: &Timeline, burst: &Burst) -> Option<u32> {
 
 /// Of each burst. `busy`: whether a CPU ran something at a time.
 fn seats(timeline: &Timeline, nr_cpus: u32, busy: impl Fn(u32, i64) -> bool) -> Vec<Seat> {
-    // Whoever slept longer than the kernel's interval of balancing comes back to a machine that nobody has seen.
+    // A thread that slept longer than the kernel's balancing interval finds a machine that was balanced since.
     let balanced_ns = i64::from(nr_cpus.min(64)) * 16_000_000;
     let seat = |thread: &ThreadTimeline, ix: usize| {
         let burst = &thread.bursts[ix];

@@ -106,7 +106,7 @@ pub struct Program {
     pub stretches: Vec<Stretch>,
     /// Runnable threads on a CPU from which a woken one seeks an idle CPU, as recorded.
     pub(crate) seeks_idle_from: u32,
-    /// Woken threads mostly wait for who runs of their group, as recorded.
+    /// Woken threads mostly wait for the running thread of their group, as recorded.
     pub(crate) spares_own_group: bool,
     /// The recorded kernel's rules.
     pub(crate) kernel: Mainline,

@@ -13,7 +13,7 @@ pub(crate) fn firsts(timeline: &Timeline) -> Vec<u32> {
     firsts
 }
 
-/// Waits for something that is no message, as for storage.
+/// Waits for something other than a message, such as storage.
 pub(crate) fn is_stuck(end: End) -> bool {
     matches!(
         end,

@@ -292,7 +292,7 @@ impl Finder<'_> {
                 from -= 1;
             }
             let by_schedule = scheduled && on_schedule(self, from);
-            // A thread that is told by another when to ask is no better than that one, but has no time of its own.
+            // A thread that another one tells when to ask is as good as that one, but has no schedule of its own.
             let told = self.burst(client, from).open && self.burst(client, from).start != Start::At;
             let kind = match by_schedule || told {
                 true => Loop::Open,

@@ -8,7 +8,7 @@
 //! - It was there until recording ended, or went while it still wanted the CPU (to another CPU, or its own limit held it
 //!   back): it would have taken more, had the recorded threads taken less. In a replay it wants the CPU for as long.
 //!
-//! A client of a closed loop is no competition. The time between an answer and the next request is kept, and what the client
+//! A client of a closed loop is not a rival. The time between an answer and the next request is kept, and what the client
 //! ran is in it: stretches in which such a client sent are left out.
 use crate::groups::Group;
 use crate::recording::{runs_by_cpu, CpuRun};
@@ -42,7 +42,7 @@ pub(crate) enum Want {
 /// Switches follow one another; what is longer is an idle CPU.
 const IDLE_NS: i64 = 5_000;
 
-/// Who waits for a CPU while others than the recorded threads run there for so long is not there any more, but was moved.
+/// A thread that waits for a CPU on which others than the recorded threads run for so long was moved elsewhere.
 /// Under equal weights a turn comes each few milliseconds.
 const LEFT_NS: u64 = 100_000_000;
 
@@ -102,7 +102,7 @@ pub(crate) fn find(timeline: &Timeline, group_of: &[u32], sent: &[i64]) -> Vec<R
         if sends && !run.wants_more && !pending.contains_key(&at) {
             continue;
         }
-        // As recording ended it was not known who ran: somebody who is waited for is, already.
+        // As recording ended it was not known what ran. A rival that somebody waits for is counted already.
         if run.group.is_none() && run.wants_more && pending.keys().any(|&(other, _)| other == run.cpu) {
             continue;
         }

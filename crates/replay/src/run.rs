@@ -115,13 +115,13 @@ fn mainline_or_published(config: &mut Config, semantics: Semantics, program: &Pr
     match semantics {
         Semantics::Mainline => {
             config.policy = program.kernel.policy();
-            // Turns by lag and deadline, level by level: beside others, who is woken waits for what its own group has had.
+            // Turns by lag and deadline, level by level: beside others, a woken task waits for what its own group has had.
             // Among threads of one group it is a habit of the recording that decides, below, which this rule does not have.
             if program.kernel.has_lags() && program.has_rivals() {
                 config.policy.fair = Fair::Eevdf;
                 config.policy.core.fair.slice_ns = Mainline::base_slice_ns(nr_cpus);
             }
-            // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if who runs is not past
+            // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if the running task is not past
             // its due, when its slice is over. Which it mostly is shows in the recording.
             config.policy.core.fair.wakeup_gran_ns = match program.spares_own_group {
                 true => Mainline::base_slice_ns(nr_cpus),
@@ -193,7 +193,7 @@ fn outcome(
     if busy_ns == 0 {
         busy_ns = end_ns;
     }
-    // What ran after the last request is no use of the time up to it. Where requests are left, it has not run.
+    // What ran after the last request does not belong to the time up to it. Where requests are left, it has not run.
     let all_done = requests.len() == program.requests.len() && requests.iter().all(|r| r.done);
     let groups = program
         .groups

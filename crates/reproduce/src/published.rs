@@ -59,7 +59,7 @@ impl Row {
         spread.max(digits)
     }
 
-    /// Why the row is no target although it is simulated: slips and warnings in the source's own figures.
+    /// Why the row is not a target although it is simulated: slips and warnings in the source's own figures.
     pub fn no_target(&self) -> Option<&'static str> {
         if self.note.contains("IDENTICAL to the ICL row") {
             Some("digit for digit the row of the other machine: a copying slip of the source")
@@ -216,7 +216,7 @@ fn spread(column: &str, text: &str) -> Result<Option<f64>, String> {
         .ok_or_else(|| format!("{column}: \"{text}\": allowed a percentage such as ±0.1% or 0.1 %stdev"))
 }
 
-/// Half of a figure's last digit, in percent of it; 0 where it is no plain number.
+/// Half of a figure's last digit, in percent of it; 0 where it is not a plain number.
 fn rounding_percent(text: &str) -> f64 {
     let decimals = text.split_once('.').map_or(0, |(_, after)| after.len());
     match text.parse::<f64>() {

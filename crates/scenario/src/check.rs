@@ -248,7 +248,7 @@ impl<'a> Checker<'a> {
             Some(low) => given > low,
             None => low.is_none_or(|low| given >= low),
         };
-        // What is no number is within no range.
+        // NaN is within no range.
         if !above_low || !high.is_none_or(|high| given <= high) {
             self.out_of_range(schema, (low, high), node, path);
         }

@@ -123,7 +123,7 @@ pub fn stand_in(asked: &str, taken: Option<&str>) -> Option<String> {
     }
 }
 
-/// 7.2.13 is a 7.2; 6.12 is no 6.1.
+/// 7.2.13 is of series 7.2; 6.12 is not of series 6.1.
 fn is_series(version: &str, series: &str) -> bool {
     version
         .strip_prefix(series)
@@ -132,7 +132,7 @@ fn is_series(version: &str, series: &str) -> bool {
 
 impl MachineFile {
     /// The kernel of this version, or the newest one before it, or the oldest: its name and table. None: the model
-    /// names no kernels. From the first part that is no number on, as in "6.1.0-13-amd64", nothing counts.
+    /// names no kernels. From the first part that is not a number on, as in "6.1.0-13-amd64", nothing counts.
     pub fn kernel(&self, version: &str) -> Option<(&str, &KernelTable)> {
         let wanted = numbers(version);
         let before = |name: &&String| numbers(name) <= wanted;

@@ -387,7 +387,7 @@ impl Node {
         match &self.value {
             Value::String(text) => format!("\"{}\"", text.escape_debug()),
             Value::Integer(integer) => integer.to_string(),
-            // With its point or exponent: 1000.0 is no integer.
+            // With its point or exponent: 1000.0 is not an integer.
             Value::Float(float) => format!("{float:?}"),
             Value::Wide(text) | Value::NotFinite(text, _) | Value::Date(text) => text.clone(),
             Value::Boolean(flag) => flag.to_string(),

@@ -32,7 +32,7 @@ pub struct Said {
     pub points: u64,
 }
 
-/// An answer that is no answer.
+/// Why an answer cannot be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AnswerError {
     /// Not JSON, cut off, or another document.
@@ -276,7 +276,7 @@ impl<'de> Visitor<'de> for PointVisitor {
         let short = || A::Error::invalid_length(1, &"a time and a value");
         let seconds: f64 = seq.next_element()?.ok_or_else(short)?;
         let Value(value) = seq.next_element()?.ok_or_else(short)?;
-        // Year 5138 in ms and back: what is beyond is no time.
+        // Year 5138 in ms and back: beyond that it cannot be a time.
         if seconds.is_nan() || seconds.abs() >= 1e11 {
             return Err(A::Error::custom(format!(
                 "time {seconds}: allowed: seconds since 1970"

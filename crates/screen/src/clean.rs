@@ -59,7 +59,7 @@ impl Faults {
     }
 }
 
-/// Puts points into order of time, without what is no value. Equal times with equal values are one; with different values
+/// Puts points into order of time, without those of no value. Equal times with equal values are one; with different values
 /// which one is right is not known, so neither stays.
 pub fn in_order(points: &mut Vec<(i64, f64)>, faults: &mut Faults) {
     let before = points.len();

@@ -137,7 +137,7 @@ fn write_page(page: &mut String, found: &Screening, record: &[String]) -> std::f
     if !record.is_empty() {
         writeln!(
             page,
-            "<h2>Worth recording</h2>\n<p>Shares of throttled periods are no latencies. On the node of the pod, then \
+            "<h2>Worth recording</h2>\n<p>A share of throttled periods says nothing about latency. On the node of the pod, then \
              <code>plimsoll plan</code>:</p>\n<pre>{}</pre>",
             escape(&record.join("\n"))
         )?;

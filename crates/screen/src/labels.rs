@@ -83,7 +83,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// `None`: the pod as a whole, its sandbox, or a cgroup that is no container.
+    /// `None`: the pod as a whole, its sandbox, or a cgroup that is not a container.
     pub fn of(labels: &Labels) -> Option<Container> {
         // Kubernetes before 1.16 said pod_name and container_name.
         let label = |names: [&str; 2]| {

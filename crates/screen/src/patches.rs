@@ -94,7 +94,7 @@ fn obstacle(row: &Row) -> Option<&'static str> {
     match row.advice.request.or(row.advice.limit) {
         None if row.class == Class::TooSmall => Some("how much more it needs does not show in its samples"),
         None => Some(
-            "burst and period are no fields of a pod: plimsoll agent, or the kubelet's cpuCFSQuotaPeriod",
+            "a pod has no fields for burst and period: plimsoll agent, or the kubelet's cpuCFSQuotaPeriod",
         ),
         Some(_) => None,
     }
@@ -196,7 +196,7 @@ fn write_reasons(text: &mut String, rows: &[&Row]) {
         if let Some(burst_ms) = row.advice.burst_ms {
             writeln!(
                 text,
-                "#   and burst of {burst_ms:.0} ms, which is no field of a pod"
+                "#   and burst of {burst_ms:.0} ms, for which a pod has no field"
             )
             .expect("memory");
         }

@@ -3,7 +3,7 @@
 use crate::answer::{Labels, Said, Series};
 use crate::input::{time_ms, InputError, Joined};
 
-/// Columns that are no labels.
+/// Columns that do not hold labels.
 const COLUMNS: [&str; 3] = ["metric", "time", "value"];
 
 /// Whether a first line is the head of such a file.

@@ -92,7 +92,7 @@ fn a_patch_holds_what_the_advice_says_and_what_none_can_say_is_named() {
     why.sort();
     expect![[r#"
         <b>&: a name that Kubernetes does not allow
-        bursts: burst and period are no fields of a pod: plimsoll agent, or the kubelet's cpuCFSQuotaPeriod
+        bursts: a pod has no fields for burst and period: plimsoll agent, or the kubelet's cpuCFSQuotaPeriod
         free: a kind whose template is not known here
         hidden: how much more it needs does not show in its samples
     "#]]

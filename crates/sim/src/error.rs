@@ -41,6 +41,6 @@ pub enum RunError {
 pub struct Stuck {
     /// Where it stands.
     pub at_ns: u64,
-    /// Who does not let it pass.
+    /// What does not let it pass.
     pub why: String,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One checksum over the whole file, because the Parquet library panics on some damaged bytes (a page
-//! header that says "dictionary" where there is none) and a panic is no error message.
+//! header that says "dictionary" where there is none) and users need an error message.
 //!
 //! The file's metadata holds `plimsoll.crc32=XXXXXXXX`. The CRC-32 is taken over all bytes of the file
 //! with the eight digits as `00000000`, so it covers the metadata that it stands in.

@@ -121,7 +121,7 @@ fn is_refusal(error: &io::Error) -> bool {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // Not there any more once it is finished. Best effort: why it is not is reported by whoever dropped it.
+        // Not there any more once it is finished. Best effort: the caller that dropped it reports why it is not.
         let _ = remove_file(&self.partial);
         pending().retain(|partial| *partial != self.partial);
     }

@@ -3,7 +3,7 @@
 //!
 //! Columns are found by name, in any order; unknown ones are refused: one that is misspelt would not be compared, unseen. A
 //! row describes a run by its parameters and holds what was measured; a measured field that is empty, or whose column is
-//! missing, is not compared, and a row without any is refused. So is a row with an empty parameter, which is no zero: its
+//! missing, is not compared, and a row without any is refused. So is a row with an empty parameter, which is not zero: its
 //! run would be another one. So is one that has fewer fields than there are columns: it was cut off.
 use crate::rebuild::Scheduler;
 use plimsoll_scenario::{nearest, Problem, Problems};

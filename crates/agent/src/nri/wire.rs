@@ -161,7 +161,7 @@ impl Wire {
         payload: &Message,
     ) -> io::Result<u32> {
         let stream = self.next_stream;
-        // Those of who asks are odd.
+        // The caller's streams have odd numbers.
         self.next_stream += 2;
         let mut message = Message::default();
         message.text(1, service).text(2, method).message(3, payload);

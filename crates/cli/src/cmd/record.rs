@@ -166,7 +166,7 @@ pub fn run(args: &Args) -> Result {
 }
 
 fn progress_bar() -> ProgressBar {
-    // Hidden by indicatif itself where standard error is no terminal.
+    // Hidden by indicatif itself where standard error is not a terminal.
     let bar = ProgressBar::new(1000);
     let style =
         ProgressStyle::with_template("{msg} {bar:40} {percent}% {elapsed}").expect("a fixed template");

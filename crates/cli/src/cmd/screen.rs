@@ -239,7 +239,7 @@ fn describe(text: &mut String, found: &Screening, args: &Args) -> std::fmt::Resu
     writeln!(text, "{table}")?;
     for class in Class::ALL {
         let rows: Vec<&Row> = found.of(class).collect();
-        // Who is fine is counted above.
+        // Containers that are fine are counted above.
         let quiet = matches!(class, Class::Fine | Class::NoLimitFine);
         if rows.is_empty() || quiet && !args.all {
             continue;

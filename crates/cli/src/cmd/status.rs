@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result {
-    // "-" stood for the standard output behind --json, and is no cgroup.
+    // "-" behind --json means the standard output: it is not a cgroup.
     let cgroup = match args.cgroup.as_deref().filter(|path| *path != Path::new("-")) {
         Some(path) => Some(
             path.canonicalize()

@@ -228,7 +228,7 @@ fn own_binary() -> plimsoll_vm::Result<PathBuf> {
     Ok(fresh.unwrap_or(own))
 }
 
-/// Shows what is being fetched; silent when standard error is no terminal.
+/// Shows what is being fetched; silent when standard error is not a terminal.
 fn spinner() -> ProgressBar {
     let progress = ProgressBar::new_spinner();
     progress.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a fixed template"));
@@ -255,7 +255,7 @@ fn parse_cpus(text: &str) -> std::result::Result<String, String> {
     let Some(cpus) = cpus.filter(|cpus| (1..=255).contains(cpus) && topology) else {
         return Err("allowed: 1..255, then perhaps ,sockets=N ,dies=N ,cores=N ,threads=N, each once".into());
     };
-    // QEMU fills in one of these that is not given, and refuses what is no whole number; dies are then one.
+    // QEMU fills in one of these that is not given, and refuses a result that is not a whole number; dies are then one.
     let is_filled_in = ["sockets", "cores", "threads"]
         .iter()
         .any(|level| levels.iter().all(|(name, _)| name != level));

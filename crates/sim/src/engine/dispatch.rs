@@ -549,7 +549,7 @@ impl<C: Class> Engine<'_, C> {
         entry.state = state;
         entry.work_ns = 0;
         if state == State::Exited {
-            // Whoever takes its number over is another task.
+            // The task that takes its number over is another one.
             self.cpus[cpu as usize].last = GONE;
         } else {
             entry.pending = Pending::Next;

@@ -64,7 +64,7 @@ macro_rules! entry {
 }
 use entry;
 
-/// So many events at one time are no run, but a circle.
+/// So many events at one time mean that time stands still.
 const EVENTS_AT_ONCE_MAX: u32 = 50_000_000;
 
 /// Events between two looks at the flag that cancels a run: well below a millisecond.

@@ -205,7 +205,7 @@ pub(super) struct Task {
     pub parked_next: u32,
     pub parked_previous: u32,
     pub address_space: u32,
-    /// NONE: it is no fork.
+    /// NONE: the task was not forked.
     pub forked_by: u32,
     pub nice: i8,
     /// Lines of what it has received that it fetches as soon as it runs, and the CPU that wrote them.

@@ -112,7 +112,7 @@ pub fn fetch(args: &FromServer, options: &Options) -> Result<Collector, Failure>
     wanted.first_look = (!args.every_sample).then(|| FirstLook::new(*options));
     wanted.namespaces = args.namespace.clone();
     wanted.selector = args.selector.clone().unwrap_or_default();
-    // Hidden by indicatif itself where standard error is no terminal.
+    // Hidden by indicatif itself where standard error is not a terminal.
     let bar = ProgressBar::new(1000).with_style(
         ProgressStyle::with_template("{bar:30} {percent}% {msg}, {eta} left").expect("a constant"),
     );

@@ -75,7 +75,7 @@ impl Eevdf {
             .pl_steps_ran(entry.policy, entry.task.0, ran_ns, entry.config);
     }
 
-    /// Who is furthest behind is looked at first by others.
+    /// Other CPUs look first at the task that is furthest behind.
     pub fn key(&self, task: u32) -> u64 {
         self.turns.u(task)
     }
