@@ -165,9 +165,9 @@ impl Picture {
         }
     }
 
-    /// The picture, once the run is over. `title` says what was run.
-    pub fn svg(mut self, title: &str) -> String {
-        let end_ns = self.window.to_ns;
+    /// The picture, once the run is over. `title` says what was run, `end_ns` when it ended: nothing is drawn after that.
+    pub fn svg(mut self, title: &str, end_ns: u64) -> String {
+        let end_ns = end_ns.min(self.window.to_ns);
         for cpu in 0..self.running.len() {
             self.end_run(cpu, end_ns);
         }

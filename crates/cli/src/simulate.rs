@@ -92,7 +92,7 @@ fn run(job: &Job, progress: &ProgressBar) -> Result<(Run, u64), Failure> {
             let title = [std::slice::from_ref(&scenario.name), &scenario.settings[..]]
                 .concat()
                 .join(", ");
-            crate::output::write(path, picture.svg(&title))?;
+            crate::output::write(path, picture.svg(&title, results.end_ns))?;
             results
         }
     };

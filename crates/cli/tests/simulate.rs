@@ -164,6 +164,29 @@ fn the_axis_of_a_picture_counts_as_its_window_does() {
     assert_eq!(drawn(200), [true, true, false]);
 }
 
+/// A task that still runs as the run ends is drawn up to there, which is the middle of the window.
+#[test]
+fn a_picture_ends_with_its_run() {
+    let path = temporary("short.svg");
+    let scenario = temporary("short.toml");
+    let text = "machine = \"vm\"\nduration_ms = 100\nwarmup_ms = 0\n[group.web]\n\
+                [workload.s]\nkind = \"spinners\"\nthreads = 1\ngroup = \"web\"\n";
+    std::fs::write(&scenario, text).expect("a scenario");
+    let [scenario, picture] = [&scenario, &path].map(|path| path.to_str().expect("a path of ours"));
+    stdout(&["simulate", scenario, "--picture", picture, "--window", "0..200"]);
+    let svg = std::fs::read_to_string(&path).expect("the picture");
+    // Bars are "M left top h width v height h -width z": where the last one ends, in parts of what 0..200 ms take.
+    let numbers = |bar: &str| -> Option<f64> {
+        let (left, rest) = bar.split_once(' ')?;
+        let width = rest.split_once('h')?.1.split_once('v')?.0;
+        Some(left.parse::<f64>().ok()? + width.parse::<f64>().ok()?)
+    };
+    let end = svg.split('M').filter_map(numbers).fold(0.0, f64::max);
+    let whole = 860.0 - 110.0 - 16.0;
+    let part = (end - 110.0) / whole;
+    assert!((0.49..=0.51).contains(&part), "{part}");
+}
+
 #[test]
 fn two_runs_write_two_timelines() {
     let path = temporary("two.pftrace");
