@@ -250,7 +250,8 @@ PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64
 	share = pl_level_share(level, cpu);
 	touch->load_reads += share > 0;
 	if (share != queue->share) {
-		pl_load_update(above, now_ns);
+		if (level->parent->parent)
+			pl_load_update(above, now_ns);
 		above->weight += share - queue->share;
 		queue->share = share;
 	}

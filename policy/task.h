@@ -90,10 +90,14 @@ PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
 		      PL_FAIR_WEIGHT_MIN);
 }
 
-/* Counts the time until now as one in which the task was runnable, or not. Call when that changes. */
+/*
+ * Counts the time until now as one in which the task was runnable, or not. Call when that changes. Nobody asks for the load of
+ * the root's tasks, nor of its queues: the root has no share of anything.
+ */
 PL_INLINE void pl_task_load(struct pl_task PL_MEM *task, bool was_runnable, u64 now_ns)
 {
-	pl_pelt_update(&task->load, was_runnable ? task->weight : 0, now_ns);
+	if (task->group->parent)
+		pl_pelt_update(&task->load, was_runnable ? task->weight : 0, now_ns);
 }
 
 /*
@@ -116,7 +120,8 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 		pl_group_crowd(level, cpu, 1, now_ns, touch, config);
 	for (; PL_LOOP; level = level->parent) {
 		queue = &level->queues[cpu];
-		pl_load_update(&queue->load, now_ns);
+		if (level->parent)
+			pl_load_update(&queue->load, now_ns);
 		queue->load.weight += added;
 		if (queue->nr_runnable++)
 			break;
@@ -130,8 +135,10 @@ PL_FN u32 pl_task_runnable(struct pl_task PL_MEM *task, u32 cpu, u64 now_ns, str
 		if (level->side && !level->parent->side && !level->side->queues[cpu].nr_runnable++)
 			flags |= pl_level_enter(level->side, cpu, now_ns, touch, config);
 	}
-	pl_group_refresh(task->group, cpu, now_ns, touch, config);
-	pl_queue_follow(&task->group->queues[cpu]);
+	if (task->group->parent) {
+		pl_group_refresh(task->group, cpu, now_ns, touch, config);
+		pl_queue_follow(&task->group->queues[cpu]);
+	}
 	task->effective = pl_task_effective(task, cpu);
 	return flags;
 }
@@ -196,7 +203,8 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 	for (; PL_LOOP; level = level->parent) {
 		struct pl_queue PL_MEM *queue = &level->queues[cpu];
 
-		pl_load_update(&queue->load, now_ns);
+		if (level->parent)
+			pl_load_update(&queue->load, now_ns);
 		PL_ASSERT(queue->load.weight >= removed && queue->nr_runnable);
 		queue->load.weight -= pl_min(removed, queue->load.weight);
 		if (--queue->nr_runnable) {

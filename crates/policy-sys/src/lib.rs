@@ -94,8 +94,29 @@ pub fn layout(index: u32) -> u64 {
     unsafe { pl_layout(index) }
 }
 
+/// A struct of the policy.
+///
+/// # Safety
+/// Zero is a value of it: it holds integers and raw pointers only.
+pub unsafe trait Zeroed: Copy {}
+
+macro_rules! of_integers_and_pointers {
+    ($c:ident, $name:ident, $($field:ident),*) => {
+        // SAFETY: tests/layout.rs holds it against a struct of C, which has nothing else.
+        unsafe impl Zeroed for $name {}
+    };
+}
+for_each_struct!(of_integers_and_pointers);
+
+// SAFETY: an integer.
+unsafe impl Zeroed for u32 {}
+
 /// A value whose every byte is zero, which is how the policy's structs begin.
-pub fn zeroed<T: Copy>() -> T {
-    // SAFETY: the types above hold integers and raw pointers only; zero is a value of each.
+///
+/// ```compile_fail
+/// let nothing: &u64 = plimsoll_policy_sys::zeroed();
+/// ```
+pub fn zeroed<T: Zeroed>() -> T {
+    // SAFETY: zero is a value of it.
     unsafe { std::mem::zeroed() }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Arrays that begin as zeroes and are touched only where they are used.
+use plimsoll_policy_sys::Zeroed;
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
 use std::ptr::NonNull;
 
-/// Zeroed memory for `n` values, without touching it. For types whose every byte may be zero.
-pub(super) struct ZeroedArray<T: Copy> {
+/// Zeroed memory for `n` values, without touching it.
+pub(super) struct ZeroedArray<T: Zeroed> {
     memory: NonNull<u8>,
     first: NonNull<T>,
     n: usize,
@@ -14,9 +15,9 @@ pub(super) struct ZeroedArray<T: Copy> {
 const UNTOUCHED_ALIGN: usize = 16;
 
 // SAFETY: owns plain values; raw pointers in them point into arrays owned by the same engine.
-unsafe impl<T: Copy> Send for ZeroedArray<T> {}
+unsafe impl<T: Zeroed> Send for ZeroedArray<T> {}
 
-impl<T: Copy> ZeroedArray<T> {
+impl<T: Zeroed> ZeroedArray<T> {
     pub fn new(n: usize) -> Self {
         let layout = Self::layout(n);
         // SAFETY: layout() never has size 0.
@@ -44,7 +45,7 @@ impl<T: Copy> ZeroedArray<T> {
     }
 }
 
-impl<T: Copy> Drop for ZeroedArray<T> {
+impl<T: Zeroed> Drop for ZeroedArray<T> {
     fn drop(&mut self) {
         // SAFETY: allocated in new() with the same layout.
         unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.n)) }
