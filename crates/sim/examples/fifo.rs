@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A second policy, to copy: first come, first served. `cargo run --example fifo`
+//! A second policy, to copy: first come, first served. `cargo run -p plimsoll-sim --example fifo`
 //!
 //! A short request beside long jobs on one CPU, by the policy's own rules and by this one's.
 use plimsoll_sim::{
