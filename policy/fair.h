@@ -16,9 +16,8 @@
  *            place:   preempted or moved: vruntime = max(vruntime, clock - owed)
  *                     owed = lag_max * 2^20 / max(sum of weights queued here, 1024's)
  *                     woken: vruntime = max(vruntime, served - credit), credit in weight-1024 time
- *                     served = min(clock, vruntime of the last task picked + credit / 2): a queue that pays back
- *                     what is owed to tasks of others is behind its clock. A task that wakes up does not wait for
- *                     all of that: it comes in half a credit before the task that runs
+ *                     served = min(clock, vruntime of the last task picked + credit): a queue that pays back
+ *                     what is owed to tasks of others is behind its clock, and a woken task does not wait for it
  *            new:     vruntime = served + slice * 2^20 / weight: a group that makes tasks faster than they end
  *                     gets no more than its share by that. Source: START_DEBIT of the kernel's fair class
  *            bound:   vruntime <= clock + wait_max * 2^20 / (sum of weights queued here)
@@ -84,9 +83,9 @@ struct pl_fair_config {
 
 /* Per CPU. */
 struct pl_fair_cpu {
-	u64 clock; /* highest vruntime of a task picked; never goes back */
-	u64 served; /* where those who wake up now come in: the last task picked, plus half a credit; <= clock */
-	u64 offset;	/* common timeline = own + offset */
+	u64 clock;  /* highest vruntime of a task picked; never goes back */
+	u64 served; /* where those who wake up now come in: the last task picked, plus a credit; <= clock */
+	u64 offset; /* common timeline = own + offset */
 	u64 weight_sum; /* effective weights of what is queued or running here */
 	u64 weighed_ns; /* when all that wait here were last weighed anew: pl_waiting_due */
 	u32 nr_queued;	/* tasks runnable here, the running one included; parked ones are not */
@@ -193,7 +192,7 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 	cpu->served = cpu->clock;
 	if (PL_BASELINE(!config->pull_ns))
 		return;
-	vruntime += pl_fair_credit(config) / 2;
+	vruntime += pl_fair_credit(config);
 	if (pl_fair_before(vruntime, cpu->clock))
 		cpu->served = vruntime;
 	common = cpu->clock + cpu->offset;
