@@ -13,7 +13,7 @@ use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
 use crate::cost::stretches;
 use crate::error::SettingsError;
 use crate::groups::{counts, depth, find, groups, indices, is_below, normal, upwards, Group};
-use crate::loops::{hand_on, open_work_ns};
+use crate::loops::{hand_on, open_work_ns, HOPS_MAX};
 use crate::machine::{sibling_speeds, Dense};
 use crate::marks::Marks;
 use crate::phase;
@@ -334,8 +334,11 @@ fn keep_arrivals(timeline: &Timeline, sockets: &Sockets, firsts: &[u32], bursts:
     // Of each burst: its open requests less the others, and when the data of the first of them arrived.
     let mut open = std::collections::BTreeMap::new();
     for asked in &sockets.requests {
-        if let Some((_, by)) = asked.read {
-            let burst = (firsts[by.thread as usize] + by.burst) as usize;
+        let Some((_, by)) = asked.read else { continue };
+        let reads = (by.thread, by.burst);
+        let woken = woken_for(timeline, reads, asked.begin_ns).filter(|woken| *woken != reads);
+        for (thread, burst) in std::iter::once(reads).chain(woken) {
+            let burst = (firsts[thread as usize] + burst) as usize;
             let (more, first_ns) = open.entry(burst).or_insert((0i64, i64::MAX));
             match asked.kind {
                 Loop::Open => (*more, *first_ns) = (*more + 1, asked.begin_ns.min(*first_ns)),
@@ -355,6 +358,21 @@ fn keep_arrivals(timeline: &Timeline, sockets: &Sockets, firsts: &[u32], bursts:
             burst.strict = false;
         }
     }
+}
+
+/// Which burst the data that arrived at `begin_ns` set off, where the one that reads them was woken by others: a pool's
+/// dispatcher, a runtime's poller.
+fn woken_for(timeline: &Timeline, reads: (u32, u32), begin_ns: i64) -> Option<(u32, u32)> {
+    let mut at = reads;
+    for _ in 0..HOPS_MAX {
+        let burst = &timeline.threads[at.0 as usize].bursts[at.1 as usize];
+        match burst.cause {
+            _ if burst.woken_ns < begin_ns => return None,
+            Cause::Thread { thread, burst, .. } | Cause::Fork { thread, burst, .. } => at = (thread, burst),
+            cause => return is_from_outside(cause).then_some(at),
+        }
+    }
+    None
 }
 
 /// Pairs of neighbouring wake-ups of one kind; waits for storage are left out.

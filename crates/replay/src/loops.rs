@@ -14,7 +14,7 @@ use plimsoll_trace::{Cause, Timeline};
 
 /// As many as a transaction of several queries to another process takes there and back; of a closed loop it is a few
 /// requests behind each arrival from outside.
-const HOPS_MAX: usize = 16;
+pub(crate) const HOPS_MAX: usize = 16;
 
 /// Marks the bursts that arrivals set off. Those that are arrivals themselves have been marked.
 pub(crate) fn hand_on(timeline: &Timeline, firsts: &[u32], bursts: &mut [Burst]) {
