@@ -2,6 +2,7 @@
 //! Every workload does what its parameters say, on a machine on which only its own work takes time.
 use plimsoll_sim::{
     Change, ChangeKind, Config, Costs, GroupId, GroupSpec, Machine, Results, Simulation, TaskId, Topology,
+    WakeSearch,
 };
 use plimsoll_workload::{Place, Workload};
 
@@ -12,6 +13,8 @@ fn run(parameters: &str, cpus: u32, ms: u64) -> Results {
     machine.costs = Costs::free();
     let mut config = Config::new(machine, ms * 1_000_000);
     config.stop_when_done = true;
+    // A partner that keeps its waker's CPU for a moment, as it does live, is the policy's work and not the workload's.
+    config.policy.wake_search = WakeSearch::All;
     workload.build(&Place::new("w", GroupId::ROOT), &mut config);
     Simulation::new(config).unwrap().run(None).unwrap()
 }
