@@ -167,8 +167,8 @@ fn the_axis_of_a_picture_counts_as_its_window_does() {
 /// A task that still runs as the run ends is drawn up to there, which is the middle of the window.
 #[test]
 fn a_picture_ends_with_its_run() {
-    let path = temporary("short.svg");
-    let scenario = temporary("short.toml");
+    let path = temporary("ends-with-run.svg");
+    let scenario = temporary("ends-with-run.toml");
     let text = "machine = \"vm\"\nduration_ms = 100\nwarmup_ms = 0\n[group.web]\n\
                 [workload.s]\nkind = \"spinners\"\nthreads = 1\ngroup = \"web\"\n";
     std::fs::write(&scenario, text).expect("a scenario");
