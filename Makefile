@@ -30,8 +30,8 @@ build: ## build the plimsoll binary, for this machine
 # Debian's libbpf.a would bring in that older library instead of the one the live crate builds.
 STATIC_LIBS := target/static-libs
 
-# linux_getrandom: a static binary would wait on /dev/random for others to bring randomness, which in a guest nobody may
-# do; the system call makes the kernel gather it.
+# linux_getrandom: a static binary would wait on /dev/random for others to bring randomness, which in a guest no device
+# does; the system call makes the kernel gather it.
 static: ## build dist/plimsoll, a static binary that runs in any guest
 	@mkdir -p $(STATIC_LIBS) dist
 	@for name in elf z zstd; do \

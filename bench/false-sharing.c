@@ -115,7 +115,7 @@ static void *beside(void *unused)
 	return unused;
 }
 
-/* It begins on its CPU: on that of who waits for it, it might never begin. */
+/* It begins on its own CPU: on the CPU of the thread that waits for it, it might never begin. */
 static void begin_beside(pthread_t *other)
 {
 	pthread_attr_t attributes;

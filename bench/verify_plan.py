@@ -298,7 +298,7 @@ def corrected(found, workload):
 
 
 def believed(args, workload, work, trace):
-    """A recording that plimsoll does not refuse, and its replay; whoever gets one that cannot be trusted records again."""
+    """A recording that plimsoll does not refuse, and its replay; one that cannot be trusted is made again."""
     for attempts_left in (2, 1, 0):
         report = record(args, workload, work, trace)
         try:

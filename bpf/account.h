@@ -2,7 +2,7 @@
 /*
  * account.h - a task enters and leaves its group's queues on a CPU, and is charged
  *
- * Everything here calls the policy and keeps what it answers: which timers to arm, and that somebody was
+ * Everything here calls the policy and keeps what it answers: which timers to arm, and that a group was
  * throttled. Arena pointers are passed as numbers, so that the verifier looks at each function once.
  */
 #ifndef PLIMSOLL_ACCOUNT_H
@@ -63,7 +63,7 @@ static __always_inline void start_slack_timer(u32 slot, u64 delay_ns)
 	start_timer(SLACK_TIMER(slot), delay_ns);
 }
 
-/* Nobody is in a group that is gone, and its memory may be another's soon: see stop_timers. */
+/* A group that is gone has no tasks, and its memory may be another's soon: see stop_timers. */
 static __always_inline bool is_gone(struct live_group PL_MEM *group)
 {
 	return !pl_read(&group->alive) && group != S->side;
@@ -262,9 +262,9 @@ __noinline bool reweigh(u64 task_address, u64 now_ns)
 }
 
 /*
- * A CPU's timer: fires at at_ns or before, on that CPU where this is called on it. Elsewhere it may be: who changes what a
- * running task may do takes it off its CPU and puts it back. On a CPU that leaves none is started (leaves_here): only
- * the kernel's own threads still run there, and its tick.
+ * A CPU's timer: fires at at_ns or before, on that CPU where this is called on it. It may be called elsewhere: a task
+ * that changes what a running one may do takes that off its CPU and puts it back. On a CPU that leaves none is started
+ * (leaves_here): only the kernel's own threads still run there, and its tick.
  */
 __noinline int arm_cpu_timer(struct live_cpu PL_MEM *c PL_ARENA, u32 cpu, u64 at_ns, u64 now_ns)
 {

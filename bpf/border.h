@@ -13,9 +13,10 @@
  *
  * Limits     From 6.18 on; before, and where the kernel has no memory to call back, the CPU's timer looks. One
  *            request for each pid modulo BORDERS at a time: a task that sleeps in the call keeps it from the others. While
- *            it is parked the task counts as a reader of RCU tasks trace, for whose end those wait who take BPF
- *            programs, what they have allocated, or probes of user space out. Threads that the kernel runs for a
- *            process (io_uring, vhost) have no user space to go back to; they call back with locks held, or never.
+ *            it is parked the task counts as a reader of RCU tasks trace. To remove BPF programs, what they have
+ *            allocated, or probes of user space is to wait for the end of all such readers. Threads that the kernel
+ *            runs for a process (io_uring, vhost) have no user space to go back to; they call back with locks held, or
+ *            never.
  */
 #ifndef PLIMSOLL_BORDER_H
 #define PLIMSOLL_BORDER_H

@@ -193,7 +193,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		if (cpu != bpf_get_smp_processor_id())
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		else if (!c->running)
-			/* Nobody of ours takes the CPU from it as its slice ends: another class does. */
+			/* No task of ours takes the CPU from it as its slice ends: another class does. */
 			check_soon(c, cpu, now_ns);
 		return;
 	}
@@ -241,7 +241,7 @@ static __always_inline void watch(struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns
 	arm_cpu_timer(c, cpu, c->watch_at_ns, now_ns);
 }
 
-/* This CPU's timer: the running task is out of run time, or somebody still waits for its waker. */
+/* This CPU's timer: the running task is out of run time, or a task still waits for its waker. */
 static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 {
 	u32 cpu = *key;
@@ -256,7 +256,7 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 		c->watch_at_ns = scx_bpf_dsq_nr_queued(cpu) ? now_ns + WATCH_NS : 0;
 		if (c->watch_at_ns && cpu_leaves(cpu))
 			evacuate(cpu, cpu);
-		/* Who had the CPU may have become a real-time task. */
+		/* The task that had the CPU may have become a real-time one. */
 		else if (c->watch_at_ns && other_class_runs(c))
 			c->check_at_ns = now_ns;
 	}
@@ -277,7 +277,7 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 			if (scx_bpf_dsq_nr_queued(cpu)) {
 				offer_to_idle(cpu);
 			} else if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) && any_idle()) {
-				/* What waits is in the local queue, but whom it waits for can go elsewhere. */
+				/* What waits is in the local queue, but the task that it waits for can go elsewhere. */
 				c->offer = 1;
 				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 			}

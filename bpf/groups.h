@@ -135,8 +135,8 @@ __noinline int link_below(u32 depth)
 
 /*
  * Links a group, and all below it, by its limit and its cpu.idle as they are now. Two of these at once (limits of a group
- * and of one above it, or a group that is being made) may each link by what the other has not changed yet: who finds that
- * another one was done meanwhile links again.
+ * and of one above it, or a group that is being made) may each link by what the other has not changed yet: one that
+ * finds that another was done meanwhile links again.
  */
 __noinline int link_groups(u64 group_address)
 {
@@ -274,8 +274,8 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_cgroup_init, struct cgroup *cgrp, struct scx_cgro
 		}
 	}
 	/*
-	 * 6.19 refuses while somebody on this CPU is within such a call, who may have been preempted there by this task: tried
-	 * again until that one has had a turn. Seen once as a mkdir that failed, "Cannot allocate memory".
+	 * 6.19 refuses while another task of this CPU is within such a call; this task may have preempted it there. It
+	 * is tried again until that one has had a turn. Seen once as a mkdir that failed, "Cannot allocate memory".
 	 */
 	do {
 		entry = bpf_cgrp_storage_get(&cgroups, cgrp, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -365,7 +365,7 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 	group->alive = 0;
 	stop_timers(group->slot);
 	release_all((u64)group, now_ns);
-	/* Nobody is left whom its headroom would serve. The loader has the side walked: see set_knobs. */
+	/* Its headroom would serve no task any more. The loader has the side walked: see set_knobs. */
 	if (group->g.headroom_percent) {
 		group->g.headroom_percent = 0;
 		pl_xchg32(&S->relink_owed, 1);
@@ -616,7 +616,7 @@ static int window_fired(void *map, u32 *key, struct cpu_timer *timer)
 		return 0;
 	}
 	pl_xchg32(&S->window_active, 0);
-	/* Somebody may have come to want it meanwhile, and have found the windows running. */
+	/* A group may have come to want it meanwhile, and have found the windows running. */
 	if (pl_read(&S->headroom.percent) && !pl_xchg32(&S->window_active, 1))
 		bpf_timer_start(&timer->timer, S->headroom_config.window_ns, 0);
 	return 0;

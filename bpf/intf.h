@@ -105,7 +105,7 @@ struct live_cpu {
 	u32 next_online; /* the next CPU on line, round; itself where it is the only one */
 	u32 is_idle;	 /* it runs nothing, of no class */
 	u32 offer;	 /* the next task that is stopped is offered to an idle CPU */
-	s32 passes_to;	 /* whom its running task woke last saying that it is about to sleep */
+	s32 passes_to;	 /* the task that its running one woke last, saying that it is about to sleep */
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
 	u64 head_vruntime; /* of the queue last looked at */
 	u64 head_weight;   /* likewise, where it was asked for */
@@ -116,8 +116,8 @@ _Static_assert(__builtin_offsetof(struct live_cpu, steal) == PL_CACHE_LINE,
 	       "what others look at is one line");
 
 /*
- * In lines of their own: what every callback reads and nobody writes once it is loaded; the common timeline; what each fork
- * and exit writes; what headroom's windows and changes of groups write.
+ * In lines of their own: what every callback reads and nothing writes once it is loaded; the common timeline; what each
+ * fork and exit writes; what headroom's windows and changes of groups write.
  */
 struct live_state {
 	struct pl_config config;
@@ -151,12 +151,12 @@ struct live_state {
 	u32 timers_refused; /* times that the kernel did not start a group's timer */
 	u32 timers_overdue; /* period timers that should have fired long before they were started again */
 	u64 groups_changed; /* times that a group came or went */
-	u32 relinking;	    /* somebody walks over the groups, for headroom */
+	u32 relinking;	    /* a walk over the groups is on its way, for headroom */
 	u32 relink_owed;    /* and is to do so again */
 	u32 nr_relinks;	    /* counts what a new group must not miss */
 	u32 nr_links;	    /* counts walks along the groups' links, for its barrier */
 	u32 nr_linked;	    /* counts changes of the links, so that two at once are seen */
-	u32 lock_lost;	    /* somebody went on without a CPU's lock */
+	u32 lock_lost;	    /* a callback went on without a CPU's lock */
 	u32 nr_merges;	    /* told of so far */
 	u32 nr_merged;	    /* cgroups that are merged now */
 	u32 nr_give_way;    /* CPUs with gives_way */

@@ -2,7 +2,7 @@
 /*
  * merge.h - cgroups that get no group of their own are scheduled as part of one above them
  *
- * Problem    The scheduler has room for max_groups groups and PL_GROUP_DEPTH_MAX levels. Anybody to whom a cgroup was
+ * Problem    The scheduler has room for max_groups groups and PL_GROUP_DEPTH_MAX levels. A user to whom a cgroup was
  *            delegated can make more of both. That must end nothing, and must leave room for others.
  *
  * Mechanism  A cgroup that gets no group is merged: its storage points to the group of its nearest ancestor that has one.

@@ -18,7 +18,7 @@
  *            changed) is accounted to its new CPU when it runs there.
  *
  * Limits     Time that other classes (real-time, deadline) take on a CPU counts as idle there if it went idle
- *            before. Interrupts are charged to whom they hit.
+ *            before. Interrupts are charged to the task that they hit.
  */
 /*
  * 7.2 loads a program in a time that goes with its length, walked or not; and of shorter code the verifier walks
@@ -71,7 +71,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	if (c->scan || weigh)
 		scan(cpu, weigh);
 
-	/* A slice ended, or somebody was stopped: another one's turn, here or from elsewhere. */
+	/* A slice ended, or a task was stopped: another one's turn, here or from elsewhere. */
 	if (task) {
 		bool queued = look_at_head(cpu, cpu, false);
 
@@ -372,7 +372,7 @@ void BPF_OPS(plimsoll_exit_task, struct task_struct *p, struct scx_exit_task_arg
 
 /*
  * Links the CPUs that are on line, for pull(): of 1,024 possible CPUs a few may be, and one at a time is looked at. An
- * off-line CPU, too, knows the next one on line: somebody may have looked at it last.
+ * off-line CPU, too, knows the next one on line: a pull may have looked at it last.
  */
 __noinline int link_online(void)
 {

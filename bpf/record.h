@@ -41,7 +41,7 @@ enum record_stream {
 	RECORD_STREAM_SOCKETS = 1,
 };
 
-/* Who began a connection. */
+/* Which side began a connection. */
 enum record_side {
 	RECORD_SIDE_UNKNOWN = 0,
 	RECORD_SIDE_ACCEPTED = 1,

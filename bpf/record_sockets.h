@@ -7,9 +7,9 @@
  *
  * Mechanism: a socket is ours from the moment a recorded thread first reads or writes it. Its storage
  * then has a number, under which every event is noted. What arrived before that, while the connection
- * waited to be accepted, is remembered in the storage and noted then, with its own time. Who began a
- * connection is seen when it is established; the reader finds it by the listening ports for one that is
- * older.
+ * waited to be accepted, is remembered in the storage and noted then, with its own time. Which side
+ * began a connection is seen when it is established; of an older one the reader finds it by the
+ * listening ports.
  *
  * These programs run with interrupts on, so that one of them may interrupt another on its CPU. A program
  * that finds the CPU's batch of socket events taken sends its event alone.
@@ -228,7 +228,7 @@ static __always_inline void used(struct sock *sk, struct socket_seen *seen, __u3
 		note(bpf_get_current_pid_tgid(), id, kind, bytes);
 }
 
-/* Whose own doing it is that data arrives: over loopback the sender's. 0: no thread's. */
+/* The thread whose own system call brings the data: over loopback the sender. 0: no thread. */
 static __always_inline __u32 bringer(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -144,8 +144,8 @@ __noinline bool cpu_trylock(struct live_cpu PL_MEM *c PL_ARENA)
 
 /*
  * Interrupts must be off: callbacks under a run queue's lock have them off, timers turn them off. Where the host does not run
- * the virtual CPU of who holds the lock, which may be for many milliseconds, it is waited for, as in any lock of the kernel's.
- * One that has not gone on by LOCK_PATIENCE_NS leaves counts wrong: mend_timers gives up.
+ * the virtual CPU that holds the lock, which may be for many milliseconds, it is waited for, as in any lock of the
+ * kernel's. One that has not gone on by LOCK_PATIENCE_NS leaves counts wrong: mend_timers gives up.
  */
 __noinline int cpu_lock(struct live_cpu PL_MEM *c PL_ARENA)
 {

@@ -4,13 +4,13 @@
  *
  * Problem    A group may use `quota` of CPU time in every `period`, on any number of CPUs at once. Asking one
  *            shared counter at every context switch does not scale; handing time to CPUs in advance strands
- *            it where nobody runs.
+ *            it where nothing runs.
  *
  * Mechanism  The group's pool holds run time not handed out yet. Each CPU's balance draws slices (5 ms)
  *            from it and is charged for what runs there. A balance at or below zero whose pool is empty is
  *            throttled and waits, in order, in the pool's ring. When the last task leaves a CPU, all but 1
  *            ms of the balance goes back. At every period's end the pool is refilled and the ring is served
- *            in order: each CPU on which somebody waits gets an equal part of the pool, so that the first to
+ *            in order: each CPU on which a task waits gets an equal part of the pool, so that the first to
  *            ask does not draw all of a quota that is smaller than a slice.
  *
  * Formula    charge:   remaining -= delta; if remaining <= 0: remaining += min(pool, slice - remaining)
@@ -18,8 +18,8 @@
  *            refill:   pool = min(pool + quota * n, buffer),  buffer = min(max, quota + burst)
  *                      n = min(elapsed periods, ceil(max / quota))   published semantics
  *                      n = 1                                         mainline semantics
- *            hand-out: remaining += max(1 - remaining, min(slice, max(turn, pool / waiting)))   somebody waits there
- *                      1 - remaining   nobody does, or the older rules (expire, mainline)
+ *            hand-out: remaining += max(1 - remaining, min(slice, max(turn, pool / waiting)))   a task waits there
+ *                      1 - remaining   none does, or the older rules (expire, mainline)
  *            bound:    u_j + ... + u_k <= B_j + quota * N(j,k)  for any stretch of periods, plus what CPUs had
  *                      drawn before it: at most 1 ms where nothing of the group runs, a slice where it does
  *
@@ -138,11 +138,11 @@ struct pl_pool {
 
 	/* cpu.stat */
 	u64 nr_periods;
-	u64 nr_throttled; /* periods at whose end somebody was throttled */
+	u64 nr_throttled; /* periods that ended with the group throttled on a CPU */
 	s64 throttled_ns; /* summed over CPUs */
 	u64 nr_bursts;	  /* periods that used more than quota */
 	u64 burst_ns_used;
-	u32 owed; /* somebody may be throttled beside run time: the slack timer hands it out, however little */
+	u32 owed; /* a CPU may be throttled beside run time: the slack timer hands it out, however little */
 	u32 reserved;
 };
 
@@ -307,8 +307,8 @@ PL_FN void pl_bw_throttle(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM 
 }
 
 /*
- * Somebody may be throttled though the pool has run time, because a refill or a return and its hand-out fell between
- * his asking and his entry into the ring, or because two CPUs were about to hand out. Returns PL_BW_ARM_SLACK if the
+ * A CPU may be throttled though the pool has run time, because a refill or a return and its hand-out fell between
+ * its asking and its entry into the ring, or because two CPUs were about to hand out. Returns PL_BW_ARM_SLACK if the
  * slack timer is to be armed.
  */
 PL_FN u32 pl_bw_owe(struct pl_pool PL_MEM *pool)
@@ -385,7 +385,7 @@ PL_FN u32 pl_bw_charge(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *ba
 
 /*
  * The last task of the group left this CPU: all but 1 ms goes back, and if the pool then exceeds a slice
- * while somebody is throttled, the slack timer will hand it out. Source: system 1.
+ * while a CPU is throttled, the slack timer will hand it out. Source: system 1.
  */
 PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *balance, u64 now_ns,
 		      const struct pl_bw_config PL_MEM *config)
@@ -425,7 +425,7 @@ PL_FN u32 pl_bw_leave(struct pl_pool PL_MEM *pool, struct pl_balance PL_MEM *bal
  *	}
  *
  * begin is false when another CPU is at it already. That one sees what was added unless it is about to end: the caller
- * sees to it that somebody looks again (pl_bw_owe).
+ * has the pool looked at again (pl_bw_owe).
  * next returns a balance that was released, or NULL when the pool or the ring is empty.
  */
 PL_FN bool pl_bw_distribute_begin(struct pl_pool PL_MEM *pool)
@@ -495,7 +495,7 @@ PL_FN void pl_bw_distribute_end(struct pl_pool PL_MEM *pool)
 #define PL_BW_OVERDUE_NS (100 * PL_MS) /* longer than any engine delays a timer */
 
 /*
- * Whether the period timer should have fired long ago, or runs no longer though somebody waits for it: an engine that
+ * Whether the period timer should have fired long ago, or runs no longer though a CPU waits for it: an engine that
  * may lose a timer starts it again.
  */
 PL_FN bool pl_bw_timer_overdue(const struct pl_pool PL_MEM *pool, u64 now_ns)
@@ -508,7 +508,7 @@ PL_FN bool pl_bw_timer_overdue(const struct pl_pool PL_MEM *pool, u64 now_ns)
  * The period timer fired. `nth` counts the calls within one callback, from 1: a callback calls again while
  * pool->next_ns is not after its clock, and the fourth time, but none after it, doubles period, quota and burst while
  * the period stays below 1 s. Returns whether the timer is to be armed again at pool->next_ns; the engine distributes
- * either way. false: the group was idle for a whole period and nobody is throttled.
+ * either way. false: the group was idle for a whole period and no CPU is throttled.
  */
 PL_FN bool pl_bw_period(struct pl_pool PL_MEM *pool, u64 now_ns, u32 nth,
 			const struct pl_bw_config PL_MEM *config)

@@ -3,21 +3,21 @@
  * domain.h - a clock for balance: how far each task is served, over all CPUs that tasks can move between
  *
  * Problem    A line (entity.h) is fair on its CPU. Three equal tasks on two CPUs need more: one of them has to move, in
- *            turn, and somebody has to know which is behind.
+ *            turn, and it has to be known which is behind.
  *
  * Mechanism  Each task has a second virtual time u, which advances as it runs and which no placement ever touches: it
- *            decides who moves, never who runs. The domain's reference U is the mean of u, weighted, over the tasks
- *            runnable on CPUs that tasks can move between; CPUs that exchange no tasks have a domain each, as what one
- *            gives its tasks is no measure for those of another. A CPU at the end of a slice looks at one other CPU of
- *            its domain and takes over the task that is furthest behind there, if its own are further on by more than
- *            pull_ns. The task comes with what it is behind as credit, pull_ns at most.
+ *            decides which task moves, never which runs. The domain's reference U is the mean of u, weighted, over the
+ *            tasks runnable on CPUs that tasks can move between; CPUs that exchange no tasks have a domain each, as
+ *            what one gives its tasks does not measure those of another. A CPU at the end of a slice looks at one other
+ *            CPU of its domain and takes over the task that is furthest behind there, if its own are further on by more
+ *            than pull_ns. The task comes with what it is behind as credit, pull_ns at most.
  *
  * Formula    u += delta * 2^20 / effective weight (fair.h)
  *            U = sum of w u / sum of w
  *            U - lag_max <= u;  of a task alone on its CPU also u <= U + 2 pull
  *
  * Trade-offs A task that slept comes back within pull_ns of U: sleep earns no right to be moved. One that has a CPU to
- *            itself is no measure of what others are due; it is ahead enough to pull, and no further.
+ *            itself does not measure what others are due; it is ahead enough to pull, and no further.
  *
  * Limits     The sums are of one domain and are written at each event: on the live side per CPU, summed at ticks.
  *

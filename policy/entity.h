@@ -22,7 +22,7 @@
  *            time, and its deadline is d_i = v_i + slice / w_i from where the request began. Of those eligible the one of
  *            the earliest deadline runs. Then no lag is further from 0 than the longest request and what it overruns by.
  *
- * Formula    V = v0 + sum of w_i (v_i - v0) / sum of w_i, rounded down: somebody is always eligible
+ * Formula    V = v0 + sum of w_i (v_i - v0) / sum of w_i, rounded down: one is always eligible
  *            v += delta * 2^20 / w         w carries PL_LOAD_SHIFT bits of fraction, as shares do
  *            l is kept as w (V - v): service in ns times 2^20
  *
@@ -45,7 +45,7 @@
 #include "load.h"
 
 #define PL_ENTITY_SHIFT (PL_LOAD_SHIFT + 10) /* of v: an entity of nice 0 advances by 1 per ns */
-/* Beyond its request an entity may owe or be owed what passes until somebody looks: a tick at HZ=100. */
+/* Beyond its request an entity may owe or be owed what passes until the engine looks: a tick at HZ=100. */
 #define PL_ENTITY_OVERRUN_NS (10 * PL_MS)
 #define PL_ENTITY_REQUEST_MAX_NS (1 * PL_SEC)
 
@@ -153,7 +153,7 @@ PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *en
 	if (line->n)
 		mean -= (u64)pl_div_down(lag, line->sum_w);
 	else
-		lag = 0; /* there is nobody to owe it anything */
+		lag = 0; /* no other is there to owe it anything */
 	pl_line_center(line, mean);
 	entity->v = mean - (u64)pl_div_down(lag, entity->weight);
 	pl_entity_request(entity);

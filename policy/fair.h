@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fair.h - who runs next: one queue per CPU in order of vruntime
+ * fair.h - which task runs next: one queue per CPU in order of vruntime
  *
  * Problem    Each runnable task is due CPU time in proportion to its effective weight (group.h flattens the
  *            hierarchy into one number), on its CPU and, as far as affinity allows, across CPUs.
@@ -25,8 +25,8 @@
  *                     back: at weights that stay, no task waits longer than about wait_max + lag_max
  *            common:  vruntime + offset
  *            pull:    a difference above pull_ns * 2^20 / min(weight of the head, 1024): of its own service, if it weighs
- *                     less. One slice moves a light task's vruntime by much, which is no reason to move tasks: pulled for
- *                     less, tasks of a tenth of the weight beside them got a seventh of the time (16 CPUs)
+ *                     less. One slice moves a light task's vruntime by much, which is not a reason to move tasks:
+ *                     pulled for less, tasks of a tenth of the weight beside them got a seventh of the time (16 CPUs)
  *
  * Trade-offs A CPU whose task is due more than a whole CPU (an infeasible weight) falls behind on the
  *            common timeline without end. Its offset is moved up so that it is never more than lag_max
@@ -51,7 +51,7 @@
 #define PL_FAIR_WEIGHT_MIN 2		   /* 2^-19 of nice 0: keeps the division and the wait bound finite */
 #define PL_FAIR_DELTA_MAX_NS (16 * PL_SEC) /* longer stretches are charged as this much: no overflow */
 
-/* What an engine configures where nobody says otherwise. */
+/* The defaults of an engine's configuration. */
 #define PL_FAIR_SLICE_NS (3 * PL_MS)
 /*
  * With 1 ms hackbench takes 1.2 times as long as under the kernel's scheduler (live, virtual time), with 4 ms 0.8:
@@ -84,7 +84,7 @@ struct pl_fair_config {
 /* Per CPU. */
 struct pl_fair_cpu {
 	u64 clock;  /* highest vruntime of a task picked; never goes back */
-	u64 served; /* where those who wake up now come in: the last task picked, plus a credit; <= clock */
+	u64 served; /* where tasks that wake up now come in: the last task picked, plus a credit; <= clock */
 	u64 offset; /* common timeline = own + offset */
 	u64 weight_sum; /* effective weights of what is queued or running here */
 	u64 weighed_ns; /* when all that wait here were last weighed anew: pl_waiting_due */
@@ -123,7 +123,7 @@ PL_INLINE u64 pl_fair_credit(const struct pl_fair_config PL_MEM *config)
 	return pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
 }
 
-/* The bound on waiting, as a vruntime: who enters a queue with `weight` goes no further back. */
+/* The bound on waiting, as a vruntime: a task that enters a queue with `weight` goes no further back. */
 PL_INLINE u64 pl_fair_latest(const struct pl_fair_cpu PL_MEM *cpu, u64 weight,
 			     const struct pl_fair_config PL_MEM *config)
 {
@@ -170,7 +170,7 @@ PL_FN u64 pl_fair_move(u64 vruntime, const struct pl_fair_cpu PL_MEM *from,
 
 /*
  * A distance of so many ns between CPUs: of weight-1024 time, or of the task's own service if it is lighter. One slice moves
- * a light task by much, which is no reason to move it to another CPU, or to forget what it is due.
+ * a light task by much, which is not a reason to move it to another CPU, or to forget what it is due.
  */
 PL_INLINE u64 pl_fair_distance(u64 ns, u64 weight)
 {
@@ -203,7 +203,7 @@ PL_FN void pl_fair_picked(struct pl_fair_machine PL_MEM *machine, struct pl_fair
 	/* Written only when it moves by a quarter of what matters: the line is shared. */
 	else if (cpu->nr_queued > 1 && behind < -(s64)(config->pull_ns / 4))
 		pl_write(&machine->clock, (s64)common);
-	/* What has a CPU to itself is no measure of what others are due. It is ahead enough to pull, and no further. */
+	/* What has a CPU to itself does not measure what others are due. It is ahead enough to pull, and no further. */
 	else if (cpu->nr_queued == 1 && behind < 0) {
 		s64 lead = 2 * (s64)pl_fair_distance(config->pull_ns, cpu->weight_sum);
 

@@ -50,7 +50,7 @@
 /* What a queue weighs at most where its share is multiplied: cpu.weight 10000 on one CPU. */
 #define PL_SHARE_MAX ((u64)100 * PL_WEIGHT_UNIT << PL_LOAD_SHIFT)
 
-#define PL_REFRESH_NS (1 * PL_MS) /* where nobody says otherwise */
+#define PL_REFRESH_NS (1 * PL_MS) /* the default */
 
 struct pl_config {
 	struct pl_bw_config bandwidth;
@@ -271,7 +271,7 @@ PL_SUB u64 pl_queue_part(const struct pl_queue PL_MEM *queue PL_ARENA, u64 effec
  * The vruntime of what is served in a queue and weighed `before`, and weighs `after` now, as the queue's other tasks or its
  * groups have left. By what it is ahead of the queue it owes them run time, which does not become more as it weighs more.
  * Less than double is left as it is: shares move all the time. Source: the kernel's fair class, where a group's entity is
- * not moved by who of the group runs, and an entity's lag is rescaled as its weight changes.
+ * not moved by which task of the group runs, and an entity's lag is rescaled as its weight changes.
  */
 PL_SUB u64 pl_lead_kept(u64 vruntime, u64 queue_vruntime, u64 before, u64 after)
 {
@@ -356,7 +356,7 @@ PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64
 
 /*
  * A task of the group is parked on this CPU because `level` is throttled there: what all levels weigh in their parents'
- * queues follows at once, so that nobody else's part goes to nobody. Its return is seen as the first of it is picked.
+ * queues follows at once, so that no part of the time goes to nothing. Its return is seen as the first of it is picked.
  * Returns whether it did: the CPU is `lighter`, as with PL_QUEUE_LIGHTER. With locks: the CPU's.
  */
 PL_FN bool pl_group_parked(struct pl_group PL_MEM *group, const struct pl_group PL_MEM *level, u32 cpu,
@@ -478,7 +478,7 @@ PL_FN u64 pl_group_budget(const struct pl_group PL_MEM *group, u32 cpu, u64 max_
 }
 
 /*
- * Looks at the next queue of the group for load that nobody else will take out of its sum. Returns whether the shared
+ * Looks at the next queue of the group for load that no other CPU will take out of its sum. Returns whether the shared
  * line was written. One queue at a time, and only where a running task is weighed anew: more costs the verifier.
  */
 PL_FN bool pl_level_forget(struct pl_group PL_MEM *level, struct pl_queue PL_MEM *queue, u64 now_ns)

@@ -48,7 +48,7 @@ struct pl_headroom {
 	u64 idle_ns;   /* of the machine, in the last window */
 	u64 nr_windows;
 	u64 tolerance_ns; /* of the group whose headroom binds; 0: the configuration's */
-	u32 percent;	  /* wanted idle share; 0: nobody asks for headroom */
+	u32 percent;	  /* wanted idle share; 0: no group asks for headroom */
 	u32 reserved;
 };
 
@@ -63,7 +63,7 @@ struct pl_headroom {
  *	pl_headroom_take(headroom, &marked)
  *	for each group: pl_headroom_link(headroom, group, side)
  *
- * `marked` is another one where a window may end during the walks: it must not find that nobody wants headroom.
+ * `marked` is another one where a window may end during the walks: it must not find that no group wants headroom.
  */
 PL_FN void pl_headroom_clear(struct pl_group PL_MEM *group)
 {
@@ -147,7 +147,7 @@ PL_INLINE u64 pl_headroom_part(u64 budget_ns, u64 window_ns, u64 steps,
 /*
  * A window ended: used_ns and idle_ns are what the side used and the machine was idle in it, window_ns how
  * long it really was. Sets the side pool's quota from now on. Returns PL_BW_ARM_PERIOD if the pool's timer
- * has to be started. Everything throttled there waits for the next step's refill, unless nobody wants
+ * has to be started. Everything throttled there waits for the next step's refill, unless no group wants
  * headroom any more: then the limit is gone, and the engine releases all (pl_bw_release_next).
  */
 PL_FN u32 pl_headroom_window(struct pl_headroom PL_MEM *headroom, struct pl_group PL_MEM *side, u64 used_ns,

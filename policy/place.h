@@ -2,13 +2,13 @@
 /*
  * place.h - on which CPU a task that wakes up, or is born, waits
  *
- * Problem    A task that waits behind its waker while the next CPU idles loses time; one that leaves a waker who is about
- *            to sleep costs an interrupt, and finds its data in another cache.
+ * Problem    A task that waits behind its waker while the next CPU idles loses time; one that leaves a waker that is
+ *            about to sleep costs an interrupt, and finds its data in another cache.
  *
  * Mechanism  The first of these that there is, in the order of enum pl_place. What is idle the engine knows, and it searches:
  *            live, the kernel's own search does.
  *
- * Formula    passes on = sync and nobody else is runnable on the waker's CPU
+ * Formula    passes on = sync and no other task is runnable on the waker's CPU
  *
  * Trade-offs A waker that said it would sleep and does not makes its task wait: the engine offers one of the two to an idle
  *            CPU soon. No queue is compared with another: a long one is stealing's to shorten (steal.h).

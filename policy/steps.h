@@ -8,8 +8,8 @@
  * Mechanism  Each group has on each CPU a line of what is runnable of it there, and is, while that is not empty, an entity
  *            of its parent's line, which weighs the group's share (load.h). Five steps:
  *              enter  a task begins to wait on a CPU: joins its group's line with what it kept; groups of which nothing
- *                     was there join their parent's. While anybody else of a group is there, its members come and go
- *                     without moving any line above: their debts and credits are their siblings', nobody else's.
+ *                     was there join their parent's. While another member of a group is there, its members come and go
+ *                     without moving any line above: their debts and credits are their siblings' alone.
  *              pick   from the root's line down: whose turn it is, and for how long
  *              ran    charges v at all levels
  *              tick   weighs the groups of the running task anew
@@ -55,7 +55,7 @@ struct pl_turn {
 	u64 usual_ns; /* between two sleeps; 0: it has never slept */
 	u64 line;     /* where its lag is from: number of the node, plus 1; 0: it is new */
 	s64 behind;   /* credit that a pull gives it at its next enter, times 2^20 */
-	u32 pinned;   /* it may run on this CPU only: it is no measure for its domain. The engine keeps it. */
+	u32 pinned;   /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
 	u32 reserved;
 };
 
@@ -137,7 +137,7 @@ PL_FN void pl_steps_enter(const struct pl_steps PL_MEM *steps, struct pl_task PL
 
 	pl_turn_counts(pl_domain_of(steps, task->cpu), turn, task->effective,
 		       behind ? config->lag_max_ns : config->pull_ns, config->lag_max_ns);
-	/* Before anybody joins. */
+	/* Before any joins. */
 	pl_steps_tick(steps, task);
 	entity->id = id;
 	entity->slice_ns = pl_turn_request(turn, config);
@@ -179,7 +179,7 @@ PL_FN void pl_steps_enter(const struct pl_steps PL_MEM *steps, struct pl_task PL
 		if (level->queues[task->cpu].share)
 			group->weight = level->queues[task->cpu].share;
 		group->weight = pl_max(group->weight, 1);
-		/* What a pulled task is behind is owed to it by those who are there, at the level where there are any. */
+		/* What a pulled task is behind is owed by those that are there, at the level where there are any. */
 		if (node->line.n) {
 			lag += behind;
 			behind = 0;

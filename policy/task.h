@@ -11,12 +11,12 @@
  *            pl_task_turn_over at ticks, pl_task_reweigh as its slice ends, pl_task_uncount, pl_task_blocked.
  *
  *            A task that gets a turn beside something heavy of its group leaps ahead: it owes that one many turns. When
- *            the heavy one sleeps or is throttled, nobody is left to have them: a task ahead of its group's queue keeps
+ *            the heavy one sleeps or is throttled, none is left to have them: a task ahead of its group's queue keeps
  *            what it owes as run time, not as a distance, and as something heavy leaves the engine weighs all that wait
  *            on the CPU anew (PL_QUEUE_LIGHTER), instead of as they are picked, for which they would wait too long.
  *
  * Formula    effective = queue * weight / runnable weight of the queue
- *            vruntime of a queue += delta / queue, whichever of its tasks ran; a task of it that waits for its next
+ *            vruntime of a queue += delta / queue, for all of its tasks; a task of it that waits for its next
  *            turn is at that - 2 slices * runnable there / queue at least, a child queue at twice as much
  *            ahead of its queue by: that * effective before / effective now, where it is now at least twice as heavy
  *
@@ -91,8 +91,8 @@ PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
 }
 
 /*
- * Counts the time until now as one in which the task was runnable, or not. Call when that changes. Nobody asks for the load of
- * the root's tasks, nor of its queues: the root has no share of anything.
+ * Counts the time until now as one in which the task was runnable, or not. Call when that changes. The load of the
+ * root's tasks and queues is not needed: the root has no share of anything.
  */
 PL_INLINE void pl_task_load(struct pl_task PL_MEM *task, bool was_runnable, u64 now_ns)
 {
@@ -224,7 +224,7 @@ PL_FN u32 pl_task_blocked(struct pl_task PL_MEM *task, u64 now_ns, struct pl_tou
 }
 
 /*
- * What a task of the group ran counts for the group and for all groups above, whichever other tasks of it wait. Source:
+ * What a task of the group ran counts for the group and for all groups above, whatever other tasks of it wait. Source:
  * the kernel's fair class, where a group's entity on the CPU has a vruntime of its own.
  */
 PL_INLINE void pl_queues_ran(struct pl_task PL_MEM *task, u64 delta_ns,
@@ -301,7 +301,7 @@ PL_FN u32 pl_task_uncount(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM
 
 /*
  * A task comes from another CPU: what it is owed or owes its group there is owed or owes, and the groups above, so
- * that nobody else answers for it.
+ * that no other group answers for it.
  */
 PL_INLINE void pl_queues_join(const struct pl_task PL_MEM *task)
 {
@@ -342,7 +342,7 @@ PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_f
 
 		for (; level->parent && PL_LOOP; level = level->parent) {
 			struct pl_queue PL_MEM *above = &level->queues[task->cpu];
-			/* Written seldom: the engine may charge somebody of the group meanwhile. */
+			/* Written seldom: the engine may charge a task of the group meanwhile. */
 			u64 within = pl_fair_clamp(above->vruntime, earliest, latest);
 
 			if (within != above->vruntime)
@@ -359,7 +359,7 @@ PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_f
 		if (pl_fair_before(latest, task->vruntime))
 			task->vruntime = latest;
 	}
-	/* Who took the CPU from idle work is not to lose it to the rest of that one's turn, nor to its wake-up. */
+	/* A task that took the CPU from idle work loses it neither to the rest of that turn nor to its wake-up. */
 	if (task->idle && !PL_BASELINE(!config->pull_ns)) {
 		u64 turn = cpu->served + pl_fair_scale(config->slice_ns, task->effective);
 

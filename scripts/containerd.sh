@@ -9,7 +9,7 @@ folder=target/containerd
 [ -x $folder/bin/crictl ] && [ -x $folder/bin/containerd ] && [ -x $folder/bin/runc ] && [ -x $folder/bin/dockerd ] && exit 0
 need() { echo "containerd.sh: $*; put containerd, containerd-shim-runc-v2, ctr, runc, docker, dockerd and crictl into $folder/bin otherwise" >&2; exit 3; }
 command -v apt-get >/dev/null || need "no apt-get here"
-command -v go >/dev/null || need "crictl is no Debian package: go builds it, from 1.24 on"
+command -v go >/dev/null || need "crictl is not in Debian: go builds it, from 1.24 on"
 new=$PWD/$folder.new
 rm -rf "$new"
 mkdir -p "$new"/{bin,root,lists/state/lists/partial,lists/cache/archives/partial}

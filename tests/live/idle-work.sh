@@ -63,7 +63,7 @@ echo "compared:"
 # p99 is printed, not held: docs/src/lab/live-waits.md, Beside work that is cpu.idle.
 echo "  the service's mean: $mean us, at most 1.2 times $their_mean; p99 $p99 us beside $their_p99"
 [ $((mean * 10)) -le $((their_mean * 12)) ] || failed=1
-echo "  the share of who was idle: $share of 1000, 450 to 550"
+echo "  the share of the group that was idle: $share of 1000, 450 to 550"
 [ $share -ge 450 ] && [ $share -le 550 ] || failed=1
 [ $failed = 0 ] || echo "FAILED"
 exit $failed

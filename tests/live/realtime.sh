@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# A real-time thread that computes without end on one CPU takes that CPU, and no more: whoever ran or waits there goes on
-# elsewhere. The kernel's own scheduler gives 1,000 of 1,000 and 3,000 of 3,000 and more. Until 2026-11-24 ours left who was
-# preempted in the CPU's local queue, where nobody could take it from: 52 of 1,000 on 7.2, 0 on 6.19, beside idle CPUs.
+# A real-time thread that computes without end on one CPU takes that CPU, and no more: the tasks that ran or wait there
+# go on elsewhere. The kernel's own scheduler gives 1,000 of 1,000 and 3,000 of 3,000 and more. A preempted task that
+# stays in the CPU's local queue, from which no other CPU can take it, gets 52 of 1,000 on 7.2 and 0 on 6.19, beside
+# idle CPUs.
 #   make static guest
 #   dist/plimsoll vm --timing --scheduler plimsoll --file /usr/bin/chrt --file /usr/bin/taskset --file tests/live/realtime.sh \
 #     -- realtime.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# What keeps a user safe: start-up probes, refusals, knobs whoever writes them, restarts, the way back. Starts and stops
-# the scheduler itself, with no more capabilities than packaging/plimsoll.service gives it.
+# What keeps a user safe: start-up probes, refusals, knobs that any process writes, restarts, the way back. Starts and
+# stops the scheduler itself, with no more capabilities than packaging/plimsoll.service gives it.
 #   make static guest
 #   dist/plimsoll vm --timing --file dist/plimsoll --file target/guest/duty --file /usr/bin/setpriv \
 #     --file tests/live/safety.sh -- safety.sh
@@ -102,9 +102,9 @@ start
 share=$(duty --duration-ms 3000 --settle-ms 500 --group plain --set cpuset.cpus=0 --spin 1 \
 	--group was_idle --set cpuset.cpus=0 --spin 1 | sed 's/.*"group":"was_idle".*"step_percent":\[\([0-9]*\).*/\1/')
 if [ "$share" -ge 48 ] && [ "$share" -le 52 ]; then
-	say holds "who was cpu.idle before it was loaded weighs what cpu.weight says: $share%"
+	say holds "a group that was cpu.idle before it was loaded weighs what cpu.weight says: $share%"
 else
-	say MISSED "who was cpu.idle before it was loaded weighs what cpu.weight says: $share% (wanted 50)"
+	say MISSED "a group that was cpu.idle before it was loaded weighs what cpu.weight says: $share% (wanted 50)"
 fi
 is "knobs are kept across a restart" "$(field k burst_us)" 9000
 # Of four CPUs that sleep, most of them all the while.

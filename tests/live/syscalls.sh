@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # One process in system calls all the time, alone on its CPU, limited to 20% of it: short calls, and calls so long that it
-# is hardly ever seen in user space. Who is out of run time in a system call may not be parked. It slept on the idle CPU
-# until something else woke that up (2.4% on 6.19 once), and was looked at every 50 us (2,500 switches a second).
+# is hardly ever seen in user space. A task that is out of run time in a system call may not be parked. It slept on the
+# idle CPU until something else woke that up (2.4% on 6.19 once), and was looked at every 50 us (2,500 switches a
+# second).
 #   dist/plimsoll vm --timing --scheduler plimsoll --file tests/live/syscalls.sh -- syscalls.sh
 # Exit: 0 it gets 19 to 21% and is switched 100 times a second at most, 1 it does not.
 root=/sys/fs/cgroup

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Who was given a cgroup of his own makes it too deep, and makes too many: nothing ends, the limits above hold, others have
+# A user with a delegated cgroup makes it too deep, and makes too many: nothing ends, the limits above hold, others have
 # room, and what is not enforced is said by name. Starts and stops the scheduler itself.
 #   make static guest
 #   dist/plimsoll vm --timing --file dist/plimsoll --file /usr/bin/setpriv --file tests/live/tenants.sh -- tenants.sh
@@ -106,9 +106,9 @@ delegate
 tenant sh -c 'i=0; while [ $i -lt 80 ]; do i=$((i + 1)); mkdir $0/many$i || exit 1; done' $root/theirs
 is "a user makes more groups than there are" $? 0
 is "which ends nothing" "$(state)" enabled
-is "half of the 64 are his, the rest are merged" "$(merged)" 48
+is "half of the 64 are the user's, the rest are merged" "$(merged)" 48
 said "the share is said" 'as part of .*/theirs, whose limits hold: a cgroup above it has its share'
-uses "his limit holds in one that is merged" 20 theirs/many80 theirs
+uses "the user's limit holds in one that is merged" 20 theirs/many80 theirs
 echo "7000 100000" >$root/theirs/many80/cpu.max
 said "a limit that is set there is said by name and value" '(many80) .*its cpu.max was set; its cpu.max of 7000 100000 is not'
 mkdir $root/other

@@ -3,7 +3,7 @@
  * churn ROUNDS [SEED]: groups are made, filled, limited, moved between, frozen, killed and removed while throttled.
  *
  * Eight lanes do so at once, each ROUNDS / 8 times, in groups of its own. Every process is accounted for: those with
- * work to finish have finished it, the others have made progress until they were killed, and nobody is left.
+ * work to finish have finished it, the others have made progress until they were killed, and none is left.
  */
 #define _GNU_SOURCE
 #include "crowd.h"

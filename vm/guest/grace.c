@@ -4,7 +4,7 @@
  *
  * Everything that the kernel takes out of use waits for a grace period, and one ends only when every reader of RCU
  * has left. Beside a spinner for each CPU there are two processes for each that are in the kernel all the time, limited
- * to 2 ms in 200 ms together: one as its reader (its own CPU clock), one copying, too. Whoever is throttled as a
+ * to 2 ms in 200 ms together: one as its reader (its own CPU clock), one copying, too. A task that is throttled as a
  * reader, or held where it is one, holds grace periods up until it has run time again.
  */
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 
 #define CPUS_MAX 64
-/* A spinner of each CPU, two of its ticks, and who waits for the end has to be run again: 10 to 30 ms. */
+/* A spinner of each CPU, two of its ticks, and the task that waits for the end has to run again: 10 to 30 ms. */
 #define GRACE_MAX_NS (100 * NSEC_PER_MSEC)
 
 int main(int argc, char **argv)

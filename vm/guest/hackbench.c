@@ -32,7 +32,7 @@ static int64_t *each_ns;
 static long *nr_each;
 /* CPU time of all senders. */
 static int64_t *senders_ns;
-/* Everybody writes a byte to `ready` and then reads one from `go`. */
+/* Every process writes a byte to `ready` and then reads one from `go`. */
 static int ready[2], go[2];
 
 static ssize_t put(int descriptor, char *bytes, size_t size)

@@ -2,7 +2,7 @@
 /*
  * hierarchy DEPTH WIDTH: a chain of groups DEPTH deep with a limit at every level, then WIDTH groups beside each other.
  *
- * At the bottom of the chain the tightest limit of all levels holds, whichever level has it. Of the many groups every
+ * At the bottom of the chain the tightest limit of all levels holds, at whatever level it is. Of the many groups every
  * one gets a limit, and every 100th a process that has work to finish.
  */
 #define _GNU_SOURCE

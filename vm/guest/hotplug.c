@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * hotplug CYCLES [SEED]: CPUs go off and come back under load; whoever waited for one of them runs elsewhere.
+ * hotplug CYCLES [SEED]: CPUs go off and come back under load; what waited for one of them runs elsewhere.
  *
  * The load: spinners without a limit, spinners in two throttled groups, spinners bound to one CPU each (the kernel
  * frees those from a CPU that goes away), and sleepers. After each CPU is off, and again once all are back, every

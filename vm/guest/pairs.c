@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * pairs: where a kernel lets those run who ask and answer each other.
+ * pairs: where a kernel lets processes run that ask and answer each other.
  *
  * A client and a server process for each pair pass a message back and forth, as tbench, netperf's TCP_RR and UnixBench's
  * context switching do; nothing else runs. Prints one line of JSON: round trips, and every 10 ms which pairs are on one

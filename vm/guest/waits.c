@@ -8,7 +8,7 @@
  *	What they use together is printed only: docs/src/reference/live.md, Known faults
  *	a group with the least weight beside heavy spinners on every CPU: each process within LIGHT_MAX_NS
  *	a sleeper without limits beside all that: back on a CPU within SLEEPER_MAX_NS
- *	the kernel's own thread of each CPU: who has all of them do something waits about as long as for real-time processes,
+ *	the kernel's own thread of each CPU: work for all of them is done about as soon as by real-time processes,
  *	one on each CPU, in half of the tries and in 99 of 100, and never longer than KTHREAD_MAX_NS
  */
 #define _GNU_SOURCE
@@ -27,7 +27,7 @@
 /*
  * One try takes the emulated machine two rounds over its CPUs, of up to 4 ms each as its timers fall, which differs from
  * boot to boot: a real-time process on each CPU, asked in turn with the kernel's threads, meets the same rounds and waits
- * for nobody. A thread that waited for anybody's turn, 3 ms and more, would show in the half and in 99 of 100.
+ * for none. A thread that waited for another's turn, 3 ms and more, would show in the half and in 99 of 100.
  */
 #define KTHREAD_HALF_MORE_NS (1 * NSEC_PER_MSEC)
 #define KTHREAD_99_MORE_NS (4 * NSEC_PER_MSEC)
@@ -200,7 +200,7 @@ static void look_while_asking(int64_t until_ns, struct starved *starved, struct 
 	if (ended < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != DONE)
 		fail("the real-time process ended with status %#x", status);
 	if (!asked[KTHREADS].count || !asked[REAL_TIME].count)
-		fail("nobody answered");
+		fail("no process answered");
 }
 
 /* At least `part` of 100 took no longer. */
@@ -264,7 +264,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < ASKED_OF; i++)
 		qsort(asked[i].took_ns, asked[i].count, sizeof(*asked[i].took_ns), by_value);
 
-	/* A wait that has not ended yet does not show: everybody must look at the clock once more. */
+	/* A wait that has not ended yet does not show: every process must look at the clock once more. */
 	doing = "looking for progress";
 	members_progress(sleeper, 1);
 	members_progress(light, LIGHT);

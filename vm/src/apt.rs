@@ -257,7 +257,7 @@ mod tests {
         for name in ["state/lists/partial", "cache/archives/partial"] {
             std::fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        // Nobody listens at the port of discard.
+        // No process listens at the port of discard.
         let list = "deb http://127.0.0.1:9/debian sid main\n";
         for (name, text) in [("sources.list", list), ("status", "")] {
             std::fs::write(folder.path().join(name), text).unwrap();

@@ -16,7 +16,7 @@ use std::str::FromStr;
 /// Suites in which the newest kernel is looked for, in this order. After them comes 6.19 of trixie-backports, an old friend.
 const NEWEST: [&str; 3] = ["sid", "testing", "trixie-backports"];
 const FALLBACK: (&str, &str) = ("trixie-backports", "6.19");
-/// Where a series lives that is no suite's newest for long.
+/// Where a series lives that is not a suite's newest for long.
 const HOMES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), (FALLBACK.1, FALLBACK.0)];
 /// The release that brought sched_ext; older ones need no look at their type information.
 const SCHED_EXT_SINCE: [u64; 2] = [6, 12];
@@ -295,7 +295,7 @@ fn usable(kernel: &Kernel, wish: &Wish) -> bool {
 }
 
 /// The cache's kernel for a wish. The newest is that of the first suite, as without a cache: a kernel of another suite that
-/// somebody asked for once does not become everybody's.
+/// was asked for once does not become the default.
 fn cached(cache: &Cache, wish: &Wish) -> Result<Option<Kernel>> {
     let folder = cache.folder("kernels")?;
     let entries = std::fs::read_dir(&folder).map_err(|error| Error::file("read it", &folder, &error))?;
@@ -491,7 +491,7 @@ mod tests {
         for kernel in [
             kernel("7.2.9-cloud-amd64", true, None),
             kernel("7.2.13-cloud-amd64", true, None),
-            // Asked for once from another suite: no reason for everybody to run it.
+            // Asked for once from another suite: not a reason to run it from then on.
             Kernel {
                 suite: "trixie-backports".into(),
                 ..kernel("7.3.4-cloud-amd64", true, None)

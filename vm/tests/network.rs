@@ -132,7 +132,7 @@ fn holds_on(series: &str) {
     let kernel = obtain(&cache, &series.parse().unwrap(), false, &|_| {}).unwrap();
     let kernel = with_network(&cache, kernel, &|_| {}).unwrap();
     let qemu = find_qemu(&cache, false, &|_| {}).unwrap();
-    // A port that nobody has; between here and QEMU somebody else might take it.
+    // A free port; between here and QEMU another process might take it.
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);

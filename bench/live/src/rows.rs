@@ -6,7 +6,7 @@ use serde_json::Value;
 /// CPUs of the guest; the percentages of the machine in the cases assume it.
 pub const CPUS: u32 = 4;
 
-/// Who schedules.
+/// Which scheduler runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scheduler {
     /// The kernel's own.
@@ -438,7 +438,7 @@ fn steal(ours: bool) -> Row {
                 let runs: Vec<Value> = (2..6).map(|at| line(at).clone()).collect();
                 let steals = |at: usize| over_cpus(line(at), "nr_steals");
                 let rest = [
-                    // Virtual time is instructions, whichever CPU executes them: hackbench's own time does not show
+                    // Virtual time counts the instructions of all CPUs: hackbench's own time does not show
                     // idle CPUs.
                     ("idle in hackbench", "%", idle_percent(line(1), line(6)), true),
                     ("steals in work", "", steals(1), false),

@@ -29,7 +29,7 @@ pub struct Agent<F, S> {
     wishes: BTreeMap<PathBuf, KnobValues>,
     /// Where it is read what containers ask for; nowhere where a runtime says it.
     containers: Option<Containers>,
-    /// The cgroups below the mount that have come since it was asked; `None`: nobody will ask.
+    /// The cgroups below the mount that have come since it was asked; `None`: they are not asked for.
     came: Option<Vec<PathBuf>>,
     pub(crate) groups: BTreeMap<PathBuf, Group>,
     pub(crate) headroom: Headroom,
@@ -391,7 +391,7 @@ impl<F: Files, S: Store> Agent<F, S> {
         Ok(())
     }
 
-    /// Somebody opened cpu.max to write, and may have been refused since the burst is above his quota.
+    /// An owner opened cpu.max to write, and may have been refused since the burst is above the new quota.
     fn was_tried(&mut self, path: PathBuf, now_ns: u64) {
         let Some(group) = self.groups.get_mut(&path) else {
             return;
@@ -560,7 +560,7 @@ impl<F: Files, S: Store> Agent<F, S> {
         }
         group.lent_us = to.quota_us;
         if let Some(side_us) = group.side_us {
-            // The owner's period stays where a limit of his goes with it.
+            // The owner's period stays where the owner's limit goes with it.
             if to.quota_us.is_none() && side_us * SIDE_PERIOD_US / 100_000 > QUOTA_MIN_US {
                 to.period_us = SIDE_PERIOD_US;
             }

@@ -92,7 +92,7 @@ impl Written<'_> {
     }
 }
 
-/// What is said of a wish that is wrong. `who`: the container, as a user would call it.
+/// What is said of a wish that is wrong. `who`: the container's name, as a user would say it.
 pub fn left_out(who: &str, wrong: &str) -> String {
     format!("warning: {who}: {wrong}; it is left out")
 }

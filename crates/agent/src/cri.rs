@@ -2,7 +2,8 @@
 //! What pods ask for, where there is no NRI: of each cgroup that comes, the container runtime is asked over its CRI socket whose
 //! it is, and what its pod is annotated with. Nothing is changed there.
 //!
-//! A thread asks, so that a runtime that hangs keeps nobody waiting; what it finds is taken in turn by the agent's own thread.
+//! A thread asks, so that a runtime that hangs does not hold the agent up; what it finds is taken in turn by the
+//! agent's own thread.
 mod asker;
 mod grpc;
 mod messages;
@@ -85,7 +86,7 @@ impl Cri {
     }
 
     /// Asks for what has come, and has the agent hold what was found. Returns what there is to say; an error is one of the
-    /// agent's journal, or says that nobody asks any more.
+    /// agent's journal, or says that the agent has ended.
     pub fn attend<F: Files, S: Store>(
         &mut self,
         agent: &mut Agent<F, S>,

@@ -34,7 +34,7 @@ pub struct Events {
     pub tree: Vec<PathBuf>,
     /// Directories in which something was written, or whose attributes were.
     pub touched: Vec<PathBuf>,
-    /// Directories in whose limits somebody may have tried to write, perhaps in vain.
+    /// Directories whose limits an owner may have tried to write, perhaps in vain.
     pub tried: Vec<PathBuf>,
     /// Too much happened to be told one by one.
     pub all: bool,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How the agent's values are told from an owner's: they are odd, which an owner hardly writes.
 
-/// Quotas of the agent's are odd numbers, which an owner hardly writes: so his own are told from them.
+/// Quotas of the agent's are odd numbers, which an owner hardly writes: so the owner's are told from them.
 pub(crate) fn marked(quota_us: u64, owners_us: u64) -> u64 {
     match quota_us.saturating_sub(1) | 1 {
         odd if odd <= quota_us && odd > owners_us => odd,

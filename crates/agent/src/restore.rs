@@ -60,7 +60,7 @@ fn put_back(
     let Some(mut to) = Limits::parse(&max, burst.as_deref()) else {
         return Err(io::Error::other(format!("cpu.max is to be `{max}`")));
     };
-    // An owner who lowered his quota below his burst could do so only since the agent had taken the burst away.
+    // An owner could lower the quota below the burst only since the agent had taken the burst away.
     if let (Some(quota_us), Some(burst_us)) = (to.quota_us, to.burst_us) {
         to.burst_us = Some(burst_us.min(quota_us));
     }

@@ -263,8 +263,8 @@ fn knobs(random: &mut Pcg64Mcg) -> KnobValues {
     }
 }
 
-/// The owner writes both files, in an order that the kernel takes as they are now. He tries again where the agent's burst
-/// is in his way.
+/// The owner writes both files, in an order that the kernel takes as they are now. It tries again where the agent's
+/// burst is in its way.
 fn owner_writes(machine: &mut Machine, path: &Path, to: Limits) -> bool {
     let order = machine.groups[path].now.order(&to);
     for file in order {
@@ -367,7 +367,8 @@ fn history(seed: u64) -> (u64, u64) {
     start(&model).unwrap();
     let machine = model.0.borrow();
     for (path, group) in &machine.groups {
-        // Of an owner's quota below his burst, which the kernel takes only while the agent holds the burst, the quota counts.
+        // Of an owner's quota below its burst, which the kernel takes only while the agent holds the burst, the quota
+        // counts.
         let mut owner = group.owner;
         if let (Some(quota_us), Some(burst_us)) = (owner.quota_us, owner.burst_us) {
             owner.burst_us = Some(burst_us.min(quota_us));

@@ -58,7 +58,7 @@ fn file(path: &Path) -> Option<PathBuf> {
 }
 
 fn check_one(path: &Path) -> Result<(), Failure> {
-    // Who reads a pipe would take the trial for its end.
+    // A pipe's reader would take the trial for the end of the data.
     if is_device(path) {
         return Ok(());
     }

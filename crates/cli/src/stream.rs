@@ -18,8 +18,8 @@ pub fn open(path: &Path) -> io::Result<File> {
         return Ok(file);
     }
     match number(path) {
-        // SAFETY: it is open, or there would be no such path, and nobody closes it between these two lines: who owns
-        // files here does not know of it, as it came with the process.
+        // SAFETY: it is open, or there would be no such path, and no code closes it between these two lines: nothing
+        // here owns it, as it came with the process.
         Some(number) => unsafe { BorrowedFd::borrow_raw(number) }
             .try_clone_to_owned()
             .map(File::from),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NOTICE, which `plimsoll --licences` prints and the wheel has in it, names all that is linked into either, with the whole texts. It is made
-//! here: from LICENSES/linked for what is no crate, and from the sources of the crates that cargo has unpacked.
+//! here: from LICENSES/linked for what is not a crate, and from the sources of the crates that cargo has unpacked.
 //! `UPDATE_EXPECT=1 cargo test -p plimsoll --test notice` writes it.
 mod common;
 

@@ -231,7 +231,7 @@ fn a_standard_stream_that_is_a_file_keeps_what_it_holds() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// The trace is no trace, and what is read of it is said with any name.
+/// The file is not a trace, and the message says so with any name.
 #[test]
 fn a_name_that_is_not_utf_8_reaches_the_results() {
     use std::os::unix::ffi::OsStrExt;
@@ -307,7 +307,7 @@ fn a_signal_leaves_no_half_of_a_file() {
         let dir = directory(&format!("signal-{signal}"));
         let trace = dir.join("t.pftrace").display().to_string();
         let day = ["--duration-ms", "86400000"];
-        // Whoever runs the tests may have had them ignored: nohup, or a shell in the background. QUIT would leave a core.
+        // The tests may run with these ignored: under nohup, or in a shell's background. QUIT would leave a core.
         let mut child = Command::new("prlimit")
             .args(["--core=0", "env", "--default-signal=INT,TERM,HUP,QUIT"])
             .arg(env!("CARGO_BIN_EXE_plimsoll"))

@@ -97,7 +97,7 @@ fn a_timeline_read_back_says_what_ran_for_how_long() {
     assert_eq!(ran_ms, [("requests/duty-0", 200), ("spinner/spin-0", 350)]);
 }
 
-/// Of each CPU: in order of time, and who is switched out is who was switched in.
+/// Of each CPU: in order of time, and the task that is switched out is the one that was switched in.
 #[test]
 fn a_timeline_of_many_cpus_is_consistent() {
     let path = temporary("busy.pftrace");

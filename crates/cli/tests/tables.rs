@@ -33,7 +33,7 @@ fn a_run_that_goes_on_without_tasks_is_not_said_to_end_with_them() {
     );
 }
 
-/// 1 CPU, from half of the run on 10: use of 5.5 CPUs is no 550% of a limit.
+/// 1 CPU, from half of the run on 10: use of 5.5 CPUs is not 550% of a limit.
 #[test]
 fn no_share_is_shown_of_a_limit_that_changes_within_the_run() {
     let scenario =

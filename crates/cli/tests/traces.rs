@@ -205,7 +205,7 @@ fn plan_that_fails_its_self_check_offers_no_limit_and_says_what_to_do_instead() 
     assert_eq!(json["settings"].as_array().map(Vec::len), Some(0), "{out}");
 }
 
-/// Who runs next on a CPU, as a test writes it down.
+/// Which thread runs next on a CPU, as a test writes it down.
 struct Rounds(Vec<Event>);
 
 impl Rounds {

@@ -225,8 +225,8 @@ impl KnobValues {
 }
 
 /// Refuses a cgroup whose knobs others than root could write. The owner of a delegated cgroup may write attributes of its
-/// directory, but not its limits, which are in files of root's: with burst_us he would lift them, and with
-/// headroom_percent take the machine from all others.
+/// directory, but not its limits, which are in files of root's: burst_us would lift them, and
+/// headroom_percent would take the machine from all others.
 pub fn only_roots(cgroup: &Path) -> Result<()> {
     let Ok(found) = std::fs::metadata(cgroup) else {
         return Ok(()); // it is gone, and its knobs with it

@@ -152,7 +152,7 @@ impl<'obj> Scheduler<'obj> {
             config: config.clone(),
             hears_of_idle,
         };
-        // What fails as the cgroups and tasks that are there already are taken over is no error of the call: the scheduler
+        // A failure while existing cgroups and tasks are taken over is not an error of the call: the scheduler
         // has ended by then. Its state may not even be there.
         if let Some(ended) = scheduler.ended() {
             return Err(Error::Machine(format!(

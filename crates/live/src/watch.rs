@@ -26,7 +26,7 @@ struct Known {
     applied: KnobValues,
     /// What was wrong the last time, so that it is said once.
     complaint: String,
-    /// Somebody may have written its attributes since they were last read.
+    /// Its attributes may have been written since they were last read.
     due: bool,
     /// inotify tells of it.
     watched: bool,

@@ -131,7 +131,7 @@ pub fn limits(
     found
 }
 
-/// Three digits are as much as anybody wants to read. Of 100 ms, 100 us are a millicore, below which Kubernetes cannot say
+/// Three digits are enough to read. Of 100 ms, 100 us are a millicore, below which Kubernetes cannot say
 /// anything.
 fn quota_unit_us(us: f64, period_us: u64) -> f64 {
     match us < 10_000.0 && period_us != PERIOD_DEFAULT_US {

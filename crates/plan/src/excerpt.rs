@@ -12,7 +12,7 @@ use plimsoll_replay::Program;
 pub const SEARCHED: u64 = 20_000;
 /// Times as many requests as a goal's percentile needs.
 const TIMES_NEEDED: u64 = 20;
-/// The beginning is no less than this part of the recording.
+/// The beginning is this part of the recording at least.
 const PART: u64 = 12;
 /// In all replays for one range there are as many requests as this, or two replays.
 const REPLICATED: u64 = 500_000;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why a group is throttled: who ran as its quota ended, how long requests waited for that, and what would have kept it.
+//! Why a group is throttled: which threads ran as its quota ended, how long requests waited for that, and what would
+//! have kept it.
 //!
 //! All of it is of the replay under a limit, the recorded one or another: a trace tells when threads ran, not when the
 //! kernel took the CPU from them for a limit.
@@ -16,8 +17,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// Who ran within this before the quota ended ran at once with it: a tick of the slowest usual clock, at which the kernel
-/// notices that a quota is used up.
+/// A thread that ran within this before the quota ended ran at once with it: a tick of the slowest usual clock, at
+/// which the kernel notices that a quota is used up.
 const AT_ONCE_NS: u64 = 4_000_000;
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -34,7 +35,7 @@ pub struct Explanation {
     /// CPUs on which the group ran as its quota ended: on average, and at most.
     pub at_once: f64,
     pub at_once_most: usize,
-    /// Who that was, by name of thread: in what share of the ends of a quota one of them ran, most often first.
+    /// These threads by name: in what share of the ends of a quota one of them ran, most often first.
     pub threads: Vec<(String, f64)>,
     pub requests: u64,
     /// Those that were under way while the group was throttled on some CPU.
@@ -156,7 +157,7 @@ struct Ends {
     /// It and those below it.
     below: Vec<GroupId>,
     names_of: HashMap<u32, String>,
-    /// By CPU: who of the group runs there, since when; and who ran there last, until when.
+    /// By CPU: which thread of the group runs there, since when; and which ran there last, until when.
     running: BTreeMap<u32, TaskId>,
     last: BTreeMap<u32, (TaskId, u64)>,
     /// CPUs on which the group is throttled.

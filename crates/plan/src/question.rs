@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What somebody asks of a plan, and the plan with all that has to be said of it: the same for the command line, for sweeps and
-//! for Python.
+//! What a user asks of a plan, and the plan with all that has to be said of it: the same for the command line, for
+//! sweeps and for Python.
 use crate::figure::figure;
 use crate::goal::{Goal, Subject};
 use crate::paste::{paste, Paste};
@@ -170,7 +170,7 @@ impl Answer {
     }
 
     /// Settings for every system that is meant: of those that cannot say what is recommended, their own best. None where the
-    /// replay is off: nobody is to paste what follows from that.
+    /// replay is off: what follows from that is not to be pasted.
     pub fn settings(&self, recordings: &Recordings) -> Vec<Paste> {
         if !self.holds() {
             return Vec::new();

@@ -21,8 +21,8 @@ pub struct Options {
     /// CPUs that the group may be given; `None`: all of the machine.
     pub max_cpus: Option<f64>,
     pub knobs: Knobs,
-    /// Those of others that cannot say as much, from who can say most to who can say least; the best for each is looked for
-    /// as well, [`Plan::others`].
+    /// Those of others that cannot say as much, from the one that can say most to the one that can say least; the best
+    /// for each is looked for as well, [`Plan::others`].
     pub others: Vec<Knobs>,
     pub semantics: Semantics,
     pub seed: u64,

@@ -8,7 +8,7 @@
 //! - One recording: another run may take throughout what one of its blocks took, between the 5th and the 95th percentile
 //!   of them. What differs between runs only is not in that.
 //! - Recordings taken one after the other are not independent if the machine drifts: they are too much alike. So
-//!   the blocks of several recordings count as well as those of one: whichever of both reaches further.
+//!   the blocks of several recordings count as well as those of one: the one that reaches further.
 //! - Recordings of less than an hour show nothing of what an hour changes: neighbours on the same hardware, clocks, caches.
 //!   Whatever they show, another run is taken to differ by [`DRIFT`] at least.
 //!

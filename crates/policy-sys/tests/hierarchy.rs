@@ -248,7 +248,7 @@ fn a_weight_that_was_written_counts_at_the_next_pick_and_who_is_idle_no_longer_w
         let before = unsafe { pl_group_weight(tree.groups[group]) };
         change(tree.groups[group]);
         unsafe { pl_queue_written(tree.groups[group], 0, before, &mut fair) };
-        assert_eq!(fair.lighter, 1, "who waits is weighed anew");
+        assert_eq!(fair.lighter, 1, "what waits is weighed anew");
         unsafe { pl_group_refresh(tree.groups[group], 0, 10 * MS + 1, &mut tree.touch, &tree.config) };
         tree.queue(group, 0).effective as f64 / EFFECTIVE_ONE as f64
     };
@@ -259,7 +259,7 @@ fn a_weight_that_was_written_counts_at_the_next_pick_and_who_is_idle_no_longer_w
     assert_eq!(weighs(&|group| unsafe { pl_group_set_idle(group, false) }), 1.0);
 }
 
-/// The lead is run time: at 341 times the weight it is that much shorter. Who is behind is left there.
+/// The lead is run time: at 341 times the weight it is that much shorter. A task that is behind is left there.
 #[test]
 fn what_a_group_is_ahead_as_it_is_idle_no_longer_is_not_waited_for() {
     for (ahead, left) in [

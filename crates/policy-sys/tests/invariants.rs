@@ -48,7 +48,7 @@ fn policy_includes_only_its_own_headers() {
 fn policy_has_no_globals_but_constant_tables() {
     for (path, text) in sources("policy", "h") {
         for line in text.lines() {
-            // What begins a line, assigns or ends there, and is no function: a variable, or a type by name.
+            // What begins a line, assigns or ends there, and is not a function: a variable, or a type by name.
             let declares = line.starts_with(|c: char| c.is_ascii_alphabetic())
                 && (line.contains('=') || line.ends_with(';') && !line.contains('('));
             let table = line.starts_with("static const ");

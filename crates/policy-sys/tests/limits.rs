@@ -125,7 +125,7 @@ fn a_timer_that_somebody_waits_for_is_overdue_whether_or_not_it_counts_as_active
     let mut bench = Bench::new(1, published());
     bench.set(10 * MS, 100 * MS, 0, 0, 0);
     let overdue = |pool: &Pool, now_ns| unsafe { pl_bw_timer_overdue(pool, now_ns) };
-    assert!(!overdue(&bench.pool, 1000 * MS), "nobody asked for it");
+    assert!(!overdue(&bench.pool, 1000 * MS), "no CPU asked for it");
     bench.charge(0, 0, true, MS);
     while bench.charge(0, 5 * MS, true, MS) & BW_THROTTLED == 0 {}
     for active in [1, 0] {
@@ -133,8 +133,8 @@ fn a_timer_that_somebody_waits_for_is_overdue_whether_or_not_it_counts_as_active
         assert!(!overdue(&bench.pool, 200 * MS), "active: {active}");
         assert!(overdue(&bench.pool, 201 * MS), "active: {active}");
     }
-    assert_eq!(bench.period(201 * MS), [0], "who waited is released");
-    assert!(!overdue(&bench.pool, 1000 * MS), "nobody waits for it");
+    assert_eq!(bench.period(201 * MS), [0], "the CPU that waited is released");
+    assert!(!overdue(&bench.pool, 1000 * MS), "no CPU waits for it");
 }
 
 #[test]

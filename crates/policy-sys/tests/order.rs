@@ -61,7 +61,7 @@ const STEPS: [Step; 7] = [
                 "pl_task_count",
             ],
         ),
-        why: "the simulator charges who runs there and sets the queue's clock by it first; live, both are a tick old at most",
+        why: "the simulator charges the running task first and sets the queue's clock by it; live, both are up to a tick old",
     },
     Step {
         name: "pick",
@@ -101,7 +101,7 @@ const STEPS: [Step; 7] = [
             &["pl_task_uncount", "pl_task_blocked"],
         ),
         sim: ("dequeue", &LEAVE),
-        why: "who runs there is charged for simulated classes that ask for it, eevdf's: what is due to those who wait is \
+        why: "for simulated classes that ask for it, eevdf's, the running task is charged: what is due to waiting tasks is \
               known as of now",
     },
 ];
@@ -228,7 +228,7 @@ impl Engine {
     }
 }
 
-/// The function that says when a turn ends is a step of its own, whichever step calls it.
+/// The function that says when a turn ends is a step of its own, in every step that calls it.
 fn apart(bodies: &mut BTreeMap<String, String>, name: &str) {
     let body = bodies
         .remove(name)
@@ -249,7 +249,7 @@ fn live() -> Engine {
     Engine {
         bodies,
         class: BTreeMap::new(),
-        // What it does before is to bring in who was not counted here: the step "enter".
+        // What it does before is to bring in a task that was not counted here: the step "enter".
         middle: [("pick", ("plimsoll_running", "idle_ended"))].into(),
     }
 }
@@ -262,7 +262,7 @@ fn sim() -> Engine {
             false,
         ));
     }
-    // What follows from a step, and is one of its own: another task is picked, a limit is handed out, somebody pays.
+    // What follows from a step, and is one of its own: another task is picked, a limit is handed out, a group pays.
     for other in [
         "kick",
         "preempt_for",

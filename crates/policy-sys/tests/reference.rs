@@ -23,7 +23,7 @@ struct Reference {
     from_refill: Vec<u64>,
     refills: u64,
     throttled: VecDeque<(usize, u64)>,
-    /// Whether somebody was runnable on a CPU as its balance was last used up, and has not left since.
+    /// Whether a task was runnable on a CPU as its balance was last used up, and has not left since.
     waits: Vec<bool>,
     timer_active: bool,
     idle: bool,

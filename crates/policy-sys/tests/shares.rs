@@ -300,10 +300,10 @@ fn who_wakes_up_does_not_wait_for_what_tasks_of_other_cpus_are_owed() {
     let owed = clock - config.lag_max_ns;
     unsafe { pl_fair_picked(&mut machine, &mut cpu, owed, &config) };
     assert_eq!(cpu.clock, clock);
-    // Placed in front of who is owed, but paid for no sleep beyond the credit.
+    // Placed in front of the task that is owed, but paid for no sleep beyond the credit.
     let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
     assert_eq!(placed, owed);
-    // Credits do not add up: who was placed by one and is picked does not take the next one further back.
+    // Credits do not add up: a task that was placed by one and is picked does not take the next one further back.
     unsafe { pl_fair_picked(&mut machine, &mut cpu, placed, &config) };
     let next = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
     assert_eq!(next, placed);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// How soon Ctrl-C is noticed.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long work may take to notice that nobody wants it any more: simulations look every millisecond, readers of traces
+/// How long work may take to notice that it is cancelled: simulations look every millisecond, readers of traces
 /// after each packet, line or 65,536 events.
 const LEAVE: Duration = Duration::from_secs(1);
 

@@ -160,7 +160,7 @@ impl Table {
         )
     }
 
-    /// The Arrow PyCapsule interface. The schema is the one there is: who asks for another one casts.
+    /// The Arrow PyCapsule interface. The schema is the one there is; a caller that wants another one casts.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

@@ -109,7 +109,7 @@ def test_errors_have_place_and_range():
         plimsoll.simulate("burst", seed=2**63)
     with pytest.raises(TypeError, match="allowed: an int"):
         plimsoll.simulate("burst", set={"duration_ms": None})
-    with pytest.raises(ValueError, match=r"points\[0\]: 'seeds' is no key"):
+    with pytest.raises(ValueError, match=r"points\[0\]: unknown key 'seeds'"):
         plimsoll.sweep([{"scenario": "burst", "seeds": 3}])
 
 

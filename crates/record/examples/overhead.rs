@@ -245,7 +245,7 @@ impl Sample {
     }
 }
 
-/// `requests`, client and service processes of their own, so that their CPU time is nobody else's.
+/// `requests`, client and service processes of their own, so that their CPU time is theirs alone.
 struct Load {
     child: Child,
     cgroup: Option<String>,

@@ -27,7 +27,7 @@ pub struct Connections {
 
 struct Known {
     connection: Connection,
-    /// Who used it first, and when.
+    /// The thread that used it first, and when.
     tid: Tid,
     ts_ns: i64,
 }

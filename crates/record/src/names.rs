@@ -6,8 +6,8 @@ use crate::wire;
 use plimsoll_trace::{Event, Group, GroupIx, Thread, Tid, What};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// How often the limits of a group made while recording are read, once a round of the reader: who makes a group sets its
-/// limits at once, but not before the first look. With a round in 100 ms this is its first second.
+/// How often the limits of a group made while recording are read, once a round of the reader: the maker of a group sets
+/// its limits at once, but not before the first look. With a round in 100 ms this is its first second.
 const LOOKS: u32 = 10;
 
 /// What a thread's entry takes at most in the header (JSON), without its name: five keys, and numbers of up to 19 digits.
@@ -179,7 +179,7 @@ impl Names {
         for id in used {
             let path = match self.paths.get(&id) {
                 Some(path) => path.clone(),
-                None => format!("/?{id}"), // made and removed before anybody could ask for its name
+                None => format!("/?{id}"), // made and removed before its name could be asked for
             };
             for (i, _) in path.match_indices('/') {
                 let ancestor = if i == 0 { "/" } else { &path[..i] };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a definition of a request can match anything in what is about to be recorded. Nobody should learn that from
-//! `plimsoll plan`, when the load is gone.
+//! Whether a definition of a request can match anything in what is about to be recorded. A user should not learn that
+//! from `plimsoll plan`, when the load is gone.
 use crate::cgroup::Hierarchy;
 use crate::error::RecordError;
 use plimsoll_trace::RequestSpec;

@@ -51,7 +51,7 @@ pub struct SocketRecord {
     pub tid: u32,
     pub tgid: u32,
     pub protocol: Protocol,
-    /// Who began the connection; `None`: that was not seen.
+    /// Which side began the connection; `None`: that was not seen.
     pub side: Option<Side>,
     /// It may have been there as recording began.
     pub existed: bool,

@@ -101,7 +101,7 @@ fn a_ping_pong_is_seen_as_a_chain_of_cause_and_effect() {
         });
         named("plim-ping", move || {
             for _ in 0..100 {
-                // Without a pause the next request is there before the server asks for it, and nobody blocks.
+                // Without a pause the next request is there before the server asks for it, and no thread blocks.
                 std::thread::sleep(Duration::from_millis(1));
                 a.write_all(&[1]).unwrap();
                 a.read_exact(&mut [0]).unwrap();

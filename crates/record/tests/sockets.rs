@@ -99,7 +99,7 @@ fn a_request_over_tcp_is_seen_from_both_ends() {
     assert_eq!((accepted.peer, opened.peer), (Some(opened.id), Some(accepted.id)));
     assert!(accepted.protocol == Protocol::Tcp && !accepted.before && accepted.group.is_some());
 
-    // The first data may come before anybody has accepted the connection.
+    // The first data may come before the connection is accepted.
     let mut story = seen.story(accepted.id);
     story.retain(|step| step.1 != SocketOp::Accepted);
     // Over loopback the client's own system call delivers, unless the kernel's softirq thread was busy.
@@ -155,7 +155,7 @@ fn a_request_over_a_unix_stream_is_seen_from_both_ends() {
     assert_eq!(steps, round.repeat(3));
 }
 
-/// Who has accepted a connection that is older than the recording is known by the port that is listened on.
+/// Which side accepted a connection that is older than the recording is known by the port that is listened on.
 #[test]
 fn a_connection_that_is_older_than_the_recording_is_known() {
     let listener = TcpListener::bind("[::1]:0").unwrap();

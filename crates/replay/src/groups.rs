@@ -26,7 +26,7 @@ pub struct Group {
 }
 
 /// By how much of it a group's CPU time in the trace may exceed the kernel's own count. From switch to switch there are
-/// interrupts in it, and what a hypervisor took, which many kernels charge to nobody.
+/// interrupts in it, and what a hypervisor took, which many kernels charge to no task.
 const OVERCOUNT_MAX: f64 = 0.05;
 /// Running threads are charged at ticks; at 100 Hz they are this far apart.
 const TICK_NS: f64 = 10_000_000.0;
@@ -39,8 +39,8 @@ impl Group {
 
     /// In words, if the trace shows more CPU time of it than the kernel counted.
     ///
-    /// Less is no contradiction: the kernel's count is read before the probes come and after they are gone, and has the
-    /// threads that were not recorded.
+    /// Less does not contradict it: the kernel's count is read before the probes come and after they are gone, and has
+    /// the threads that were not recorded.
     pub fn doubt(&self) -> Option<String> {
         let (shown, counted) = (self.work_ns as f64, self.usage_ns? as f64);
         (shown > counted * (1.0 + OVERCOUNT_MAX) + TICK_NS).then(|| {

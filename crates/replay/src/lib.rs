@@ -9,7 +9,7 @@
 //! - A wake-up that the trace shows becomes a message: its receiver cannot start before its sender got there.
 //! - A message that found its receiver running left no wake-up, so its sender is not waited for. Where sockets were
 //!   recorded, a read waits for its data if those come from outside.
-//! - A lock that nobody waited for in the recording is free in the replay, too.
+//! - A lock that no thread waited for in the recording is free in the replay, too.
 //! - What threads ran that are not recorded competes for its CPU: see `rivals.rs`.
 //! - Work is CPU time. That caches are colder after a throttling is not in it.
 //!

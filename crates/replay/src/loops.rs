@@ -37,7 +37,7 @@ fn is_open(timeline: &Timeline, firsts: &[u32], arrivals: &[Burst], burst: usize
     arrivals[at].open
 }
 
-/// The burst of which this one is a part, by whom it was woken or because it waited for storage; `None`: none.
+/// The burst that this one is a part of, as that woke it or as it waited for storage; `None`: none.
 fn before(timeline: &Timeline, firsts: &[u32], bursts: &[Burst], at: usize) -> Option<usize> {
     let thread = bursts[at].thread as usize;
     let own = at - firsts[thread] as usize;

@@ -26,7 +26,7 @@ pub struct GroupOutcome {
     /// CPUs used on average while there were requests: up to `busy_ns`.
     pub cpus: f64,
     pub stat: Option<CpuStat>,
-    /// Share of periods at whose end somebody was throttled; `None`: no limit.
+    /// Share of periods that ended with the group throttled on a CPU; `None`: no limit.
     pub throttled: Option<f64>,
 }
 

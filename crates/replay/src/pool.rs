@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A client that waits for no answer takes whichever connection is free. While requests pile up its connections are used
+//! A client that waits for no answer takes any connection that is free. While requests pile up its connections are used
 //! again after pauses that are alike, as those of clients that wait are: one by one they cannot be told apart. Together
 //! they can. Of N clients that wait, those that are owed an answer ask for nothing, so that requests come at a rate of
 //! (N - k) times that of one client while k answers are owed; from outside they come at one rate, whatever is owed.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What several modules ask of a recording: which CPU ran whom, which threads are of one program, what a wait was for.
+//! What several modules ask of a recording: which CPU ran which thread, which threads are of one program, what a wait
+//! was for.
 use plimsoll_trace::{Cause, End, ThreadTimeline, Timeline};
 
 /// Index of each thread's first burst in the order of all; one more at the end.

@@ -6,7 +6,8 @@ use crate::rivals::{Demand, Want};
 use plimsoll_sim::{Behaviour, Context, Step};
 use std::sync::Arc;
 
-/// Who wants a CPU until some time looks at the clock after so much CPU time at most: by so much it may be late.
+/// A task that wants a CPU until some time looks at the clock after so much CPU time at most: by so much it may be
+/// late.
 const LOOK_NS: u64 = 1_000_000;
 const LOOK_MIN_NS: u64 = 50_000;
 

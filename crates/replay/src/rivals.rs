@@ -102,7 +102,7 @@ pub(crate) fn find(timeline: &Timeline, group_of: &[u32], sent: &[i64]) -> Vec<R
         if sends && !run.wants_more && !pending.contains_key(&at) {
             continue;
         }
-        // As recording ended it was not known what ran. A rival that somebody waits for is counted already.
+        // As recording ended it was not known what ran. A rival that a task waits for is counted already.
         if run.group.is_none() && run.wants_more && pending.keys().any(|&(other, _)| other == run.cpu) {
             continue;
         }

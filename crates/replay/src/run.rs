@@ -32,7 +32,7 @@ pub fn replay(
     replay_cancelled_by(program, machine, settings, observer, None)
 }
 
-/// The same; it ends with an error soon after somebody has set the flag.
+/// The same; it ends with an error soon after the flag is set.
 pub fn replay_cancelled_by(
     program: &Arc<Program>,
     machine: &Machine,

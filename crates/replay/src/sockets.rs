@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Requests as the service's sockets see them: whichever threads do the work, and wherever the client is.
+//! Requests as the service's sockets see them: any threads may do the work, and the client may be anywhere.
 //!
 //! A request begins when data arrives on a connection that the service accepted and that owes no answer. It ends with
 //! the service's last write before the next data arrives. While an answer is owed, more data belongs to the same
@@ -68,7 +68,7 @@ struct Owed {
     begin_ns: i64,
     sender: Option<Moment>,
     read: Option<(i64, Moment)>,
-    /// The last write so far: when, and by whom.
+    /// The last write so far: when, and by which thread.
     wrote: Option<(i64, Option<Moment>)>,
     /// Nothing was left to read as that was written.
     answered: bool,
@@ -79,7 +79,7 @@ struct Owed {
 impl Sockets {
     fn add(&mut self, connection: &ConnectionTimeline, inside: impl Fn(&Moment) -> bool) {
         let count = self.requests.len();
-        // Of a connection that nobody is seen to read from, unread data says nothing.
+        // Of a connection that no thread is seen to read from, unread data says nothing.
         let has_reads = connection.events.iter().any(|e| e.op == SocketOp::Read);
         let (mut owed, mut unread, mut before): (Option<Owed>, u64, _) = (None, 0, None);
         for event in &connection.events {
@@ -205,7 +205,7 @@ impl Sockets {
         come_whatever_is_owed(&own.collect::<Vec<_>>(), connections)
     }
 
-    /// A client that sends at a constant rate takes whichever connection is free: the schedule shows in all together.
+    /// A client that sends at a constant rate takes any free connection: the schedule shows in all together.
     fn keep_one_schedule(&self) -> bool {
         let mut begins: Vec<i64> = self.requests.iter().map(|r| r.begin_ns).collect();
         begins.sort_unstable();

@@ -28,7 +28,7 @@ struct Recording {
     now_ns: i64,
     /// Thread 10 + index.
     threads: Vec<Now>,
-    /// Who runs, by index.
+    /// The thread that runs, by index.
     cpus: [Option<usize>; CPUS],
     events: Vec<Event>,
     forked: Vec<Thread>,
@@ -50,7 +50,7 @@ impl Recording {
         (!all.is_empty()).then(|| all[self.rng.random_range(0..all.len())])
     }
 
-    /// Takes the CPU from who runs, who goes on as `state`, and gives it to a thread that is ready or to none.
+    /// Takes the CPU from its thread, which goes on as `state`, and gives it to a thread that is ready or to none.
     fn switch(&mut self, cpu: usize, state: State) {
         let next = self.some(Now::Ready);
         let before = self.cpus[cpu];

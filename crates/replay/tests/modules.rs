@@ -47,7 +47,7 @@ fn uses() -> BTreeMap<String, BTreeSet<String>> {
 fn no_modules_use_each_other_in_a_circle() {
     let mut left = uses();
     assert!(left.len() > 20, "only {} modules were found", left.len());
-    // Who uses nobody that is left is in no circle.
+    // A module that uses none of those that are left is in no circle.
     while let Some(free) = left
         .iter()
         .find(|(_, used)| used.is_empty())

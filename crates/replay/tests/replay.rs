@@ -227,7 +227,7 @@ fn wait_for_a_cpu_counts_after_an_uninterruptible_sleep_as_after_any_other() {
                 switch(at + 20, 1, 0, State::Runnable, 20),
                 switch(at + 20 + work_ns, 1, 20, state, 0),
             ]);
-            // Whoever answers takes so long, whatever was done before.
+            // Every answer takes so long, whatever was done before.
             at += work_ns + 8 * MS;
         }
         let header = header(at + MS, &[(20, "web", 1)]);

@@ -112,7 +112,7 @@ fn random(rng: &mut Pcg64, mean: f64) -> i64 {
     (-mean * (1.0 - rng.random::<f64>()).ln()) as i64 + US
 }
 
-/// Requests that come at random, on whichever connection is free or each on one of its own; their latencies, ascending,
+/// Requests that come at random, on any free connection or each on one of its own; their latencies, ascending,
 /// and the trace.
 fn poisson(seed: u64, quota_ns: i64, keeps: bool) -> (Vec<u64>, Arc<Program>, plimsoll_sim::Machine) {
     let mut rng = Pcg64::seed_from_u64(seed);
@@ -156,14 +156,14 @@ fn requests_that_come_at_random_are_found_as_the_client_saw_them_and_keep_their_
                 "seed {seed}: p{percent} {a}, replayed {b}"
             );
         }
-        // Too little for 0.4 CPUs of work: the queue grows, as nobody waits.
+        // Too little for 0.4 CPUs of work: the queue grows, as no client waits.
         let tight = run(&program, &machine, &["group.web.quota_us=30000"]);
         assert_eq!(tight.requests.len(), 1500);
         assert!(p(&tight, 99.0) > 1000.0, "seed {seed}: {} ms", p(&tight, 99.0));
     }
 }
 
-/// Each request on a connection of its own, or on whichever is free: those are used again after pauses that are alike.
+/// Each request on a connection of its own, or on any that is free: those are used again after pauses that are alike.
 #[test]
 fn a_recording_made_while_throttled_replays_without_the_limit_as_the_service_would_run() {
     for (seed, keeps) in (0..8).map(|i| (i / 2, i % 2 == 1)) {
@@ -393,7 +393,7 @@ fn eight_that_wait(quota_ns: i64) -> (Vec<u64>, Arc<Program>, plimsoll_sim::Mach
     (latencies, program, machine)
 }
 
-/// Whatever other thread answers; what was asked in two parts; what nobody answered.
+/// Another thread answers; a question in two parts; one without an answer.
 #[test]
 fn a_request_is_what_its_connection_says_whichever_threads_do_the_work() {
     use SocketOp::{Arrived, Closed, Read, Wrote};
@@ -423,7 +423,7 @@ fn a_request_is_what_its_connection_says_whichever_threads_do_the_work() {
         socket(23 * MS, 20, 2, Wrote, 5),
         socket(24 * MS, 20, 2, Read, 10),
         socket(28 * MS, 20, 2, Wrote, 5),
-        // Nobody answers before it is closed.
+        // No thread answers before it is closed.
         socket(30 * MS, 0, 3, Arrived, 10),
         socket(31 * MS, 20, 3, Read, 10),
         socket(32 * MS, 20, 3, Closed, 0),

@@ -412,7 +412,7 @@ fn a_group_that_is_refused_is_not_missed_by_what_names_it() {
     );
 }
 
-/// 42 GB of queues are no scenario: the allocator ended the process.
+/// 42 GB of queues: the allocator ended the process.
 #[test]
 fn more_groups_than_the_cpus_leave_memory_for_are_refused() {
     let text = |groups: u32, cpus: u32| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What another limit, burst or period would do: a period model of demand.
 //!
-//! Problem: cpu.stat says how much was used and in how many periods somebody was throttled, each 15 to 60 s. It does not say
-//! what work came when.
+//! Problem: cpu.stat says how much was used and in how many periods the group was throttled, each 15 to 60 s. It does
+//! not say what work came when.
 //!
 //! Mechanism. Let D be the work that comes in a period, q the quota, b the burst. What the pool lacks of being full,
 //! Y = (q + b) - pool, after what was used of it and with the work that waits counted in, goes as a queue does (Lindley):
@@ -48,7 +48,7 @@ pub struct Change {
     pub burst_s: f64,
 }
 
-/// Share of periods at whose end somebody is throttled. Nine of ten are expected between `low` and `high`.
+/// Share of periods that end with the group throttled on a CPU. Nine of ten are expected between `low` and `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     pub share: f64,

@@ -19,7 +19,7 @@ pub struct Patch {
     pub text: String,
 }
 
-/// What advice there is for whom, and why no patch says it.
+/// Advice for which there is no patch, for which container, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Left {
     pub workload: Workload,

@@ -312,7 +312,7 @@ fn a_server_that_cannot_be_asked_is_an_error_that_says_what_to_do() {
         assert_eq!(matches!(error, FetchError::Given(_)), given, "{fault:?}: {error}");
         assert!(error.to_string().contains(word), "{fault:?}: {error}");
     }
-    // Nobody listens there: the port was just closed.
+    // No process listens there: the port was just closed.
     let closed = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()
@@ -471,7 +471,7 @@ fn a_clock_that_differs_is_said_and_the_servers_counts() {
         .finish(&Options::default());
     assert!(!says(&found), "{:?}", found.warnings);
     assert_eq!(classes(&found), right);
-    // A clock that shows nothing is no server's.
+    // No server's clock stands before 1970.
     let fake = Fake::new(made(), |asked| {
         (asked.get("query") == "time()").then_some(Fault::Replace("1700", "-1700"))
     });

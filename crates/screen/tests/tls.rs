@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `--ca`: whom a server of TLS is trusted by. Certificates are made here, the server is rustls'.
+//! `--ca`: which servers of TLS are trusted. Certificates are made here, the server is rustls'.
 use plimsoll_screen::prometheus::{fetch, Access, FetchError, Server, Wanted};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -46,7 +46,7 @@ fn serve(certificate: CertificateDer<'static>, key: &KeyPair) -> String {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let connection = ServerConnection::new(config.clone()).expect("a sound configuration");
-            // Who does not trust the certificate breaks off.
+            // A client that does not trust the certificate breaks off.
             let _ = answer(StreamOwned::new(connection, stream.expect("a connection")));
         }
     });

@@ -3,11 +3,11 @@
 //! one case to run. `--list` prints the cases, `--header` the table's head.
 //!
 //! "sockets" cases have the buffers of hackbench's sockets (277 messages), so that tasks seldom sleep and most events
-//! are messages; "buffer4" ones have buffers of 4 messages, so that nearly every message wakes somebody.
+//! are messages; "buffer4" ones have buffers of 4 messages, so that nearly every message wakes a task.
 //!
 //! A scheduling event is a context switch, a wake-up, a tick or a timer that was handled; the steps of tasks' programs
 //! (a message sent or received) are counted apart.
-// It measures: it is no part of the simulator.
+// It measures: it is not a part of the simulator.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 use plimsoll_sim::{
     Behaviour, ChannelId, ChannelSpec, Config, Context, CounterId, GroupId, GroupSpec, Machine, Numbering,

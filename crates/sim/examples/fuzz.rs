@@ -2,7 +2,7 @@
 //! `make fuzz`: random machines, groups, tasks and changes, against invariants that hold for every one of them.
 //!
 //! Arguments: the number of seeds, then the first one. A failure prints the seed; `fuzz 1 SEED` repeats it alone.
-// It runs the simulator and is no part of it.
+// It runs the simulator and is not a part of it.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,

@@ -141,7 +141,7 @@ impl Context<'_> {
         self.services.count(counter, n);
     }
 
-    /// Starts a task that has nothing to do with this one, at `spec.start_ns` or now, whichever is later. Returns its id.
+    /// Starts a task that has nothing to do with this one, at the later of `spec.start_ns` and now. Returns its id.
     pub fn spawn(&mut self, spec: TaskSpec) -> TaskId {
         self.services.spawn(spec, false)
     }

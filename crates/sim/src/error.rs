@@ -27,7 +27,7 @@ pub enum RunError {
         /// What it asked for.
         problem: ConfigError,
     },
-    /// Somebody set the flag that was given to [`crate::Simulation::cancelled_by`].
+    /// The flag was set that was given to [`crate::Simulation::cancelled_by`].
     #[error("cancelled at {at_ns} ns")]
     Cancelled {
         /// How far the run had come.

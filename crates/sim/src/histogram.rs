@@ -72,7 +72,7 @@ impl Histogram {
         }
     }
 
-    /// All of it as HdrHistogram has it. Who asks for several quantiles asks this once.
+    /// All of it as HdrHistogram has it. A caller that wants several quantiles asks this once.
     pub fn whole(&self) -> Cow<'_, hdrhistogram::Histogram<u64>> {
         match &self.0 {
             Kept::List(list) => Cow::Owned(of_list(list)),

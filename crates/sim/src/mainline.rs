@@ -40,8 +40,8 @@ impl Mainline {
         self.version.is_none_or(|version| version >= LAGS_SINCE)
     }
 
-    /// What a group's weight is for, where nobody has written the kernel's cgroup_mode: "concur" since 7.3. One that is not
-    /// known is taken for an older one.
+    /// What a group's weight is for, where the kernel's cgroup_mode was not written: "concur" since 7.3. One that is
+    /// not known is taken for an older one.
     pub fn cgroup_mode(self) -> CgroupMode {
         match self.version {
             Some(version) if version >= CONCUR_SINCE => CgroupMode::Concur,

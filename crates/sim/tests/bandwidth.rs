@@ -75,7 +75,7 @@ fn whoever_is_released_preempts_as_whoever_wakes_up_where_a_timer_enforces_limit
     };
     let alone = throttled_ns(Enforce::Timer, false);
     assert_eq!(throttled_ns(Enforce::Timer, true), alone);
-    // The kernel's unthrottling interrupts nobody: the group starts late, and is stopped late.
+    // The kernel's unthrottling interrupts no CPU: the group starts late, and is stopped late.
     assert!(throttled_ns(Enforce::Tick, true) < alone);
 }
 

@@ -54,7 +54,7 @@ fn what_a_task_forks_is_where_the_task_is_now() {
         (865..=875).contains(&a) && (785..=805).contains(&b),
         "{a} ms, {b} ms"
     );
-    // A task that is no fork stays where it was put.
+    // A task that is not a fork stays where it was put.
     let (a, b) = moved(false);
     assert!(a > 1600 && b <= 1, "{a} ms, {b} ms");
 }

@@ -82,9 +82,9 @@ fn digest_of_runs(fair: Fair, expected: &Expect) {
     expected.assert_eq(&format!("{all:016x}"));
 }
 
-/// Every event of sixty random machines, as one number. Who changes what the engine or the policy does, on purpose, renews
-/// it with UPDATE_EXPECT=1 and says in the commit why the history is another one; who makes them faster or tidier must not
-/// have to. Debug and release builds must print the same: scripts/determinism.sh compares them.
+/// Every event of sixty random machines, as one number. A change of what the engine or the policy does, on purpose,
+/// renews it with UPDATE_EXPECT=1, and its commit says why the history is another one; one that makes them faster or
+/// tidier must not have to. Debug and release builds must print the same: scripts/determinism.sh compares them.
 #[test]
 fn digest_of_many_runs() {
     digest_of_runs(Fair::Flat, &expect!["4fc6611f7f594694"]);

@@ -19,7 +19,7 @@ impl Case {
         let mut config = Config::new(Machine::new(Topology::flat(nr_cpus)), duration_ms * MS);
         config.warmup_ns = duration_ms * MS / 4;
         config.policy.fair = Fair::Eevdf;
-        // As live: queue lengths are nobody's concern, and would be evened out against the weights.
+        // As live: queue lengths do not count, and would be evened out against the weights.
         (config.policy.newidle, config.policy.periodic) = (false, false);
         let workload = config.add_workload("w");
         Self {
@@ -283,7 +283,7 @@ impl Observer for Fluid {
     }
 
     fn stop(&mut self, now_ns: u64, _: u32, _: TaskId, _: plimsoll_sim::observer::Stop) {
-        let (since_ns, mut group) = self.since.take().expect("somebody ran");
+        let (since_ns, mut group) = self.since.take().expect("a task ran");
         let ran_ns = (now_ns - since_ns) as f64;
         self.served_ns[group] += ran_ns;
         while group != 0 {

@@ -44,7 +44,7 @@ fn shells(duration_ns: u64) -> Config {
     config
 }
 
-/// Who was started, under which number.
+/// Which tasks were started, under which number.
 #[derive(Default)]
 struct Started(Vec<(TaskId, String)>);
 

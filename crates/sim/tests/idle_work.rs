@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Work that gives way to any other: who wakes up has its CPUs, and a group that is idle no longer has its share at once.
+//! Work that gives way to any other: a woken task has its CPUs, and a group that is idle no longer has its share at
+//! once.
 use plimsoll_sim::{
     Change, ChangeKind, Config, Context, GroupId, GroupSpec, Machine, Simulation, Step, TaskSpec, Topology,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What those who build on the simulator rely on: mistakes are errors, runs stop where they are told to, results are data.
+//! What programs that use the simulator rely on: mistakes are errors, runs stop where they are told to, results are
+//! data.
 use plimsoll_sim::{
     ChannelId, Config, Context, Costs, CounterId, CpuSet, GroupId, GroupSpec, IdleState, LatencyId, Limits,
     Machine, Results, RunError, Simulation, Step, TaskSpec, Topology, WorkloadId,

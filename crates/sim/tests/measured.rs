@@ -59,7 +59,7 @@ fn a_throttling_that_lasts_from_the_warm_up_to_the_end_is_not_counted() {
     assert_eq!(throttled_ns(950), 0);
 }
 
-/// 4 CPUs; one is main's, who keeps 30 % of the machine idle, and the side wants all the others. Windows of 1 s.
+/// 4 CPUs; main uses one and keeps 30% of the machine idle, and the side wants all the others. Windows of 1 s.
 fn beside_main(warmup_ms: u64, measured_ms: u64) -> Config {
     let mut config = Config::new(Machine::new(Topology::flat(4)), (warmup_ms + measured_ms) * MS);
     config.warmup_ns = warmup_ms * MS;

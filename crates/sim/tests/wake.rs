@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where waking tasks go: the kernel's searches overlap, the live scheduler's do not. And who pays for what.
+//! Where waking tasks go: the kernel's searches overlap, the live scheduler's do not. And which task pays for what.
 use plimsoll_sim::{
     ChannelSpec, Config, Context, Costs, CpuSet, GroupId, GroupSpec, Limits, Machine, Observer, PerDistance,
     Simulation, Step, TaskId, TaskSpec, Topology, WakeSearch,

@@ -96,7 +96,7 @@ fn what_sleepers_take_their_own_group_has_less_of() {
 
 /// A pod with two groups, each with a spinner, one limited to a tenth of a CPU, against a spinner in a group of the pod's
 /// weight. What the limited one may not use of the pod's share is the other one's: as in the kernel, the group that is
-/// throttled is not in its parent's queue meanwhile. `apart`: it is on a CPU of its own, and thins nobody elsewhere.
+/// throttled is not in its parent's queue meanwhile. `apart`: it is on a CPU of its own, and thins no other's share.
 fn pods_share(limited_weight: u32, apart: bool) -> f64 {
     let cpus = 1 + u32::from(apart);
     let mut config = Config::new(Machine::new(Topology::flat(cpus)), DURATION_NS);

@@ -2,8 +2,8 @@
 //! Many runs of one scenario, or many plans from recordings: a grid or a random sample over values and seeds.
 //!
 //! A point is a pure function of the scenario or recordings, the values, the seed and the version. Its row is kept under a key made
-//! of these ([`Content`]), so a folder of rows can be filled by anybody, in any order, as often as wanted: what is there is not
-//! run again, and what is merged has the same bytes on every machine.
+//! of these ([`Content`]), so a folder of rows can be filled by any machine, in any order, as often as wanted: what is
+//! there is not run again, and what is merged has the same bytes on every machine.
 //!
 //! Entry points: [`Simulations::new`] with [`Sweep::load`], or [`Plans::load`]; [`Store::open`], [`run`], [`merge`], [`summary`], [`html`].
 mod grid;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One table of all points, from whichever machines ran them.
+//! One table of all points; any machines may have run them.
 use crate::grid::Setting;
 use crate::points::Points;
 use crate::store::{Store, StoreError, KEY};

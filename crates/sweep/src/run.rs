@@ -174,7 +174,7 @@ fn run_one(points: &dyn Points, work: Work, sender: &Sender<Sent>, ends: &Ends) 
             .map(|row| row.map(|row| (key, row)))
             .map_err(|_| format!("the run of seed {seed} of {combination:?} panicked"));
         if let Some(sent) = sent.transpose() {
-            // Nobody waits any more: nothing is lost but this point.
+            // The receiver is gone: nothing is lost but this point.
             let _ = sender.send(sent);
         }
     };

@@ -24,7 +24,7 @@ pub enum StoreError {
         path: PathBuf,
         error: io::Error,
     },
-    /// Files are there whole or not at all, so somebody else wrote it, or the disk is broken.
+    /// Files are there whole or not at all, so another program wrote it, or the disk is broken.
     #[error("{}: {error}; what is in it is run again once it is removed", .path.display())]
     Table { path: PathBuf, error: TableError },
 }

@@ -60,7 +60,7 @@ pub enum TraceError {
         source: std::io::Error,
     },
 
-    /// Somebody set the flag that reading was given.
+    /// The flag was set that reading was given.
     #[error("{place}: reading was given up")]
     GivenUp { place: Place },
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// What the kernel takes in cpu.max and cpu.max.burst: at least 1 ms for quota and period, 1 s for a period, and
 /// MAX_BW of kernel/sched/core.c, which keeps ns and their sums within 64 bits. The same as in policy/bandwidth.h; a test
-/// asks it, so that who reads traces need not compile the policy.
+/// compares them, so that a reader of traces need not compile the policy.
 const MAX_BW_US: u64 = (1 << 44) - 1;
 const QUOTA_US: RangeInclusive<u64> = 1_000..=MAX_BW_US;
 const PERIOD_US: RangeInclusive<u64> = 1_000..=1_000_000;

@@ -2,7 +2,7 @@
 //! The trace model: events in order of time, and what has to be known beside them.
 use serde::{Deserialize, Serialize};
 
-/// Kernel thread id. 0 is the idle task of whichever CPU the event happened on.
+/// Kernel thread id. 0 is the idle task of the CPU on which the event happened.
 pub type Tid = u32;
 /// Index into [`Header::groups`].
 pub type GroupIx = u32;
@@ -45,7 +45,8 @@ pub enum What {
     Request { tid: Tid, begin: bool },
     /// Something happened to a connection of the recorded groups.
     Socket {
-        /// Who did it; of an arrival: whose own system call brought the data (loopback, Unix streams). 0: no thread.
+        /// The thread that did it; of an arrival: the one whose own system call brought the data (loopback, Unix
+        /// streams). 0: none.
         tid: Tid,
         /// [`Connection::id`].
         connection: u64,
@@ -332,7 +333,7 @@ pub enum Protocol {
     Unix,
 }
 
-/// Who made a connection.
+/// Which side made a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {

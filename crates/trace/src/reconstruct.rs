@@ -370,7 +370,7 @@ impl TimelineBuilder {
         Some(ix)
     }
 
-    /// A thread that is blocked is seen on `cpu`: somebody woke it up, before it slept or unseen.
+    /// A thread that is blocked is seen on `cpu`: it was woken up, before it slept or unseen.
     fn unblock(&mut self, ix: usize, since_ns: i64, cpu: u32, ts: i64) {
         let thread = &mut self.threads[ix];
         thread.status = Status::Waiting;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each thread did, seen from the thread: when it was woken and by whom, how much it ran, how long
+//! What each thread did, seen from the thread: when it was woken and by which, how much it ran, how long
 //! it waited for a CPU, when it blocked. This is what replay is built on.
 //!
 //! A *burst* is everything between a wake-up and the next blocking point. Its work is CPU time only:

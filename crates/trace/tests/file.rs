@@ -275,7 +275,7 @@ fn every_damaged_byte_is_noticed() {
         std::fs::write(&path, &damaged).unwrap();
         assert!(
             read(&path).is_err(),
-            "byte {at} of {} was changed, and nobody noticed",
+            "byte {at} of {} was changed, and was not noticed",
             whole.len()
         );
     }

@@ -134,7 +134,7 @@ fn exits_of_threads_that_perf_cannot_name_any_more_are_read() {
           .0 1000000200..1000000500 forked by #0.0; work 280 wait 20; exits; runs [1000000220..1000000500@1]; wakes #0.1 at 180
     "#]],
     );
-    // The same without a switch to it: who woke 7 is not known.
+    // The same without a switch to it: what woke 7 is not known.
     let from = reaped.find("              :-1").unwrap();
     check(
         &reaped[from..],

@@ -201,7 +201,7 @@ fn text_of_ftrace_is_the_same_trace_as_that_of_perf() {
 #[test]
 fn variants_of_ftraces_text_are_read() {
     let expected = shown(ftrace());
-    // Without the heading; with the column of processes; with lines that are no scheduling events.
+    // Without the heading; with the column of processes; with lines that are not scheduling events.
     let bare = ftrace()
         .lines()
         .filter(|l| !l.starts_with('#'))

@@ -8,7 +8,7 @@ use plimsoll_sim::{
 use plimsoll_workload::{Duty, Place};
 use std::path::Path;
 
-/// Who scheduled the measured runs.
+/// Which scheduler ran while the runs were measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scheduler {
     /// The kernel's own: what mainline took of burst, limits noticed at ticks.

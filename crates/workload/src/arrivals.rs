@@ -199,7 +199,7 @@ mod tests {
         };
         assert!((rate_of(&machine) - 450.0).abs() < 1e-6);
         machine.topology = Topology::flat(4);
-        assert!((rate_of(&machine) - 1000.0).abs() < 1e-6, "nobody has a sibling");
+        assert!((rate_of(&machine) - 1000.0).abs() < 1e-6, "no CPU has a sibling");
         let fixed = Arrivals::Fixed { rate_per_s: 7.0 };
         assert_eq!(fixed.on(&machine, 2000.0), fixed);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// CPU time between two looks of a spinning thread.
 const LOOK_NS: u64 = 200;
 
-/// Threads that sleep until somebody wakes them: a futex's queue.
+/// Threads that sleep until another wakes them: a futex's queue.
 #[derive(Clone)]
 struct Sleepers {
     /// Those that are asleep or on their way: a token is sent to each, so no wake-up is lost.

@@ -168,7 +168,7 @@ enum Doing {
 struct Worker {
     channel: ChannelId,
     pending: Arc<AtomicU32>,
-    /// Where it asks for the next request, and as whom; None: requests come by themselves.
+    /// Where it asks for the next request, and as which client; None: requests come by themselves.
     asks: Option<(ChannelId, u64)>,
     state: Doing,
     cputime_ns: u64,

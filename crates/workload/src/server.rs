@@ -27,7 +27,7 @@ pub struct Server {
     pub work_us: f64,
     /// How it spreads. Default "exponential".
     pub spread: Spread,
-    /// A request is served in this many pieces, with a wait for somebody else's answer in between. Default 1.
+    /// A request is served in this many pieces, with a wait for another service's answer in between. Default 1.
     #[schemars(range(min = 1, max = 1000))]
     pub pieces: u32,
     /// Such a wait, in microseconds; exponential. Default 0.
@@ -120,8 +120,8 @@ impl Server {
     }
 }
 
-/// Who asks. Across the network: costs no CPU time here. A request is the time of its arrival; in a closed loop it is the
-/// number of the client, which has `asked` then.
+/// What asks. It is across the network: it costs no CPU time here. A request is the time of its arrival; in a closed
+/// loop it is the number of the client, which has `asked` then.
 enum Client {
     Open {
         server: Server,

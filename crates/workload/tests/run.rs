@@ -349,7 +349,7 @@ fn unknown_parameters_are_errors() {
 
 #[test]
 fn a_batch_under_one_lock_does_one_critical_section_at_a_time_and_loses_no_wake_up() {
-    // Spinning instead of sleeping changes who waits how, not how much is done.
+    // Spinning instead of sleeping changes how threads wait, not how much is done.
     for spin_us in [0, 50] {
         let parameters = format!(
             r#"{{"kind":"batch","threads":8,"work_us":100,"spread":"fixed","locked_us":100,"spin_us":{spin_us}}}"#
@@ -367,7 +367,7 @@ fn threads_of_a_barrier_go_on_together_whether_they_spin_or_sleep() {
         );
         let pieces = counter(&run(&parameters, 8, 100), "pieces");
         near(pieces as f64, 800.0, 2.0);
-        // Eight threads on four CPUs: a round takes as long as two pieces, longer where those who spin are in the way.
+        // Eight threads on four CPUs: a round takes as long as two pieces, longer where spinning ones are in the way.
         let slow = counter(&run(&parameters, 4, 100), "pieces");
         assert!(slow <= 400 + 8, "spin {spin_us}: {slow}");
         assert!(slow > 100, "spin {spin_us}: {slow}");
@@ -376,7 +376,7 @@ fn threads_of_a_barrier_go_on_together_whether_they_spin_or_sleep() {
 
 #[test]
 fn quick_threads_of_a_barrier_do_not_keep_the_last_one_waking_them() {
-    // Those who were woken first are back, asleep at the next round, before the last one has been.
+    // The threads that were woken first are back, asleep at the next round, before the last one has been.
     for (threads, work_us) in [(64, 50), (32, 5), (8, 1)] {
         let parameters = format!(
             r#"{{"kind":"batch","threads":{threads},"work_us":{work_us},"spread":"fixed","barrier":true}}"#
@@ -426,7 +426,7 @@ fn latency_of_a_server_is_that_of_its_work() {
     }
 }
 
-/// Equal gaps are equal over all clients: one request at a time, whoever asks.
+/// Equal gaps are equal over all clients: one request at a time, from any of them.
 #[test]
 fn clients_that_ask_at_equal_gaps_take_turns() {
     for arrivals in [

@@ -153,7 +153,7 @@ fn boot(kernel: &Kernel, qemu: &Qemu, programs: &[Program], cpus: &str, script: 
     Ok(String::from_utf8(out)?)
 }
 
-/// What a case came to: latencies and all of its time in us, and where those who woke up went.
+/// What a case came to: latencies and all of its time in us, and where the woken tasks went.
 #[derive(Default)]
 struct Measured {
     p50_us: f64,

@@ -17,7 +17,7 @@ const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 const LIST_CONTAINERS: &str = "/runtime.v1.RuntimeService/ListContainers";
 const LIST_PODS: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 
-/// The kubelet gives a runtime 2 minutes; lists are answered in milliseconds. Who takes this long hangs.
+/// The kubelet gives a runtime 2 minutes; lists are answered in milliseconds. A runtime that takes this long hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A runtime that did not answer is asked again after this.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -166,7 +166,7 @@ impl Thread {
     }
 
     fn report(&mut self, report: Report) {
-        // Nobody listens any more where the agent has ended; a bell that is full has rung.
+        // The other end is closed where the agent has ended; a bell that is full has rung.
         let _ = self.reports.send(report);
         let _ = self.pull.write(&[1]);
     }

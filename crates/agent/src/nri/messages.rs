@@ -147,7 +147,7 @@ fn resources(value: Value<'_>) -> Result<Cpu> {
     Ok(cpu)
 }
 
-/// OptionalInt64, OptionalUInt64: who says 0 says an empty message.
+/// OptionalInt64, OptionalUInt64: 0 is an empty message.
 fn optional(value: Value<'_>) -> Result<u64> {
     let mut found = 0;
     for field in fields(value.bytes()?) {

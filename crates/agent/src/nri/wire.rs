@@ -22,7 +22,7 @@ pub const PLUGIN: u32 = 1;
 /// The plugin asks the runtime there.
 pub const RUNTIME: u32 = 2;
 
-/// ttrpc's own limit. Who says more is not understood.
+/// ttrpc's own limit. A longer message is refused.
 const LONGEST_MESSAGE: usize = 4 << 20;
 const FRAME_HEADER: usize = 8;
 const MESSAGE_HEADER: usize = 10;

@@ -182,7 +182,8 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         &mut std::io::stdout().lock(),
         &mut std::io::stderr().lock(),
     );
-    // Who asks for the log wants it above all now. The guest cannot give it any more, but the kernel has its console.
+    // The log is wanted most of all now. The guest cannot give it any more, but the console holds the kernel's
+    // messages.
     if let Err(Error::Guest { console, .. } | Error::Timeout { console, .. }) = &ended {
         if let Err(failure) = keep(console) {
             errln!("error: {failure}");

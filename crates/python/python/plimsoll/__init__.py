@@ -66,7 +66,7 @@ def sweep(points, map=builtins.map, *, batch=1):
     for number, point in enumerate(points):
         unknown = set(point) - _KEYS
         if unknown or "scenario" not in point:
-            wrong = f"{sorted(unknown)[0]!r} is no key" if unknown else "no scenario"
+            wrong = f"unknown key {sorted(unknown)[0]!r}" if unknown else "no scenario"
             raise ValueError(f"points[{number}]: {wrong}; allowed: scenario (needed), set, seed")
         for key in point.get("set") or {}:
             heads[f"set.{key}"] = None

@@ -287,7 +287,7 @@ fn problem(error: ureq::Error) -> Problem {
 
 fn no_tls(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
-    // Other programs take it; rustls' verifier does not, and to go without it is to trust whoever answers.
+    // Other programs take it; rustls' verifier does not, and to go without it is to trust any server that answers.
     if text.contains("CaUsedAsEndEntity") {
         return format!(
             "{text}: the server's own certificate is that of a CA; allowed: one with CA:FALSE, signed by itself or by the CA given"

@@ -303,7 +303,7 @@ impl Fetch<'_> {
         ]
     }
 
-    /// Who belongs to whom stands in the labels: samples are not asked for.
+    /// What belongs to what stands in the labels: samples are not asked for.
     fn owners(&mut self, scope: &Scope) -> Result<(), FetchError> {
         #[derive(serde::Deserialize)]
         struct Found {
@@ -482,7 +482,7 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    /// The last moment of a first look within a window. They are the same whichever the window, the last at the end of all.
+    /// The last moment of a first look within a window. They are the same for every window, the last at the end of all.
     fn last_look_ms(&self, thin: Thin, to_ms: i64) -> i64 {
         to_ms - (to_ms - self.to_ms).rem_euclid(thin.step_ms)
     }

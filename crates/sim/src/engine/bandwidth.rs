@@ -147,7 +147,7 @@ impl<C: Class> Engine<'_, C> {
         }
         let state = &self.cpus[cpu as usize];
         if state.queue.is_empty() {
-            // Nobody came back.
+            // No task came back.
         } else if state.idle {
             self.kick(cpu, NONE, after_ns);
         } else if self.policy.enforce == Enforce::Timer && back.iter().any(|&task| self.preempts(task, cpu)) {

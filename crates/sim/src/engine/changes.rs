@@ -18,7 +18,7 @@ impl<C: Class> Engine<'_, C> {
             ChangeKind::GroupIdle { group, idle } => {
                 self.write_weight(group.0, |memory| memory.pl_group_set_idle(group.0, idle));
                 self.link_groups();
-                // Nobody's weight changes with cpu.idle, so that it may be queued meanwhile.
+                // No task's weight changes with cpu.idle, so that it may be queued meanwhile.
                 for task in 0..self.tasks.len() as u32 {
                     self.set_class(task);
                 }

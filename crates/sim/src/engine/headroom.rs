@@ -60,7 +60,7 @@ impl<C: Class> Engine<'_, C> {
         marks.since = marks.since.map(|_| now);
     }
 
-    /// Nobody asks for headroom any more, or the run is over.
+    /// No group asks for headroom any more, or the run is over.
     pub(super) fn end_headroom_totals(&mut self) {
         let (idle_ns, online_ns) = (self.machine_idle_ns(), self.machine_online_ns());
         let marks = &mut self.headroom_marks;

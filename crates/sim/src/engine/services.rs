@@ -30,8 +30,8 @@ pub(crate) struct Services {
     seed: u64,
     names: Vec<String>,
     rngs: Vec<Option<Box<Pcg64>>>,
-    /// Numbers of forks that have exited, by name. Who forks without end would otherwise use memory without end. Only a
-    /// fork of the same name takes one over, so that a timeline shows both under one name.
+    /// Numbers of forks that have exited, by name. A program that forks without end would otherwise use memory without
+    /// end. Only a fork of the same name takes one over, so that a timeline shows both under one name.
     free: BTreeMap<String, Vec<TaskId>>,
 }
 

@@ -218,7 +218,7 @@ pub(super) struct Task {
 
 const _: () = assert!(std::mem::size_of::<Task>() <= 256);
 
-/// Three cache lines; the second is touched only when somebody waits, the third if values have lines.
+/// Three cache lines; the second is touched only when a task waits, the third if values have lines.
 #[repr(C, align(64))]
 pub(super) struct Channel {
     pub capacity: u32,

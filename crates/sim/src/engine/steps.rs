@@ -369,8 +369,8 @@ impl<C: Class> Engine<'_, C> {
         self.wake(task, waker, false);
     }
 
-    /// The CPU that takes the interrupt of a message from another machine, and so wakes up whom it is for: any one that
-    /// is online, as a card with a queue for each CPU spreads its many connections.
+    /// The CPU that takes the interrupt of a message from another machine, and so wakes up the task that it is for: any
+    /// one that is online, as a card with a queue for each CPU spreads its many connections.
     fn interrupted(&mut self) -> u32 {
         let nr_cpus = self.cpus.len() as u32;
         let mut cpu = self.interrupts_rng.random_range(0..nr_cpus);

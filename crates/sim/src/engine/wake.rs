@@ -67,7 +67,7 @@ impl<C: Class> Engine<'_, C> {
         }
     }
 
-    /// Whether a CPU runs what gives way to a woken task, and nobody else has woken up to take it.
+    /// Whether a CPU runs what gives way to a woken task, and no other task has woken up to take it.
     fn gives_way(&self, task: u32, cpu: u32) -> bool {
         let woken = &self.tasks[task as usize].policy;
         self.running(cpu).is_some_and(|running| {
@@ -440,8 +440,8 @@ impl<C: Class> Engine<'_, C> {
         (self.idle_work(task, target, most).unwrap_or(target), most)
     }
 
-    /// A CPU of a cache that runs idle work, which the woken task will preempt, and nobody else yet; of `most` from `target`
-    /// on.
+    /// A CPU of a cache that runs idle work, which the woken task will preempt, and no other yet; of `most` from
+    /// `target` on.
     fn idle_work(&self, task: u32, target: u32, most: u32) -> Option<u32> {
         if self.nr_give_way == 0 {
             return None;

@@ -102,7 +102,7 @@ impl Timeline {
 }
 
 /// # Errors
-/// The flag is set: nobody wants the trace any more.
+/// The flag is set: the trace is no longer wanted.
 fn go_on(path: &Path, flag: &AtomicBool) -> Result<(), TraceError> {
     match flag.load(Ordering::Relaxed) {
         false => Ok(()),

@@ -118,7 +118,7 @@ pub fn text(head: &str) -> Option<Named> {
     None
 }
 
-/// The heading, or a row where somebody left it out: `6.328102 [0000]  perf[147]   0.000  0.000  0.000`.
+/// The heading, or a row where it was left out: `6.328102 [0000]  perf[147]   0.000  0.000  0.000`.
 fn is_timehist(line: &str) -> bool {
     if line.contains("task name") && (line.contains("wait time") || line.contains("sch delay")) {
         return true;

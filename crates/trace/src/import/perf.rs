@@ -256,7 +256,7 @@ impl Script {
             )
         })?;
         let current = match head.tid {
-            // The event itself names the thread that leaves. Who woke another is known if its switch to this CPU was
+            // The event itself names the thread that leaves. The waker is known if its switch to this CPU was
             // seen; if not, no waker is named, as with a wake-up that comes from an interrupt.
             REAPED => self.running.get(&cpu).copied().unwrap_or(0),
             tid => {
