@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Real boots; minutes, and the network at the first run: `make test-live`.
+mod common;
+use common::built;
 use plimsoll_vm::{find_qemu, obtain, run, Cache, Ended, Error, Guest, Program, Result};
-use std::path::Path;
 use std::time::Duration;
 
 struct Outcome {
@@ -178,11 +179,10 @@ fn older_kernels_boot_too() {
 #[test]
 #[ignore = "boots a kernel"]
 fn an_older_kernel_is_recorded() {
-    let plimsoll = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/plimsoll");
     let outcome = shell(
         &Options {
             kernel: Some("6.1"),
-            programs: &[Program::of(plimsoll).unwrap()],
+            programs: &[built("dist/plimsoll")],
             ..Options::default()
         },
         "plimsoll record --output /tmp/trace --duration 500ms",

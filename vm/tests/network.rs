@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A service in a guest whose client is on the other side of its network card: what `record` finds of it, and what the client
 //! measured itself. Minutes, on the host's clock: `make test-live`.
-use plimsoll_vm::{find_qemu, obtain, run, with_network, Cache, Guest, Program};
+mod common;
+use common::built;
+use plimsoll_vm::{find_qemu, obtain, run, with_network, Cache, Guest};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -125,8 +126,6 @@ fn percentile(values: &mut [f64], percent: f64) -> f64 {
 
 /// On this kernel; the client's requests of while it was recorded are compared.
 fn holds_on(series: &str) {
-    let built =
-        |path: &str| Program::of(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
     let programs = [built("dist/plimsoll"), built("target/guest/answer")];
     let cache = Cache::open().unwrap();
     let kernel = obtain(&cache, &series.parse().unwrap(), false, &|_| {}).unwrap();

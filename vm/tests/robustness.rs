@@ -6,9 +6,10 @@
 //! is. A case is a program of vm/guest/ or a script of tests/live/, which accounts for what it started and ends with
 //! a message and 1 where something is lost. Here it is asked, too, that the scheduler is still loaded and that the
 //! kernel has not warned.
-use plimsoll_vm::{find_qemu, obtain, run, Cache, Error, Guest, Program};
+mod common;
+use common::built;
+use plimsoll_vm::{find_qemu, obtain, run, Cache, Error, Guest};
 use std::io::{stderr, Write};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 struct Case {
@@ -50,12 +51,6 @@ const WARNINGS: [&str; 11] = [
 ];
 const LIMIT: Duration = Duration::from_secs(1500);
 
-fn place(path: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    assert!(path.is_file(), "{}: `make test-live` builds it", path.display());
-    path
-}
-
 /// Where each CPU is emulated by a thread of its own, one sometimes runs code as it was while the kernel rewrote it, which
 /// the kernel does as a scheduler is loaded, too.
 fn ran_rewritten_code(error: &Error) -> bool {
@@ -73,15 +68,11 @@ fn holds(wanted: &str, case: &Case) {
     let qemu = find_qemu(&cache, true, &|_| {}).unwrap();
     let name = case.command[0];
     let program = match name.ends_with(".sh") {
-        true => place(&format!("tests/live/{name}")),
-        false => place(&format!("target/guest/{name}")),
+        true => built(&format!("tests/live/{name}")),
+        false => built(&format!("target/guest/{name}")),
     };
-    let mut programs = vec![place("dist/plimsoll"), program];
-    programs.extend(case.also.iter().map(|path| place(path)));
-    let programs: Vec<Program> = programs
-        .into_iter()
-        .map(|path| Program::of(path).unwrap())
-        .collect();
+    let mut programs = vec![built("dist/plimsoll"), program];
+    programs.extend(case.also.iter().map(|path| built(path)));
     let script = r#"program=$1; shift; "/usr/local/bin/$program" "$@"; code=$?
         echo "state: $(cat /sys/kernel/sched_ext/state) $(cat /sys/kernel/sched_ext/root/ops 2>/dev/null)"
         exit $code"#;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The book in docs/ holds together: its links lead somewhere, its table of contents has every page, its commands are those of
 //! the program, and what it shows of them is what they print.
+mod common;
+use common::{directory, temporary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
@@ -230,7 +232,7 @@ const PICTURES: [(&str, &str); 5] = [
 #[test]
 fn pictures_are_what_the_simulator_draws() {
     for (name, arguments) in PICTURES {
-        let drawn = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.svg"));
+        let drawn = temporary(&format!("{name}.svg"));
         let file = drawn.display().to_string();
         let mut command = vec!["simulate"];
         command.extend(arguments.split_whitespace());
@@ -301,8 +303,7 @@ fn is_readers(word: &str) -> bool {
 /// What the pages show without its output is run, too, where the repository has what it needs.
 #[test]
 fn commands_that_need_nothing_else_are_run() {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("book");
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = directory("book");
     for name in ["scenarios", "machines", "docs", "bench"] {
         let _ = std::os::unix::fs::symlink(root().join(name), folder.join(name));
     }

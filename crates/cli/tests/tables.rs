@@ -54,7 +54,7 @@ fn no_share_is_shown_of_a_limit_that_changes_within_the_run() {
         "{one}"
     );
     let two = printed(
-        "limit-changes.toml",
+        "limit-changes-compared.toml",
         scenario,
         &["--set", "change.0.quota_us=100000"],
     );

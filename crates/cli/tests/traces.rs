@@ -2,22 +2,23 @@
 //! Recorded traces as a user meets them: what plan and simulate --replay make of good, bad and broken ones. No confident
 //! answer comes from a trace that cannot be believed, no goal is said to be met that is not.
 mod common;
-use common::plimsoll_in;
+use common::{plimsoll_in, temporary, temporary_folder};
 use plimsoll_trace::example::{self, switch, waking, MS};
 use plimsoll_trace::{Context, Event, Header, Loss, Side, SocketOp, Sockets, State, What};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn plimsoll(args: &[&str]) -> Output {
-    plimsoll_in(Path::new(env!("CARGO_TARGET_TMPDIR")), args)
+    plimsoll_in(&temporary_folder(), args)
 }
 
+/// One that was written.
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    temporary_folder().join(name)
 }
 
 fn trace(name: &str, (header, events): &(Header, Vec<Event>)) -> String {
-    example::write(&file(name), header, events).expect("the trace can be written");
+    example::write(&temporary(name), header, events).expect("the trace can be written");
     name.into()
 }
 
@@ -86,7 +87,7 @@ fn requests_that_overlap_on_their_connection_are_said_in_the_plan() {
             events.push(switch(at(7), 1, 20, State::Sleeping, 0));
         }
         events.sort_by_key(|event| event.ts_ns);
-        let trace = trace("overlap.trace", &(header, events));
+        let trace = trace(&format!("overlap-{overlapping}.trace"), &(header, events));
         run(&["plan", &trace, "--goal", "p90(request) < 50ms"], 0).0
     };
     let said = "3 of 200 requests overlapped";
@@ -97,10 +98,10 @@ fn requests_that_overlap_on_their_connection_are_said_in_the_plan() {
 /// What is missing is a program, not a trace.
 #[test]
 fn perf_data_where_there_is_no_perf_is_what_the_machine_cannot_do() {
-    std::fs::write(file("perf.data"), b"PERFILE2 and more").expect("a file");
+    std::fs::write(temporary("perf.data"), b"PERFILE2 and more").expect("a file");
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["simulate", "--replay", "perf.data"])
-        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .current_dir(temporary_folder())
         .env("PATH", "/nonexistent")
         .output()
         .expect("the binary was built for this test");
@@ -297,7 +298,7 @@ fn client_that_waits_for_each_answer_is_no_doubt_though_its_server_now_and_then_
 
 #[test]
 fn empty_file_is_refused() {
-    std::fs::write(file("empty.trace"), "").unwrap();
+    std::fs::write(temporary("empty.trace"), "").unwrap();
     refused("empty.trace", &["empty.trace", "empty"]);
 }
 
@@ -308,9 +309,13 @@ fn missing_file_is_refused() {
 
 #[test]
 fn foreign_files_are_refused_with_what_is_known() {
-    std::fs::write(file("foreign.png"), b"\x89PNG\r\n\x1a\n and so on").unwrap();
+    std::fs::write(temporary("foreign.png"), b"\x89PNG\r\n\x1a\n and so on").unwrap();
     refused("foreign.png", &["foreign.png", "not a trace"]);
-    std::fs::write(file("foreign.txt"), "Dear diary, today the service was slow.\n").unwrap();
+    std::fs::write(
+        temporary("foreign.txt"),
+        "Dear diary, today the service was slow.\n",
+    )
+    .unwrap();
     refused("foreign.txt", &["foreign.txt"]);
 }
 
@@ -319,13 +324,11 @@ fn truncated_files_are_refused_wherever_they_end() {
     let trace = good("whole.trace");
     let bytes = std::fs::read(file(&trace)).unwrap();
     for keep in [3, bytes.len() / 3, bytes.len() - 1] {
-        std::fs::write(file("truncated.trace"), &bytes[..keep]).unwrap();
+        let truncated = format!("truncated-{keep}.trace");
+        std::fs::write(temporary(&truncated), &bytes[..keep]).unwrap();
         let goal = "p99(request) < 20ms";
-        let (out, err) = run(&["plan", "truncated.trace", "--goal", goal], 2);
-        assert!(
-            out.is_empty() && err.contains("truncated.trace"),
-            "{keep} bytes: {err}"
-        );
+        let (out, err) = run(&["plan", &truncated, "--goal", goal], 2);
+        assert!(out.is_empty() && err.contains(&truncated), "{keep} bytes: {err}");
     }
 }
 
@@ -335,7 +338,7 @@ fn damaged_file_is_refused() {
     let mut bytes = std::fs::read(file(&trace)).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
-    std::fs::write(file("damaged.trace"), bytes).unwrap();
+    std::fs::write(temporary("damaged.trace"), bytes).unwrap();
     refused("damaged.trace", &["damaged.trace"]);
 }
 
@@ -388,7 +391,7 @@ fn clock_that_runs_backwards_is_refused() {
         )
     };
     let text = line("100.000000100", 7) + &line("40.000000100", 8);
-    std::fs::write(file("backwards.txt"), text).unwrap();
+    std::fs::write(temporary("backwards.txt"), text).unwrap();
     refused("backwards.txt", &["time runs backwards"]);
 }
 
@@ -411,7 +414,7 @@ fn clock_that_jumps_ahead_is_said() {
 #[test]
 fn trace_without_switches_is_refused_with_what_would_have_them() {
     let csv = "ts_ms,group,usage_usec,nr_periods,nr_throttled\n0,/web,0,0,0\n100,/web,30000,1,0\n";
-    std::fs::write(file("series.csv"), csv).unwrap();
+    std::fs::write(temporary("series.csv"), csv).unwrap();
     refused("series.csv", &["switches", "plimsoll record"]);
 }
 
@@ -563,7 +566,7 @@ fn throttling_is_explained_by_who_ran_and_what_would_have_kept_it() {
 
 #[test]
 fn goal_for_more_than_the_requests_can_tell_is_refused_before_anything_is_printed() {
-    let trace = trace("few.trace", &example::open_loop(100));
+    let trace = trace("few-requests.trace", &example::open_loop(100));
     let (out, err) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 2);
     assert!(
         out.is_empty() && err.contains("100 requests") && err.contains("299"),
@@ -591,8 +594,8 @@ fn limit_that_throttles_is_shown_beside_the_recording() {
 #[test]
 fn several_recordings_say_how_much_they_differ_and_warn_where_nothing_is_safe() {
     let of = |name: &str, us: i64| trace(name, &example::open_loop_of(300, |_| us * 1000));
-    let (near, far) = ([2950, 3000, 3100], [1000, 3000, 8000]);
-    let [near, far] = [near, far].map(|costs| costs.map(|us| of(&format!("of-{us}.trace"), us)));
+    let near = [2950, 3000, 3100].map(|us| of(&format!("near-{us}.trace"), us));
+    let far = [1000, 3000, 8000].map(|us| of(&format!("far-{us}.trace"), us));
     let goal = ["--goal", "p99(request) < 20ms"];
     let plan = |traces: &[String; 3], more: &[&str]| {
         let mut args = vec!["plan"];
@@ -625,7 +628,7 @@ fn several_recordings_say_how_much_they_differ_and_warn_where_nothing_is_safe() 
     assert_eq!(json["ranges"]["cases"].as_array().unwrap().len(), 5);
     let (_, err) = run(&["plan", &near[0], &near[0], goal[0], goal[1]], 2);
     assert!(
-        err.contains("of-2950.trace") && err.contains("the same one again"),
+        err.contains("near-2950.trace") && err.contains("the same one again"),
         "{err}"
     );
 }

@@ -3,8 +3,8 @@
 use crate::exit::{Failure, Outcome, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_vm::{find_qemu, obtain, run as run_guest, with_network, Cache, Error, Guest, Program, Wanted};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Run a command on a real Linux kernel, in QEMU
 ///
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = parse_memory)]
     memory: String,
 
-    /// Virtual time that counts instructions, so that figures repeat; slower, and no measure of parallel throughput
+    /// Virtual time that counts instructions, so that figures repeat; slower, and parallel throughput is not what it measures
     #[arg(long)]
     timing: bool,
 
@@ -52,7 +52,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "none")]
     scheduler: Scheduler,
 
-    /// Put a program of this machine, with its shared libraries, on the guest's PATH
+    /// Put a program of this machine, with its shared libraries, on the guest's PATH; one named plimsoll takes the place of
+    /// this one, which is there anyway
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<PathBuf>,
 
@@ -115,10 +116,10 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         .cloned()
         .map(Program::of)
         .collect::<plimsoll_vm::Result<Vec<_>>>()?;
-    let own = own_binary()?;
     if !programs.iter().any(|program| program.name == "plimsoll") {
         programs.push(Program {
-            path: own,
+            path: std::env::current_exe()
+                .map_err(|error| Error::Machine(format!("cannot find this program: {error}")))?,
             name: "plimsoll".into(),
         });
     }
@@ -204,29 +205,6 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
     }
     keep(&ended.kernel_log)?;
     Ok(ended.code)
-}
-
-/// The plimsoll that the guest gets: `dist/plimsoll` of `make static` when one lies in a folder above this program or
-/// the current one and is not older than this program; else this program itself, with its shared libraries.
-fn own_binary() -> plimsoll_vm::Result<PathBuf> {
-    let own = std::env::current_exe()
-        .map_err(|error| Error::Machine(format!("cannot find this program: {error}")))?;
-    let changed = |path: &Path| {
-        path.metadata()
-            .and_then(|metadata| metadata.modified())
-            .unwrap_or(SystemTime::UNIX_EPOCH)
-    };
-    let here = std::env::current_dir().unwrap_or_default();
-    let built = own
-        .ancestors()
-        .skip(1)
-        .chain(here.ancestors())
-        .map(|folder| folder.join("dist/plimsoll"));
-    let fresh = built
-        .into_iter()
-        .find(|path| path.is_file())
-        .filter(|path| changed(path) >= changed(&own));
-    Ok(fresh.unwrap_or(own))
 }
 
 /// Shows what is being fetched; silent when standard error is not a terminal.

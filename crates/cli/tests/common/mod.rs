@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs the command as a user does.
 #![allow(dead_code)] // each of the tests' files uses some of it
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 /// Where the scenarios and the expected results are: errors name files the same everywhere.
 pub fn golden() -> PathBuf {
@@ -64,9 +66,23 @@ pub fn signalled(directory: &Path, args: &[&str], signal: &str, ready: impl Fn()
     assert!(allowed.contains(&code), "{signal}: {code:?}");
 }
 
-/// A file of this test's own.
+/// The folder of this file's tests; those of other files have theirs.
+pub fn temporary_folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
+    std::fs::create_dir_all(&folder).expect("a directory");
+    folder
+}
+
+/// A file of this test's own. Tests run side by side, so a name is given out once: a second test that asks for it fails, as
+/// would one that asks twice.
 pub fn temporary(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    static TAKEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let is_new = TAKEN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(name.into());
+    assert!(is_new, "{name}: another test, or this one, has taken the name");
+    temporary_folder().join(name)
 }
 
 /// A directory of this test's own, empty.
