@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds, checks and keeps Debian kernels for the guest.
 use crate::apt::Apt;
-use crate::btf::{self, Fault};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::image::{self, Failure};
 use crate::modules;
+use plimsoll_btf::{probe_sched_ext, Fault};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -458,7 +458,7 @@ fn locate(folder: &Path, file: &str, release: &str) -> Option<PathBuf> {
 /// it; that would be wrong in a record, which outlives the machine's fault.
 fn check(image: &Path) -> Result<(bool, Option<String>)> {
     let data = std::fs::read(image).map_err(|error| Error::file("read it", image, &error))?;
-    Ok(match image::btf(&data).map(|btf| btf::probe_sched_ext(&btf)) {
+    Ok(match image::btf(&data).map(|btf| probe_sched_ext(&btf)) {
         Ok(Ok(())) => (true, None),
         Ok(Err(Fault::Absent(_))) => (false, None),
         Ok(Err(fault)) => (false, Some(fault.to_string())),

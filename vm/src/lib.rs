@@ -4,7 +4,6 @@
 //! `kernel` and `qemu` fetch what is needed into a cache, `initramfs` builds the guest's file system in memory, and
 //! `guest` runs it. Nothing is installed on the host and no part of this needs root.
 mod apt;
-mod btf;
 mod cache;
 mod cpio;
 mod error;

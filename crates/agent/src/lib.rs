@@ -5,7 +5,7 @@
 //! it is about to change. [`restore`] puts back what a journal names.
 //!
 //! Invariants: a file is changed only after the journal holds its owner's value and the new one. What an owner writes
-//! himself stays. A quota is never below its owner's by more than headroom asks, and never above what the burst allows.
+//! stays. A quota is never below its owner's by more than headroom asks, and never above what the burst allows.
 mod agent;
 mod annotations;
 mod containers;
@@ -18,7 +18,6 @@ mod limits;
 mod marks;
 mod mounted;
 mod nri;
-mod protobuf;
 mod restore;
 mod settings;
 mod status;

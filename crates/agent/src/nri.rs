@@ -15,9 +15,9 @@ mod messages;
 mod wire;
 
 use crate::annotations::{in_pod, left_out, Most, Wishes, Written};
-use crate::protobuf::Message;
 use crate::{Agent, Error, Files, Result, Store};
 use messages::{About, Container, Known, Pod};
+use plimsoll_protobuf::Message;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;

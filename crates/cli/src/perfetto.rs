@@ -2,12 +2,12 @@
 //! Writes Perfetto traces: the few messages of its protobuf format that a timeline of a simulation needs.
 //!
 //! The crate perfetto_protos generates types for all of Perfetto's 398 .proto files (0.51); this needs nine messages of
-//! them, so their field numbers are declared here, on the protobuf writer that crates/trace reads with. Source of each:
+//! them, so their field numbers are declared here. Source of each:
 //! protos/perfetto/trace/ in Perfetto's repository (stable numbers, proto2).
 //!
 //! CPUs are written as ftrace scheduling events, not as slices of our own, so that the Perfetto UI shows its CPU view
 //! and its SQL tables `sched` and `thread_state` hold the simulated machine.
-use quick_protobuf::Writer;
+use plimsoll_protobuf::Message;
 use std::io::{Result, Write};
 
 /// Scheduling events of one CPU are written in bundles of about this size.
@@ -49,36 +49,6 @@ pub const IDLE: Thread<'static> = Thread {
     name: "swapper",
 };
 
-/// One message being built. Nested messages are built apart and put in as bytes: their length comes first.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn number(&mut self, field: u32, value: u64) -> &mut Self {
-        self.put(|w| w.write_with_tag(field << 3, |w| w.write_uint64(value)))
-    }
-
-    fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
-        self.put(|w| w.write_with_tag(field << 3 | 2, |w| w.write_bytes(bytes)))
-    }
-
-    fn text(&mut self, field: u32, text: &str) -> &mut Self {
-        self.bytes(field, text.as_bytes())
-    }
-
-    fn message(&mut self, field: u32, message: &Message) -> &mut Self {
-        self.bytes(field, &message.0)
-    }
-
-    fn put(
-        &mut self,
-        write: impl FnOnce(&mut Writer<&mut Vec<u8>>) -> quick_protobuf::Result<()>,
-    ) -> &mut Self {
-        write(&mut Writer::new(&mut self.0)).expect("writing into memory cannot fail");
-        self
-    }
-}
-
 /// A trace being written. Tracks are numbered by the caller, from 1.
 pub struct TraceWriter<W: Write> {
     out: W,
@@ -105,7 +75,7 @@ impl<W: Write> TraceWriter<W> {
         }
         let mut trace = Message::default();
         trace.message(1, packet);
-        self.out.write_all(&trace.0)
+        self.out.write_all(trace.as_bytes())
     }
 
     /// Names a process and its threads.
@@ -235,11 +205,11 @@ impl<W: Write> TraceWriter<W> {
         let mut event = Message::default();
         event.number(1, at_ns).number(2, tid.into()).message(field, what);
         let bundle = &mut self.bundles[cpu];
-        if bundle.0.is_empty() {
+        if bundle.as_bytes().is_empty() {
             bundle.number(1, cpu as u64);
         }
         bundle.message(2, &event);
-        if bundle.0.len() >= BUNDLE_BYTES {
+        if bundle.as_bytes().len() >= BUNDLE_BYTES {
             self.flush(cpu)?;
         }
         Ok(())
@@ -247,7 +217,7 @@ impl<W: Write> TraceWriter<W> {
 
     fn flush(&mut self, cpu: usize) -> Result<()> {
         let bundle = std::mem::take(&mut self.bundles[cpu]);
-        if bundle.0.is_empty() {
+        if bundle.as_bytes().is_empty() {
             return Ok(());
         }
         self.packet(Message::default().message(FTRACE_EVENTS, &bundle))

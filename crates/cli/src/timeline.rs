@@ -302,35 +302,28 @@ impl<W: Write> Observer for Timeline<W> {
 mod tests {
     use super::*;
     use expect_test::expect_file;
-    use quick_protobuf::BytesReader;
+    use plimsoll_protobuf::{fields, Value};
     use std::fmt::Write as _;
 
     /// Every field of a message, in order: numbers as such, bytes as text where they are, else as a nested message.
-    fn dump(bytes: &[u8], depth: usize, text: &mut String) -> quick_protobuf::Result<()> {
-        let mut reader = BytesReader::from_bytes(bytes);
-        while !reader.is_eof() {
-            let tag = reader.next_tag(bytes)?;
-            let (field, indent) = (tag >> 3, "  ".repeat(depth));
-            match tag & 7 {
-                0 => {
-                    writeln!(text, "{indent}{field}: {}", reader.read_uint64(bytes)? as i64).expect("memory")
-                }
-                2 => {
-                    let inner = reader.read_bytes(bytes)?;
+    fn dump(bytes: &[u8], depth: usize, text: &mut String) -> std::io::Result<()> {
+        for field in fields(bytes) {
+            let (field, value) = field?;
+            let indent = "  ".repeat(depth);
+            match value {
+                Value::Number(number) => writeln!(text, "{indent}{field}: {}", number as i64),
+                Value::Bytes(inner) => {
                     let printable = !inner.is_empty() && inner.iter().all(|byte| (32..127).contains(byte));
                     let mut nested = String::new();
-                    if printable && (depth >= 2 || inner.len() < 2) {
-                        writeln!(text, "{indent}{field}: \"{}\"", String::from_utf8_lossy(inner))
-                            .expect("memory");
-                    } else if dump(inner, depth + 1, &mut nested).is_ok() {
-                        write!(text, "{indent}{field}:\n{nested}").expect("memory");
-                    } else {
-                        writeln!(text, "{indent}{field}: \"{}\"", String::from_utf8_lossy(inner))
-                            .expect("memory");
+                    match printable && (depth >= 2 || inner.len() < 2)
+                        || dump(inner, depth + 1, &mut nested).is_err()
+                    {
+                        true => writeln!(text, "{indent}{field}: \"{}\"", String::from_utf8_lossy(inner)),
+                        false => write!(text, "{indent}{field}:\n{nested}"),
                     }
                 }
-                other => panic!("wire type {other} is never written"),
             }
+            .expect("memory");
         }
         Ok(())
     }

@@ -409,7 +409,7 @@ fn on_one_line(text: &str) -> String {
 #[test]
 fn messages_with_a_cure_are_those_of_the_program() {
     let mut sources = Vec::new();
-    for crate_ in ["crates/live", "crates/agent", "crates/record", "vm"] {
+    for crate_ in ["crates/btf", "crates/live", "crates/agent", "crates/record", "vm"] {
         for entry in std::fs::read_dir(root().join(crate_).join("src")).unwrap() {
             let text = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
             // A message may be broken by `\`, and `{..}` stands where the page has `…`.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Can this machine run the scheduler? Each thing that is missing has its own message.
 use crate::{Error, Result, CGROUP_ROOT};
-use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 
@@ -63,12 +62,16 @@ pub fn probe() -> Result<()> {
             state.display()
         ));
     };
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+    let Ok(types) = fs::read("/sys/kernel/btf/vmlinux") else {
         return missing(format!(
             "kernel {release} has no type information (CONFIG_DEBUG_INFO_BTF)"
         ));
+    };
+    if let Err(fault) = plimsoll_btf::probe_sched_ext(&types) {
+        return missing(format!(
+            "kernel {release}: {fault}; another build of it is needed"
+        ));
     }
-    check_kfuncs(release)?;
     let controllers = Path::new(CGROUP_ROOT).join("cgroup.controllers");
     match fs::read_to_string(&controllers) {
         Err(_) => return missing(format!("cgroup v2 is not mounted at {CGROUP_ROOT}")),
@@ -96,47 +99,6 @@ pub fn probe() -> Result<()> {
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
-/// Some kernels' type information gives functions for BPF one parameter too many (built with pahole 1.30).
-fn check_kfuncs(release: &str) -> Result<()> {
-    const FUNCTIONS: [(&str, u32); 3] = [
-        ("scx_bpf_create_dsq", 2),
-        ("scx_bpf_kick_cpu", 2),
-        ("scx_bpf_dsq_insert", 4),
-    ];
-    // SAFETY: the pointers are libbpf's own, used before it is freed.
-    unsafe {
-        let btf = libbpf_sys::btf__load_vmlinux_btf();
-        if btf.is_null() {
-            return Err(Error::Machine(format!(
-                "the type information of kernel {release} cannot be read"
-            )));
-        }
-        let mut result = Ok(());
-        for (name, parameters) in FUNCTIONS {
-            let symbol = CString::new(name).expect("names hold no zero");
-            let id = libbpf_sys::btf__find_by_name_kind(btf, symbol.as_ptr(), libbpf_sys::BTF_KIND_FUNC);
-            if id <= 0 {
-                result = Err(Error::Machine(format!(
-                    "kernel {release} lacks the function {name} for BPF"
-                )));
-                break;
-            }
-            let function = libbpf_sys::btf__type_by_id(btf, id as u32);
-            let prototype = libbpf_sys::btf__type_by_id(btf, (*function).__bindgen_anon_1.type_);
-            let found = (*prototype).info & 0xffff;
-            if found != parameters {
-                result = Err(Error::Machine(format!(
-                    "kernel {release} describes {name} with {found} parameters instead of {parameters}: its type \
-                     information is broken (built with pahole 1.30); another build of it is needed"
-                )));
-                break;
-            }
-        }
-        libbpf_sys::btf__free(btf);
-        result
-    }
 }
 
 #[cfg(test)]

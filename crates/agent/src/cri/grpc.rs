@@ -7,10 +7,10 @@
 //! | status, in the last HEADERS | `grpc-status`: 0 is well; `grpc-message`: what is wrong |
 //!
 //! Source: grpc/grpc doc/PROTOCOL-HTTP2.md.
-use crate::protobuf::{damaged, Message};
 use bytes::Bytes;
 use h2::client::SendRequest;
 use http::{HeaderMap, Method, Request};
+use plimsoll_protobuf::{damaged, Message};
 use std::io::{Error, Result};
 use std::path::Path;
 use tokio::net::UnixStream;
@@ -53,7 +53,7 @@ impl Connection {
             .body(())
             .map_err(damaged)?;
         let (answer, mut sent) = requests.send_request(request, false).map_err(failed)?;
-        let payload = asked.bytes_of();
+        let payload = asked.as_bytes();
         let mut message = vec![0];
         message.extend_from_slice(&(payload.len() as u32).to_be_bytes());
         message.extend_from_slice(payload);

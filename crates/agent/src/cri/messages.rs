@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CRI's messages, as far as the agent needs them. Field numbers: kubernetes/cri-api pkg/apis/runtime/v1/api.proto, which only
 //! grows.
-use crate::protobuf::{entry, fields, text, Message, Value};
+use plimsoll_protobuf::{entry, fields, text, Message, Value};
 use std::collections::BTreeMap;
 use std::io::Result;
 

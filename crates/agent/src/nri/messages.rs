@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NRI's messages, as far as the agent needs them. Field numbers: containerd/nri pkg/api/api.proto, v1alpha1, which only grows.
-use crate::protobuf::{entry, fields, number, text, Message, Value};
+use plimsoll_protobuf::{entry, fields, number, text, Message, Value};
 use std::collections::BTreeMap;
 use std::io::Result;
 

@@ -9,7 +9,7 @@
 //!
 //! Source: containerd/nri pkg/net/multiplex, containerd/ttrpc PROTOCOL.md. The crate ttrpc accepts connections of a socket of its
 //! own, needs protoc's output and a thread for each call; this needs one request of ours, and answers in turn.
-use crate::protobuf::{damaged, fields, number, text, Message};
+use plimsoll_protobuf::{damaged, fields, number, text, Message};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -193,7 +193,7 @@ impl Wire {
         flags: u8,
         message: &Message,
     ) -> io::Result<()> {
-        let body = message.bytes_of();
+        let body = message.as_bytes();
         let mut whole = Vec::with_capacity(MESSAGE_HEADER + body.len());
         whole.extend_from_slice(&(body.len() as u32).to_be_bytes());
         whole.extend_from_slice(&stream.to_be_bytes());

@@ -5,6 +5,9 @@
 //! In kernels built with pahole 1.30, as Debian's 7.2.12 of trixie-backports is, some functions with an implicit last
 //! argument (`struct bpf_prog_aux *aux`, which the verifier fills in) show that argument in their public prototype, so
 //! no scheduler built against a correct one loads. libbpf then says no more than that the kfunc is incompatible.
+//!
+//! `plimsoll run` asks it of the running kernel, `plimsoll vm` of a kernel's image. Of the crates, btf-rs is LGPL-2.1, which a
+//! binary that is linked statically had better not have in it, and libbpf's reader wants a file and prints.
 use std::fmt;
 
 const MAGIC: u16 = 0xeb9f;
@@ -12,12 +15,15 @@ const KIND_PTR: u32 = 2;
 const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 
-/// Functions whose number of arguments is checked too: those every sched_ext scheduler calls, in all releases so far.
-const PARAMETERS: [(&str, usize); 3] = [
+/// Functions whose number of arguments is checked too: those that a sched_ext scheduler calls. All releases so far have the
+/// first three; the last is called scx_bpf_dispatch before 6.13.
+const PARAMETERS: [(&str, usize); 4] = [
     ("scx_bpf_create_dsq", 2),
     ("scx_bpf_kick_cpu", 2),
     ("scx_bpf_destroy_dsq", 1),
+    ("scx_bpf_dsq_insert", 4),
 ];
+const IN_ALL_RELEASES: usize = 3;
 
 /// Why a kernel's type information cannot serve a sched_ext scheduler.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +70,7 @@ struct Btf<'a> {
 /// Checks every `scx_bpf_*` function of the little-endian BTF in `data`.
 pub fn probe_sched_ext(data: &[u8]) -> Result<(), Fault> {
     let btf = Btf::read(data)?;
-    for (function, _) in PARAMETERS {
+    for (function, _) in &PARAMETERS[..IN_ALL_RELEASES] {
         if !btf
             .types
             .iter()

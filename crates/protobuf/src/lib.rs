@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Protobuf by field numbers: the few messages of NRI and CRI that the agent reads and writes are not worth a generator.
+//! Protobuf by field numbers: the few messages of NRI, CRI and Perfetto that are read and written here are not worth a
+//! generator.
+#![warn(missing_docs)]
 use quick_protobuf::{BytesReader, Writer};
 use std::collections::BTreeMap;
 use std::io;
 
+/// What a field holds.
 #[derive(Debug, Clone, Copy)]
 pub enum Value<'a> {
+    /// A varint.
     Number(u64),
+    /// What has a length: text, bytes, a message.
     Bytes(&'a [u8]),
 }
 
 impl<'a> Value<'a> {
+    /// Text, bytes, or a message within this one.
     pub fn bytes(self) -> io::Result<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -19,6 +25,7 @@ impl<'a> Value<'a> {
     }
 }
 
+/// Any whole number; a negative one is its two's complement.
 pub fn number(value: Value<'_>) -> io::Result<u64> {
     match value {
         Value::Number(number) => Ok(number),
@@ -26,11 +33,13 @@ pub fn number(value: Value<'_>) -> io::Result<u64> {
     }
 }
 
+/// UTF-8.
 pub fn text(value: Value<'_>) -> io::Result<String> {
     let text = std::str::from_utf8(value.bytes()?).map_err(damaged)?;
     Ok(text.into())
 }
 
+/// The error of what cannot be read.
 pub fn damaged(what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not understood: {what}"))
 }
@@ -66,6 +75,7 @@ pub fn fields(bytes: &[u8]) -> impl Iterator<Item = io::Result<(u32, Value<'_>)>
     })
 }
 
+/// Puts an entry of a map of texts in.
 pub fn entry(value: Value<'_>, map: &mut BTreeMap<String, String>) -> io::Result<()> {
     let (mut key, mut of_key) = (String::new(), String::new());
     for field in fields(value.bytes()?) {
@@ -84,19 +94,23 @@ pub fn entry(value: Value<'_>, map: &mut BTreeMap<String, String>) -> io::Result
 pub struct Message(Vec<u8>);
 
 impl Message {
+    /// Adds a whole number; a negative one is its two's complement.
     pub fn number(&mut self, field: u32, value: u64) -> &mut Self {
         self.put(|w| w.write_with_tag(field << 3, |w| w.write_uint64(value)))
     }
 
+    /// Adds text.
     pub fn text(&mut self, field: u32, text: &str) -> &mut Self {
         self.put(|w| w.write_with_tag(field << 3 | 2, |w| w.write_string(text)))
     }
 
+    /// Adds a message within this one.
     pub fn message(&mut self, field: u32, message: &Message) -> &mut Self {
         self.put(|w| w.write_with_tag(field << 3 | 2, |w| w.write_bytes(&message.0)))
     }
 
-    pub fn bytes_of(&self) -> &[u8] {
+    /// As it is sent.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
