@@ -3,6 +3,7 @@
 //! measured itself. Minutes, on the host's clock: `make test-live`.
 mod common;
 use common::built;
+use plimsoll_stats::rank_of;
 use plimsoll_vm::{find_qemu, obtain, run, with_network, Cache, Guest};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -120,8 +121,7 @@ fn client(port: u16, ready: &Heard, over: &Arc<AtomicBool>) -> io::Result<(Vec<A
 
 fn percentile(values: &mut [f64], percent: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    let rank = (percent / 100.0 * values.len() as f64).ceil() as usize;
-    values[rank.clamp(1, values.len()) - 1]
+    values[rank_of(percent, values.len())]
 }
 
 /// On this kernel; the client's requests of while it was recorded are compared.

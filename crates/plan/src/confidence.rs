@@ -16,7 +16,8 @@
 //!   jumps by the length of a throttling: the ends of the range are taken at shares that are off by so much.
 //!
 //! This is about one recording. What differs between recordings: [`crate::Recordings`].
-use plimsoll_replay::{percentile_ns, rank_of, Outcome};
+use plimsoll_replay::Outcome;
+use plimsoll_stats::{percentile_ns, rank_of};
 use rand::Rng;
 use rand_pcg::Pcg64;
 use schemars::JsonSchema;

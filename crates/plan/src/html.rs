@@ -8,8 +8,9 @@ use crate::recordings::Recordings;
 use crate::search::{Candidate, Options, Plan, PlanError, TODAYS};
 use plimsoll_page::svg::{Axis, Chart};
 use plimsoll_page::{begin, escape, END};
-use plimsoll_replay::{percentile_ns, recorded, replay, Outcome, Settings};
+use plimsoll_replay::{recorded, replay, Outcome, Settings};
 use plimsoll_sim::{GroupId, Observer};
+use plimsoll_stats::percentile_ns;
 use std::fmt::Write;
 
 const TODAY: &str = "today";

@@ -2,7 +2,8 @@
 //! How much of a latency is waiting for others on the machine: what no limit of the service cures.
 use crate::goal::{Goal, Subject};
 use crate::source::Source;
-use plimsoll_replay::{percentile_ns, Settings, SettingsError};
+use plimsoll_replay::{Settings, SettingsError};
+use plimsoll_stats::percentile_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 //! What goals speak of, measured; and whether a replay under the recorded settings shows what was recorded.
 use crate::confidence::mean;
 use crate::goal::Subject;
-use plimsoll_replay::{percentile_ns, Outcome, Program};
+use plimsoll_replay::{Outcome, Program};
+use plimsoll_stats::percentile_ns;
 
 /// The value of a goal's subject: ns, or a share. `None`: no such request, or no limit to be throttled by.
 pub fn measure(program: &Program, outcome: &Outcome, subject: &Subject) -> Option<f64> {

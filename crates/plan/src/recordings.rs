@@ -321,12 +321,9 @@ pub fn span(ranges: impl Iterator<Item = (bool, Option<Range>)>) -> Option<Range
             middles.push(range.middle);
         }
     }
-    middles.sort_by(f64::total_cmp);
-    let upper = *middles.get(middles.len() / 2)?;
-    let lower = middles[(middles.len() - 1) / 2];
     Some(Range {
         low,
-        middle: (lower + upper) / 2.0,
+        middle: plimsoll_stats::median(middles)?,
         high,
     })
 }

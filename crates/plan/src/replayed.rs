@@ -2,7 +2,8 @@
 //! A recording beside its replay under the recorded settings, and what it is to be replayed with instead.
 use crate::quantities::{self_check, SelfCheck};
 use crate::source::Source;
-use plimsoll_replay::{percentile_ns, recorded, Outcome, Program, Settings, SettingsError};
+use plimsoll_replay::{recorded, Outcome, Program, Settings, SettingsError};
+use plimsoll_stats::percentile_ns;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;

@@ -8,7 +8,8 @@ use crate::quantities::measure;
 use crate::recordings::{span, Case, Recordings};
 use crate::search::rate;
 use crate::source::Source;
-use plimsoll_replay::{percentile_ns, Outcome, Settings, SettingsError};
+use plimsoll_replay::{Outcome, Settings, SettingsError};
+use plimsoll_stats::percentile_ns;
 use rayon::prelude::*;
 
 /// The golden section: any few of its multiples in a row lie about evenly between 0 and 1.

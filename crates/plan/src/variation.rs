@@ -14,6 +14,7 @@
 //!
 //! A caller that asks for ranges gets replays with all work scaled to both ends of this ([`crate::Recordings`]).
 use plimsoll_replay::{Program, Stretch, STRETCH_NS};
+use plimsoll_stats::{mean, rank_of, student_95, variance};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -63,8 +64,7 @@ impl Variation {
     pub fn between(costs: Vec<f64>, median: usize) -> Variation {
         let logs: Vec<f64> = costs.iter().map(|c| (c / costs[median]).ln()).collect();
         let count = logs.len() as f64;
-        let mean = logs.iter().sum::<f64>() / count;
-        let variance = logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+        let (mean, variance) = (mean(&logs), variance(&logs).unwrap_or(0.0));
         let off = student_95(costs.len().saturating_sub(1)) * (variance * (1.0 + 1.0 / count)).sqrt();
         Variation {
             seen_in: SeenIn::Recordings,
@@ -139,8 +139,8 @@ fn nine_of_ten(mut costs: Vec<f64>) -> Option<(f64, f64)> {
         return None;
     }
     costs.sort_by(f64::total_cmp);
-    let quantile = |share: f64| costs[(share * costs.len() as f64).ceil() as usize - 1];
-    Some((quantile(0.05), quantile(0.95)))
+    let at = |percent| costs[rank_of(percent, costs.len())];
+    Some((at(5.0), at(95.0)))
 }
 
 /// CPU time per request of each block, and how long blocks are on average: each is 1 s, and as much longer as it takes for
@@ -168,22 +168,6 @@ fn block_costs(stretches: &[Stretch]) -> (u64, Vec<f64>) {
     let mean_ns = cut as u64 * STRETCH_NS / (costs.len() as u64).max(1);
     costs.retain(|cost| *cost > 0.0);
     (mean_ns.max(BLOCK_MIN_NS), costs)
-}
-
-/// The 95th percentile of Student's distribution.
-fn student_95(degrees: usize) -> f64 {
-    const TABLE: [f64; 10] = [
-        6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812,
-    ];
-    match degrees {
-        0 => 0.0,
-        1..=10 => TABLE[degrees - 1],
-        // Cornish and Fisher's expansion, within 0.002 from there on.
-        _ => {
-            let (z, v) = (1.644_854f64, degrees as f64);
-            z + (z.powi(3) + z) / (4.0 * v) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -194,13 +194,12 @@ impl Summary {
         let n = values.len() as f64;
         // How many values lie below the median is binomial with p = 1/2.
         let below = ((n - 1.96 * n.sqrt()) / 2.0).floor().max(1.0) as usize - 1;
-        let mean = values.iter().sum::<f64>() / n;
-        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let half = 1.96 * (variance / n).sqrt();
+        let mean = plimsoll_stats::mean(&values);
+        let half = 1.96 * (plimsoll_stats::variance(&values).unwrap_or(0.0) / n).sqrt();
         Summary {
-            median: (values[values.len() / 2] + values[(values.len() - 1) / 2]) / 2.0,
             median_low: values[below],
             median_high: values[values.len() - 1 - below],
+            median: plimsoll_stats::median(values).expect("pairs"),
             mean,
             mean_low: mean - half,
             mean_high: mean + half,

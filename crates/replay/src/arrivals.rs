@@ -18,6 +18,7 @@
 //! Where none is clear, because work is short compared with the times between: a timer whose sleeps differ widely
 //! follows a plan (a time-out or a pause is a constant), one whose sleeps are alike does not. The same holds where the
 //! second or third look finds a closed loop of timers: see [`timer_pacing`].
+use plimsoll_stats::{mean, upper_median};
 
 /// How work from outside of the trace is timed in the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
     if between_spread < CLEARLY * gap_spread {
         return Pacing::Open;
     }
-    if gap_spread >= ALIKE * median(gap) {
+    if gap_spread >= ALIKE * upper_median(gap) {
         return unclear;
     }
     if gap_spread < CLEARLY * between_spread {
@@ -71,7 +72,7 @@ pub fn pacing(arrivals: &[Arrival], unclear: Pacing) -> Pacing {
     }
     // Only where work was short: no wake-up is seen before the work is done, so that longer work would always come with
     // a longer time between, open loop or not.
-    let short = 0.5 * median(between.clone());
+    let short = 0.5 * upper_median(between.clone());
     let (busy, between): (Vec<f64>, Vec<f64>) = arrivals
         .iter()
         .map(|a| ((a.idle_ns - a.woken_ns) as f64, (a.next_ns - a.woken_ns) as f64))
@@ -122,11 +123,11 @@ fn near_a_line(times: &[f64]) -> Option<(Vec<f64>, Vec<f64>)> {
         .iter()
         .zip(&times[half..])
         .map(|(a, b)| (b - a) / half as f64);
-    let period = median(rises.collect());
+    let period = upper_median(rises.collect());
     let off: Vec<f64> = (0..).zip(times).map(|(i, t)| t - period * f64::from(i)).collect();
-    let middle = median(off.clone());
+    let middle = upper_median(off.clone());
     let far: Vec<f64> = off.iter().map(|off| (off - middle).abs()).collect();
-    let near = FAR * median(far.clone());
+    let near = FAR * upper_median(far.clone());
     let kept = (0..times.len()).filter(|&i| far[i] <= near);
     let (numbers, kept): (Vec<f64>, Vec<f64>) = kept.map(|i| (i as f64, times[i])).unzip();
     (kept.len() as f64 >= ON_TIME * times.len() as f64).then_some((numbers, kept))
@@ -147,25 +148,16 @@ pub fn timer_pacing(arrivals: &[Arrival]) -> Pacing {
 /// Timers: what they are where [`pacing`] finds nothing.
 fn unclear_timer(arrivals: &[Arrival]) -> Pacing {
     let gaps: Vec<f64> = arrivals.iter().map(|a| (a.next_ns - a.idle_ns) as f64).collect();
-    match gaps.len() >= ARRIVALS_MIN && spread(&gaps) > 0.2 * median(gaps.clone()) {
+    match gaps.len() >= ARRIVALS_MIN && spread(&gaps) > 0.2 * upper_median(gaps.clone()) {
         true => Pacing::Open,
         false => Pacing::Closed,
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
 /// Median distance from the median.
 fn spread(values: &[f64]) -> f64 {
-    let middle = median(values.to_vec());
-    median(values.iter().map(|v| (v - middle).abs()).collect())
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    let middle = values.len() / 2;
-    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+    let middle = upper_median(values.to_vec());
+    upper_median(values.iter().map(|v| (v - middle).abs()).collect())
 }
 
 /// Least squares: slope of y over x, and its standard error. `None`: x does not vary.

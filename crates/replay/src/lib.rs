@@ -46,7 +46,7 @@ pub use arrivals::Pacing;
 pub use error::SettingsError;
 pub use groups::Group;
 pub use machine::{describe as describe_machine, machine};
-pub use outcome::{percentile_ns, rank_of, CpuStat, GroupOutcome, Outcome, Request};
+pub use outcome::{CpuStat, GroupOutcome, Outcome, Request};
 pub use pairing::Pairing;
 pub use program::{Program, SocketCounts, Stretch, Thread, STRETCH_NS};
 pub use request::{ClassIx, Loop, RequestClass};

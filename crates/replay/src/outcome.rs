@@ -58,39 +58,3 @@ impl Outcome {
         all
     }
 }
-
-/// The nearest-rank percentile of ascending values; 0 of none.
-pub fn percentile_ns(ascending: &[u64], percent: f64) -> u64 {
-    ascending
-        .get(rank_of(percent, ascending.len()))
-        .copied()
-        .unwrap_or(0)
-}
-
-/// Which of so many ascending values is the nearest-rank percentile, from 0.
-pub fn rank_of(percent: f64, count: usize) -> usize {
-    // 99.9% of 1,000 come to a little more than 999 in binary fractions, and would be the largest.
-    let rank = (percent * count as f64 / 100.0 - 1e-6).ceil() as usize;
-    rank.clamp(1, count.max(1)) - 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentile_is_the_smallest_value_that_so_many_do_not_exceed() {
-        for (percent, count, rank) in [
-            (99.9, 1_000, 998),
-            (99.9, 20_000, 19_979),
-            (99.9, 1_001, 999),
-            (99.0, 100, 98),
-            (50.0, 3, 1),
-            (100.0, 7, 6),
-            (0.0, 7, 0),
-            (50.0, 0, 0),
-        ] {
-            assert_eq!(rank_of(percent, count), rank, "p{percent} of {count}");
-        }
-    }
-}

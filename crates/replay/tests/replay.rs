@@ -2,8 +2,9 @@
 //! Synthetic traces, replayed: what must come out is known.
 mod common;
 use common::{compile, compile_with, p, run};
-use plimsoll_replay::{machine, percentile_ns, recorded, Outcome, Pacing, Program, Settings};
+use plimsoll_replay::{machine, recorded, Outcome, Pacing, Program, Settings};
 use plimsoll_sim::Machine;
+use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::{self, header, switch, waking, MS};
 use plimsoll_trace::{Context, CpuStat, Event, Group, Header, State, Thread, Timeline, What};
 use std::sync::Arc;

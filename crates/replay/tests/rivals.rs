@@ -6,10 +6,10 @@ mod common;
 mod recorder;
 
 use common::{compile, p, run};
-use plimsoll_replay::percentile_ns;
 use plimsoll_sim::{
     Config, Context, Fair, GroupId, GroupSpec, Limits, Machine, Policy, Simulation, Step, TaskSpec, Topology,
 };
+use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::{header, MS};
 use plimsoll_trace::{Event, Group, Header};
 use rand::{Rng, SeedableRng};

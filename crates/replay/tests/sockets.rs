@@ -2,7 +2,8 @@
 //! Requests as sockets see them: small servers whose requests are known, recorded and replayed.
 mod common;
 use common::{compile, p, run};
-use plimsoll_replay::{percentile_ns, recorded, Program};
+use plimsoll_replay::{recorded, Program};
+use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::{connection, header, switch, waking, MS};
 use plimsoll_trace::{Connection, Context, Event, Header, Side, SocketOp, Sockets, State, What};
 use rand::{Rng, SeedableRng};

@@ -2,8 +2,8 @@
 //! The page of plots: published against simulated, one plot for each table, drawn as SVG. Nothing is loaded from elsewhere.
 use crate::made::Made;
 use crate::outcome::{Outcome, Verdict};
-use crate::stats::shown;
 use crate::summary::Summary;
+use crate::unmeasured::shown;
 use plimsoll_page::{begin, escape, END};
 use std::fmt::Write;
 

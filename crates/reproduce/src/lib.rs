@@ -11,12 +11,12 @@ pub mod measure;
 pub mod outcome;
 pub mod published;
 pub mod run;
-mod stats;
 pub mod summary;
+mod unmeasured;
 
 pub use index::Index;
 pub use made::Made;
 pub use outcome::{Outcome, Verdict};
 pub use published::Row;
-pub use stats::{shown, Spread};
 pub use summary::{Summary, Target};
+pub use unmeasured::shown;

@@ -3,8 +3,9 @@
 use crate::index::{Class, Compare, Plan, Tolerance, ToleranceUnit};
 use crate::published::Row;
 use crate::run::Measured;
-use crate::stats::{worse, Spread};
+use crate::unmeasured::worse;
 use crate::Index;
+use plimsoll_stats::Spread;
 use serde::Serialize;
 
 /// What became of a published row.

@@ -5,7 +5,7 @@
 use crate::index::{Check, Plan, Recipe, Table, Variant};
 use crate::measure::Measure;
 use crate::published::Row;
-use crate::stats::worse;
+use crate::unmeasured::worse;
 use crate::Index;
 use plimsoll_scenario::find::machine_file;
 use plimsoll_scenario::{Problems, Scenario};

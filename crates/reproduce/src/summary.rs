@@ -4,8 +4,9 @@ use crate::index::{Class, Plan};
 use crate::outcome::{Outcome, Verdict};
 use crate::published::Row;
 use crate::run::Measured;
-use crate::stats::{median, shown, worse};
+use crate::unmeasured::{shown, worse};
 use crate::Index;
+use plimsoll_stats::median;
 use serde::Serialize;
 
 /// A figure that must be reached.

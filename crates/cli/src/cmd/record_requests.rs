@@ -2,7 +2,8 @@
 //! What `plimsoll record` says of the requests in what it has just written: as `plimsoll plan` will find them.
 use plimsoll_plan::{figure, Source};
 use plimsoll_record::Report;
-use plimsoll_replay::{percentile_ns, recorded};
+use plimsoll_replay::recorded;
+use plimsoll_stats::percentile_ns;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;

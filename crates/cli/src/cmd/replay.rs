@@ -7,7 +7,8 @@ use plimsoll_plan::{
     figure, Check, Figures, Range, Recordings, Replayed, Replicates, SelfCheck, Source, SourceError, Subject,
     REPLICATES,
 };
-use plimsoll_replay::{describe_machine, percentile_ns, Pacing, Program, Settings};
+use plimsoll_replay::{describe_machine, Pacing, Program, Settings};
+use plimsoll_stats::percentile_ns;
 use plimsoll_trace::{RequestSpec, TraceError};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the tests of replays share.
-use plimsoll_replay::{machine, percentile_ns, replay, Outcome, Program, Settings};
+use plimsoll_replay::{machine, replay, Outcome, Program, Settings};
 use plimsoll_sim::Machine;
+use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::MS;
 use plimsoll_trace::{Event, Header, Timeline};
 use std::sync::Arc;
