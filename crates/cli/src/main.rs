@@ -9,23 +9,19 @@
 mod out;
 
 mod cmd;
-mod documents;
 mod exit;
 mod http;
 mod listen;
-mod metrics;
 mod number;
 mod openmetrics;
 mod output;
 mod perfetto;
 mod picture;
-mod print;
 mod progress;
 mod rates;
 mod signals;
 mod simulate;
 mod stream;
-mod table;
 mod timeline;
 
 use clap::Parser;

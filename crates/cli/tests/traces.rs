@@ -182,7 +182,7 @@ fn good_trace_passes_its_own_check_and_gets_a_plan() {
 
 /// Waits that nothing in the recording explains, so that no replay can show them.
 #[test]
-fn plan_that_fails_its_self_check_offers_no_limit_and_says_what_to_do_instead() {
+fn a_recording_that_its_replay_does_not_show_gets_no_limit_and_is_told_what_to_do_instead() {
     let (header, mut events) = example::open_loop(300);
     for round in (0..300).step_by(25) {
         // Woken, on its CPU, off it: three events a round after the first.
@@ -204,6 +204,13 @@ fn plan_that_fails_its_self_check_offers_no_limit_and_says_what_to_do_instead() 
     let (out, _) = run(&[&plan[..], &["--json"]].concat(), 1);
     let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(json["settings"].as_array().map(Vec::len), Some(0), "{out}");
+    let explain = ["explain", &trace, "--limit", "0.5"];
+    let (out, _) = run(&explain, 1);
+    let said = "The replay does not show what was recorded: p99 latency";
+    assert!(out.contains(said), "{out}");
+    let (out, _) = run(&[&explain[..], &["--json"]].concat(), 1);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(json["self_check_holds"], false, "{out}");
 }
 
 /// Which thread runs next on a CPU, as a test writes it down.

@@ -7,6 +7,7 @@ mod candidates;
 mod choice;
 mod columns;
 mod confidence;
+pub mod document;
 mod enough;
 mod excerpt;
 mod explain;

@@ -66,6 +66,20 @@ impl SelfCheck {
     pub fn holds(&self) -> bool {
         self.checks.iter().all(Check::holds)
     }
+
+    /// What does not hold, in words: "p50 latency -42.4% (allowed 10%), ...".
+    pub fn missed(&self) -> String {
+        let off = |check: &Check| {
+            let allowed = check.tolerance.unwrap_or(0.0) * 100.0;
+            format!(
+                "{} {:+.1}% (allowed {allowed:.0}%)",
+                check.name,
+                check.difference() * 100.0
+            )
+        };
+        let missed: Vec<String> = self.checks.iter().filter(|c| !c.holds()).map(off).collect();
+        missed.join(", ")
+    }
 }
 
 /// Compares the recording with its replay under the recorded settings. The tolerances are those that predictions are

@@ -6,6 +6,7 @@
 //! there is not run again, and what is merged has the same bytes on every machine.
 //!
 //! Entry points: [`Simulations::new`] with [`Sweep::load`], or [`Plans::load`]; [`Store::open`], [`run`], [`merge`], [`summary`], [`html`].
+mod document;
 mod grid;
 mod html;
 mod key;
@@ -21,6 +22,7 @@ mod spec;
 mod store;
 mod summary;
 
+pub use document::Swept;
 pub use grid::{Combination, Grid, Setting, POINTS_MAX};
 pub use html::{figure, html};
 pub use key::Content;

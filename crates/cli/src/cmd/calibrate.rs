@@ -3,8 +3,8 @@
 use super::reproduce::inputs;
 use crate::exit::{Failure, Outcome, Result};
 use crate::output;
-use crate::table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_report::Table;
 use plimsoll_reproduce::fit::{self, fit, rewrite, Fit, Fitted, FITS};
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll demo`: what each of the five systems does to a workload that it was made for, without and with it.
 use crate::exit::{Failure, Outcome, Result};
-use crate::metrics::Value;
+use crate::output;
 use crate::simulate::{run_all, Job};
-use crate::table::Table;
-use crate::{output, print};
-use plimsoll_report::{Distribution, Report, Run};
+use plimsoll_report::Table;
+use plimsoll_report::Value;
+use plimsoll_report::{tables, Distribution, Report, Run};
 use plimsoll_scenario::{find, Scenario};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -107,7 +107,7 @@ fn burst_table(without: &Run, with: &Run) -> String {
     let mut table = Table::new(&["", "burst 0", "burst 400 ms", "change"]);
     let mut row = |name: &str, a: f64, b: f64, decimals: usize| {
         let (a, b) = (Value::Number(a, decimals), Value::Number(b, decimals));
-        table.row(vec![name.to_string(), a.shown(), b.shown(), print::change(a, b)]);
+        table.row(vec![name.to_string(), a.shown(), b.shown(), tables::change(a, b)]);
     };
     type Quantile = (&'static str, fn(&Distribution) -> u64);
     let quantiles: [Quantile; 8] = [
@@ -161,7 +161,7 @@ fn lines(slices: Pair, steal: Pair, load: Pair, headroom: Pair) -> Table {
         table.row(
             cells
                 .into_iter()
-                .chain([a.shown(), b.shown(), print::change(a, b)])
+                .chain([a.shown(), b.shown(), tables::change(a, b)])
                 .collect(),
         );
     };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll explain`: why a recorded container is throttled, and what would have kept it from that.
 use crate::exit::{Failure, Outcome, Result};
-use crate::table::Table;
-use crate::{documents, number, output};
-use plimsoll_plan::{explain, figure, Explanation, Limits, Source};
+use crate::{number, output};
+use plimsoll_plan::document::Explained;
+use plimsoll_plan::{explain, figure, Explanation, Limits, Replayed, SelfCheck, Source};
 use plimsoll_replay::Settings;
+use plimsoll_report::Table;
 use plimsoll_trace::RequestSpec;
 use std::path::PathBuf;
 
@@ -18,7 +19,7 @@ const EXAMPLES: &str = "Examples:
 ///
 /// Replays the trace under the limit that it was recorded under, or another. Shows the threads that ran at once as a
 /// period's quota ended, the requests that were under way while the group was throttled, and which burst, period or quota
-/// would have prevented it.
+/// would have prevented it. Exit code 1: the replay does not show what was recorded, which is said first.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -71,19 +72,19 @@ pub fn run(args: &Args) -> Result {
         return Err(Failure::Input(format!("{}: {what}", source.file)));
     }
     let found = explain(&source, limits)?;
-    let document = documents::Explained {
-        format: 1,
-        trace: &source.file,
-        group: source.target_path(),
-        explanation: &found,
-    };
-    if output::json(args.json.as_deref(), || documents::text(&document))? {
-        out!("{}", text(&source, &found, args.limit.is_none()));
+    let check = Replayed::of(&source, &[], None)?.check;
+    if output::json(args.json.as_deref(), || {
+        plimsoll_report::text(&Explained::of(&source, &check, &found))
+    })? {
+        out!("{}", text(&source, &check, &found, args.limit.is_none()));
     }
-    Ok(Outcome::Done)
+    Ok(match check.holds() {
+        true => Outcome::Done,
+        false => Outcome::Missed,
+    })
 }
 
-fn text(source: &Source, found: &Explanation, as_recorded: bool) -> String {
+fn text(source: &Source, check: &SelfCheck, found: &Explanation, as_recorded: bool) -> String {
     let cpus = found.limits.quota_us.unwrap_or(0) as f64 / found.limits.period_us as f64;
     let whose = if as_recorded { "as recorded" } else { "as given" };
     let ms = |ns: f64| figure(ns / 1e6);
@@ -94,6 +95,12 @@ fn text(source: &Source, found: &Explanation, as_recorded: bool) -> String {
         found.limits,
         figure(found.recorded_cpus)
     );
+    if !check.holds() {
+        text += &format!(
+            "The replay does not show what was recorded: {}. Do not rely on what follows.\n",
+            check.missed()
+        );
+    }
     if found.throttled_periods == 0 {
         text += "The replay under this limit throttles it in no period.\n";
         return text;

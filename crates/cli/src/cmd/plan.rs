@@ -4,14 +4,15 @@ mod screen;
 
 use crate::cmd::replay::{check_table, heading};
 use crate::exit::{Failure, Outcome, Result};
-use crate::table::Table;
-use crate::{documents, number, output};
+use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_plan::document::Planned;
 use plimsoll_plan::{
     figure, goal_cells, goal_titles, range_cell, runtimes, Answer, Candidate, Goal, Paste, Plan, Question,
     Recordings, Target, Verdict, WaitingForOthers, MAX_CPUS, MIN_THROUGHPUT_PERCENT,
 };
 use plimsoll_replay::Semantics;
+use plimsoll_report::Table;
 use plimsoll_trace::RequestSpec;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -180,35 +181,23 @@ pub fn run(args: &Args) -> Result {
         _ => Outcome::Done,
     };
     let waiting = WaitingForOthers::of(recordings.median(), &answer.options.goals)?;
-    let document = documents::Planned {
-        format: 2,
-        traces: args
-            .traces
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect(),
-        median_recording: recordings.median,
-        closed_loop: recordings.median().program.is_closed_loop(),
-        self_check_holds: answer.holds(),
-        plan: found,
-        target: answer.target.name(),
-        others: answer
-            .others()
-            .map(|(target, plan)| documents::ForOther { target, plan })
-            .collect(),
-        settings: &settings,
-        request_cpus: answer.request_cpus(),
-        price_per_core: args.price_per_core,
-        runtimes: runtimes(&recordings.median().program)
-            .iter()
-            .map(|runtime| runtime.under(found.recommended.reserved_cpus, cpus))
-            .collect(),
-        waiting_for_others: waiting.as_ref(),
-        warning: warnings.unsafe_anyway.clone(),
-        few_requests: warnings.few_requests.clone(),
-        throttled_goal_is_default: answer.throttled_goal_is_default,
+    let files = args
+        .traces
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let document = || {
+        let document = Planned::of(
+            &recordings,
+            &answer,
+            &settings,
+            waiting.as_ref(),
+            files,
+            args.price_per_core,
+        );
+        plimsoll_report::text(&document)
     };
-    if !output::json(args.json.as_deref(), || documents::text(&document))? {
+    if !output::json(args.json.as_deref(), document)? {
         return Ok(outcome);
     }
     let shown = Shown {

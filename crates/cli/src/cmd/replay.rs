@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll simulate --replay`: a recorded workload, as it was and under other limits.
 use crate::exit::{Failure, Outcome, Result};
-use crate::table::Table;
-use crate::{documents, output};
+use crate::output;
+use plimsoll_plan::document::Replay;
 use plimsoll_plan::{
-    figure, Check, Figures, Range, Recordings, Replayed, Replicates, SelfCheck, Source, SourceError, Subject,
-    REPLICATES,
+    figure, Range, Recordings, Replayed, Replicates, SelfCheck, Source, SourceError, Subject, REPLICATES,
 };
 use plimsoll_replay::{describe_machine, Pacing, Program, Settings};
+use plimsoll_report::{text, Table};
 use plimsoll_stats::percentile_ns;
 use plimsoll_trace::{RequestSpec, TraceError};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// Distributions in the JSON, each of one run that might have been.
-const RESAMPLES: usize = 40;
 
 #[derive(clap::Args)]
 #[group(id = "replay_args")]
@@ -87,33 +84,9 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
     let holds = all.iter().all(|r| r.check.holds());
     let outcome = if holds { Outcome::Done } else { Outcome::Missed };
 
-    let document = || documents::Replay {
-        format: 2,
-        recordings: all.iter().map(document).collect(),
-        median_recording: recordings.median,
-        variation: &recordings.variation,
-        target: median.source.target_path(),
-        closed_loop: median.source.program.is_closed_loop(),
-        settings: sets,
-        changed: other.map(|o| Figures::of(&median.source.program, o)),
-        ranges: replicates.as_ref().map(|r| documents::Ranges {
-            p50_ns: r.percentile(50.0),
-            p99_ns: r.percentile(99.0),
-            throttled: r.range(&Subject::Throttled),
-            cpus: r.cpus(),
-            requests_per_s: r.rate(),
-            cases: r
-                .resampled(RESAMPLES)
-                .iter()
-                .map(|(case, latencies)| documents::Case {
-                    recording: case.recording,
-                    work_scale: case.work_scale,
-                    latencies: latencies.iter().map(|l| distribution(l)).collect(),
-                })
-                .collect(),
-        }),
-    };
-    if !output::json(json, || documents::text(&document()))? {
+    if !output::json(json, || {
+        text(&Replay::of(&recordings, &all, sets, replicates.as_ref()))
+    })? {
         return Ok(outcome);
     }
     for Replayed { source, check, .. } in &all {
@@ -144,28 +117,6 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
     Ok(outcome)
 }
 
-fn document<'a>(replayed: &'a Replayed) -> documents::Recording<'a> {
-    let program = &replayed.source.program;
-    documents::Recording {
-        trace: &replayed.source.file,
-        warnings: replayed.source.doubts(),
-        self_check: replayed.check.checks.iter().map(checked).collect(),
-        recorded: Figures::of(program, &replayed.recorded),
-        replayed: Figures::of(program, &replayed.same),
-    }
-}
-
-fn checked(check: &Check) -> documents::Checked<'_> {
-    documents::Checked {
-        name: &check.name,
-        unit: check.unit,
-        recorded: check.recorded,
-        replayed: check.replayed,
-        tolerance: check.tolerance,
-        holds: check.holds(),
-    }
-}
-
 fn ranges(replicates: &Replicates) -> Table {
     let mut table = Table::new(&["", "from", "middle", "to", "unit"]);
     let mut add = |name: &str, unit: &str, range: Option<Range>, scale: f64| {
@@ -185,20 +136,6 @@ fn ranges(replicates: &Replicates) -> Table {
         100.0,
     );
     table
-}
-
-/// Latencies in ns and how often, to 3 digits.
-fn distribution(ascending: &[u64]) -> Vec<(u64, u64)> {
-    let mut found: Vec<(u64, u64)> = Vec::new();
-    for &ns in ascending {
-        let unit = 10u64.pow(ns.max(1).ilog10().saturating_sub(2));
-        let ns = ns / unit * unit;
-        match found.last_mut() {
-            Some((last, count)) if *last == ns => *count += 1,
-            _ => found.push((ns, 1)),
-        }
-    }
-    found
 }
 
 /// What the trace is and how it was understood.

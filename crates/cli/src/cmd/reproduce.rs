@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll reproduce`: the published tables again, published against simulated.
 use crate::exit::{Failure, Outcome as End, Result};
-use crate::table::Table;
 use crate::{number, output};
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_report::Table;
 use plimsoll_reproduce::run::Work;
 use plimsoll_reproduce::{html, published, shown, Index, Made, Outcome, Row, Summary, Verdict};
 use std::fmt::Write;

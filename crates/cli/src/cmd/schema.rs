@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll schema`: the JSON schemas of our input files and of results, for editors, programs and reading.
-use crate::documents::{Explained, Planned, Replay, Screened, Swept};
 use crate::exit::{Outcome, Result};
+use plimsoll_plan::document::{Explained, Planned, Replay};
+use plimsoll_screen::Screened;
+use plimsoll_sweep::Swept;
 use schemars::schema_for;
 
 /// Print the JSON schema of scenario files, machine files or results

@@ -3,8 +3,8 @@
 mod server;
 
 use crate::exit::{Failure, Outcome, Result};
-use crate::table::Table;
-use crate::{documents, number, output};
+use crate::{number, output};
+use plimsoll_report::Table;
 use plimsoll_screen::{input, Class, Collector, Left, Options, Row, Screening};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -133,8 +133,7 @@ pub fn run(args: &Args) -> Result {
         false => Outcome::Missed,
     };
     if !output::json(args.json.as_deref(), || {
-        let screening = &found;
-        documents::text(&documents::Screened { format: 1, screening })
+        plimsoll_report::text(&plimsoll_screen::Screened::of(&found))
     })? {
         return Ok(outcome);
     }

@@ -3,8 +3,8 @@
 use crate::exit::{Failure, Outcome, Result};
 use crate::picture::Window;
 use crate::simulate::{run_all, Job};
-use crate::{number, output, print};
-use plimsoll_report::Report;
+use crate::{number, output};
+use plimsoll_report::{tables, Report};
 use plimsoll_scenario::find::machine_file;
 use plimsoll_scenario::{Problems, Scenario};
 use plimsoll_trace::is_device;
@@ -200,8 +200,8 @@ pub fn run(args: &Args) -> Result {
         return Ok(Outcome::Done);
     }
     match &report.runs[..] {
-        [one] => out!("{}", print::run(one, args.per_cpu)),
-        [a, b] => out!("{}", print::compare(a, b, args.per_cpu)),
+        [one] => out!("{}", tables::run(one, args.per_cpu)),
+        [a, b] => out!("{}", tables::compare(a, b, args.per_cpu)),
         _ => unreachable!("one or two jobs"),
     }
     Ok(Outcome::Done)

@@ -2,9 +2,9 @@
 //! `plimsoll status`: what the running scheduler has counted.
 use crate::exit::{Failure, Outcome, Result};
 use crate::openmetrics::{exposition, Format};
-use crate::table::Table;
 use plimsoll_agent::Containers;
 use plimsoll_live::{ask, cgroup_id, shown, GroupStatus, Request, Status};
+use plimsoll_report::Table;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

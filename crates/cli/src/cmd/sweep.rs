@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll sweep`: a scenario, or plans from recordings, under many values and seeds, on one machine or many.
 use crate::exit::{Failure, Outcome, Result};
-use crate::table::Table;
-use crate::{documents, output};
+use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_report::Table;
 use plimsoll_sweep::{
     figure, html, merge, run as run_points, summary, Columns, Plans, PlansError, Points, Shard, Simulations,
     Store, Summary, Sweep,
@@ -274,8 +274,7 @@ fn run_report(args: &ReportArgs) -> Result {
         output::write(path, html(&found, &stem(&args.table)))?;
     }
     if !output::json(args.json.as_deref(), || {
-        let sweep = &found;
-        documents::text(&documents::Swept { format: 1, sweep })
+        plimsoll_report::text(&plimsoll_sweep::Swept::of(&found))
     })? {
         return Ok(Outcome::Done);
     }

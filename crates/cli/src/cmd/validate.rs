@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll validate`: every measured run again in the simulator, figure by figure.
 use crate::exit::{Failure, Outcome, Result};
-use crate::table::Table;
 use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_report::Table;
 use plimsoll_scenario::find::machine_file;
 use plimsoll_scenario::stand_in;
 use plimsoll_validate::{compare, measured, Column, Figure, Model, Scheduler, Tolerance, Verdict};

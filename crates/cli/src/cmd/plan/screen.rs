@@ -2,10 +2,10 @@
 //! The one screen of a plan: what was recorded, whether it is to be trusted, what to do, what that saves, what may go wrong.
 //! At most 25 lines of 100 columns for a plan without warnings.
 use super::{lack, room, Shown};
-use crate::table::Table;
 use plimsoll_plan::{
     figure, range_cell, runtimes, Candidate, Limits, Subject, Target, Verdict, WaitingForOthers,
 };
+use plimsoll_report::Table;
 use std::fmt::Write;
 
 const COLUMNS: usize = 100;
@@ -110,23 +110,10 @@ fn trust(shown: &Shown) -> String {
             .filter(|(_, c)| !c.holds())
     };
     for (source, check) in failed() {
-        let off: Vec<String> = check
-            .checks
-            .iter()
-            .filter(|c| !c.holds())
-            .map(|c| {
-                let allowed = c.tolerance.unwrap_or(0.0) * 100.0;
-                format!(
-                    "{} {:+.1}% (allowed {allowed:.0}%)",
-                    c.name,
-                    c.difference() * 100.0
-                )
-            })
-            .collect();
         said.push(format!(
             "NO: the replay of {} does not show what was recorded: {}. Do not rely on this plan.",
             source.file,
-            off.join(", ")
+            check.missed()
         ));
     }
     if said.is_empty() {
@@ -143,8 +130,12 @@ fn trust(shown: &Shown) -> String {
         ));
     }
     let doubts: usize = shown.recordings.sources.iter().map(|s| s.warnings.len()).sum();
-    if doubts > 0 {
-        said.push(format!("The traces have {doubts} doubts: see --verbose."));
+    match doubts {
+        0 => {}
+        1 => said.push("There is a doubt about a trace: see --verbose.".into()),
+        _ => said.push(format!(
+            "There are {doubts} doubts about the traces: see --verbose."
+        )),
     }
     said.join(" ")
 }

@@ -3,7 +3,7 @@
 //!
 //! A table of one run has a row for each subject and a column for each figure; a comparison has a row for each figure
 //! and a column for each run. Both are made from this list.
-use plimsoll_report::{Cpu, Distribution, Run};
+use crate::{Cpu, Distribution, Run};
 
 /// A table of subjects of one kind.
 pub struct Section {
@@ -86,8 +86,8 @@ pub fn sections(run: &Run, per_cpu: bool) -> Vec<Section> {
 }
 
 fn groups(run: &Run) -> Section {
-    let subject = |group: &plimsoll_report::Group| {
-        let stat = |of: fn(&plimsoll_report::Stat) -> f64| group.stat.as_ref().map(of);
+    let subject = |group: &crate::Group| {
+        let stat = |of: fn(&crate::Stat) -> f64| group.stat.as_ref().map(of);
         // A limit that changed does not hold for the whole run, so no share of it is given.
         let limit = group.limit_cpus.filter(|_| !group.limit_changes);
         let of_limit = limit.map(|limit| 100.0 * group.used_cpus / limit);

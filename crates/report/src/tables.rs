@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Prints reports as aligned tables: one run with a row for each subject, two runs side by side.
-use crate::metrics::{sections, Section, Subject, Value};
+//! Reports as aligned tables: one run with a row for each subject, two runs side by side.
+use crate::figures::{sections, Section, Subject, Value};
 use crate::table::Table;
-use plimsoll_report::Run;
+use crate::Run;
 use std::fmt::Write;
 
 /// The tables of one run.
