@@ -91,7 +91,7 @@ grep "9469: Address" taken || fail "the address that is taken is not said"
 
 sh -c "echo \$\$ >$root/$hot/cgroup.procs; while :; do :; done" &
 hot=$!
-# The interval is no multiple of the period: the kernel draws where periods begin, and at some places 45 ms are throttled once only.
+# The interval is not a multiple of the period: the kernel draws where periods begin, and at some places 45 ms are throttled once only.
 duty --duration-ms 600000 --group "$rare" --duty 1 --work-us 45000 --interval-us 5037000 --leave >/dev/null &
 rare=$!
 prometheus --config.file=prometheus.yml --storage.tsdb.path=/tmp/data --web.listen-address=127.0.0.1:9090 >prometheus.log 2>&1 &

@@ -121,7 +121,7 @@ impl Context<'_> {
         self.services.nr_cpus
     }
 
-    /// The value that the last step received; `None` if it was no receive, or the wait timed out.
+    /// The value that the last step received; `None` if it was not a receive, or the wait timed out.
     pub fn received(&self) -> Option<u64> {
         self.received
     }
