@@ -3,6 +3,7 @@
 use crate::annotations::left_out;
 use crate::headroom::Headroom;
 use crate::lending::{Loan, Terms};
+use crate::limits::QUOTA_LEAST_US;
 use crate::marks::{marked, marked_burst};
 use crate::restore::{is_gone, restore};
 use crate::{Containers, Error, File, Files, Journal, Limits, Result, Settings, Store};
@@ -561,10 +562,10 @@ impl<F: Files, S: Store> Agent<F, S> {
         group.lent_us = to.quota_us;
         if let Some(side_us) = group.side_us {
             // The owner's period stays where the owner's limit goes with it.
-            if to.quota_us.is_none() && side_us * SIDE_PERIOD_US / 100_000 > QUOTA_MIN_US {
+            if to.quota_us.is_none() && side_us * SIDE_PERIOD_US / 100_000 > *QUOTA_LEAST_US {
                 to.period_us = SIDE_PERIOD_US;
             }
-            let side_us = marked(side_us * to.period_us / 100_000, 0).max(QUOTA_MIN_US + 1);
+            let side_us = marked(side_us * to.period_us / 100_000, 0).max(*QUOTA_LEAST_US + 1);
             if to.quota_us.is_none_or(|quota_us| side_us < quota_us) {
                 to.quota_us = Some(side_us);
                 // The kernel takes no burst above a quota.
@@ -597,5 +598,3 @@ impl<F: Files, S: Store> Agent<F, S> {
 /// The kernel refills a quota at each write, so a window that rewrites it grants one quota more: a tenth of what a period
 /// of 100 ms would.
 const SIDE_PERIOD_US: u64 = 10_000;
-/// The kernel takes no quota below this.
-const QUOTA_MIN_US: u64 = 1_000;

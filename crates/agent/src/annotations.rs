@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a pod or container asks for itself: `plimsoll.dev/burst-us` and its like, as annotations or labels. The names are those
 //! of the knobs, with a hyphen, and the period, which is the runtime's to write.
+use crate::limits::QUOTA_LEAST_US;
 use plimsoll_live::{Knob, KnobValues};
+use plimsoll_policy_sys::{BwLimits, BwPart};
 use std::collections::BTreeMap;
 
 pub const PREFIX: &str = "plimsoll.dev/";
 const PERIOD: &str = "period_us";
-/// What the kernel takes in cpu.max.
-const PERIOD_US: (u64, u64) = (1_000, 1_000_000);
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Wishes {
@@ -31,7 +31,8 @@ impl Most {
     /// Every name that containers may use, with its range.
     pub fn names() -> impl Iterator<Item = (&'static str, u64, u64)> {
         let knobs = Knob::ALL.map(|knob| (knob.name(), knob.least(), knob.most()));
-        knobs.into_iter().chain([(PERIOD, PERIOD_US.0, PERIOD_US.1)])
+        let (least, most) = BwLimits::NONE.allowed(BwPart::Period, true).into_inner();
+        knobs.into_iter().chain([(PERIOD, least, most)])
     }
 
     pub fn set(&mut self, name: &'static str, most: u64) {
@@ -132,7 +133,6 @@ impl Wishes {
         quota_us: Option<i64>,
         period_us: Option<u64>,
     ) -> Result<Option<(u64, u64)>, String> {
-        const QUOTA_LEAST_US: u64 = 1_000;
         let Some(to_us) = self.period_us else {
             return Ok(None);
         };
@@ -147,11 +147,12 @@ impl Wishes {
             return Ok(None);
         }
         let scaled_us = u128::from(quota_us) * u128::from(to_us) / u128::from(period_us);
+        let least_us = *QUOTA_LEAST_US;
         match u64::try_from(scaled_us) {
-            Ok(scaled_us) if scaled_us >= QUOTA_LEAST_US => Ok(Some((scaled_us, to_us))),
+            Ok(scaled_us) if scaled_us >= least_us => Ok(Some((scaled_us, to_us))),
             _ => Err(format!(
                 "{PREFIX}period-us={to_us}: the limit of {quota_us} us each {period_us} us would be {scaled_us} us of it, where Linux takes \
-                 {QUOTA_LEAST_US} us at least; the period stays {period_us} us"
+                 {least_us} us at least; the period stays {period_us} us"
             )),
         }
     }

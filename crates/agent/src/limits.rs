@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A group's limits as cpu.max and cpu.max.burst have them.
 use crate::{File, Files};
+use plimsoll_policy_sys::{BwLimits, BwPart};
 use std::io;
 use std::path::Path;
+use std::sync::LazyLock;
+
+/// Linux takes no quota below this.
+pub(crate) static QUOTA_LEAST_US: LazyLock<u64> =
+    LazyLock::new(|| *BwLimits::NONE.allowed(BwPart::Quota, true).start());
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

@@ -25,6 +25,7 @@ pub struct Figure {
     pub value: Value,
 }
 
+/// A figure, or that there is none.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Value {
     /// With so many decimals.
@@ -34,6 +35,7 @@ pub enum Value {
 }
 
 impl Value {
+    /// As tables have it; a hyphen where there is none.
     pub fn shown(self) -> String {
         match self {
             Value::Number(number, decimals) => format!("{number:.decimals$}"),

@@ -2,6 +2,7 @@
 //! Results as others take them: what a simulation gave, as types with the names and units of the documented JSON, and the tables
 //! that show it. The command line, sweeps and Python use the same. What plans, screenings and sweeps give is with them:
 //! `plimsoll_plan::document`, `plimsoll_screen::Screened`, `plimsoll_sweep::Swept`.
+#![warn(missing_docs)]
 mod figures;
 mod run;
 mod table;

@@ -24,6 +24,7 @@ pub struct Report {
 }
 
 impl Report {
+    /// Of one run, or of two that are compared.
     pub fn new(runs: Vec<Run>) -> Self {
         Report {
             format: FORMAT,
@@ -168,6 +169,7 @@ pub struct Workload {
 pub struct Latency {
     /// What is timed, as `wakeup_latency` or `latency`.
     pub name: String,
+    /// What came of it.
     #[serde(flatten)]
     pub distribution: Distribution,
 }

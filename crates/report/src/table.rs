@@ -2,6 +2,7 @@
 //! Aligned tables of text: words to the left, figures to the right.
 use std::fmt;
 
+/// Rows of cells; it is printed by [`fmt::Display`].
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -33,10 +34,12 @@ impl Table {
         self
     }
 
+    /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
+    /// Whether it has its head alone.
     pub fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
