@@ -278,6 +278,44 @@ fn two_threads(round: impl Fn(i64) -> Vec<Event>) -> plimsoll_replay::Outcome {
     replayed
 }
 
+/// A dispatcher hands each request to a worker, and goes on for a while. Requests happen to come 4 ms after it last blocked, as
+/// those of a client that waits would; but each comes on a connection of its own, so that it follows no answer.
+#[test]
+fn a_dispatcher_is_woken_as_open_requests_come_though_another_thread_reads_them() {
+    const COUNT: u64 = 400;
+    let mut events = vec![
+        switch(1, 1, 20, State::Sleeping, 0),
+        switch(2, 0, 21, State::Sleeping, 0),
+    ];
+    let mut at = MS;
+    for connection in 0..COUNT {
+        // Some requests with a lot of work, some with less, some with little.
+        let work_ns = [16, 6, 1][connection as usize / 40 % 3] * MS;
+        let woken = at + 100 * US;
+        events.extend([
+            socket(at, 0, connection, SocketOp::Arrived, 10),
+            waking(at + 1, 1, 20, 0, Context::Interrupt),
+            switch(at + 2, 1, 0, State::Runnable, 20),
+            waking(woken, 1, 21, 20, Context::Task),
+            switch(woken + 1, 0, 0, State::Runnable, 21),
+            socket(woken + 2, 21, connection, SocketOp::Read, 10),
+            socket(woken + 500 * US, 21, connection, SocketOp::Wrote, 5),
+            switch(woken + 501 * US, 0, 21, State::Sleeping, 0),
+            switch(at + work_ns, 1, 20, State::Sleeping, 0),
+        ]);
+        at += work_ns + 4 * MS;
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let mut header = with_connections(at, &[(20, "web", 1), (21, "web", 1)], COUNT);
+    header.threads.iter_mut().for_each(|t| t.tgid = Some(20));
+    let (program, machine) = compile(&header, &events);
+    assert_eq!(program.classes[0].open, COUNT);
+    // Under this limit those with a lot of work pile up, and the queue is gone before the next of them come. (It would grow if the
+    // dispatcher were woken 4 ms after it blocked: 440 ms.)
+    let limited = run(&program, &machine, &["group.web.quota_us=70000"]);
+    assert!(p(&limited, 100.0) < 200.0, "{} ms", p(&limited, 100.0));
+}
+
 /// The second one held a lock for a request that came while the first was throttled.
 #[test]
 fn a_lock_is_free_where_the_request_that_held_it_has_not_come() {
