@@ -54,6 +54,7 @@ struct pl_line;
 struct pl_entity {
 	u64 v;
 	u64 deadline;
+	u64 kept_to; /* the request that it had as it was picked: until v is here a woken one may have to wait */
 	s64 credit; /* while it is away: its lag as it left, times its weight: ns * 2^20; negative: a debt */
 	u64 owes;   /* while it is away with a debt: when V comes here it is paid */
 	u64 weight; /* PL_LOAD_SHIFT bits of fraction */
@@ -71,6 +72,7 @@ struct pl_line {
 	s64 sum_wv; /* sum of w_i (v_i - v0) */
 	u64 sum_w;
 	struct pl_entity PL_MEM *first;
+	struct pl_entity PL_MEM *picked; /* the last one, unless it has left */
 	u32 n;
 	u32 reserved;
 };
@@ -184,6 +186,8 @@ PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 		entity->before->next = entity->next;
 	else
 		line->first = entity->next;
+	if (line->picked == entity)
+		line->picked = NULL;
 	entity->on = 0;
 	line->sum_wv -= (s64)(entity->v - line->v0) * (s64)entity->weight;
 	line->sum_w -= entity->weight;
@@ -200,19 +204,21 @@ PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 weight)
 {
 	u64 mean = pl_line_mean(line);
-	u64 left;
+	u64 left, kept;
 	s64 lag;
 
 	weight = pl_max(weight, 1);
 	if (entity->on && weight != entity->weight) {
 		lag = pl_entity_lag(line, entity);
 		left = (u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight;
+		kept = (u64)pl_smax((s64)(entity->kept_to - entity->v), 0) * entity->weight;
 		pl_line_center(line, mean);
 		line->sum_wv -= (s64)(entity->v - mean) * (s64)entity->weight;
 #ifndef PL_MUTATE_WEIGH
 		entity->v = mean - (u64)pl_div_down(lag, weight);
 #endif
 		entity->deadline = entity->v + pl_div(left, weight);
+		entity->kept_to = entity->v + pl_div(kept, weight);
 		line->sum_wv += (s64)(entity->v - mean) * (s64)weight;
 		line->sum_w += weight - entity->weight;
 		pl_line_center(line, pl_line_mean(line));
@@ -267,6 +273,22 @@ PL_FN struct pl_entity PL_MEM *pl_line_pick(const struct pl_line PL_MEM *line, u
 			best = entity;
 	}
 	return best;
+}
+
+/* It is its turn. One that goes on has no new time in which it is kept. */
+PL_FN void pl_line_picked(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	if (line->picked == entity)
+		return;
+	line->picked = entity;
+	entity->kept_to = entity->deadline;
+}
+
+/* Whether the entity that runs is left alone as another one wakes up: it is owed time, and the request that it was picked for
+ * is not served. The kernel's RUN_TO_PARITY. */
+PL_FN bool pl_entity_is_kept(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
+{
+	return (s64)(pl_line_mean(line) - entity->v) >= 0 && (s64)(entity->kept_to - entity->v) > 0;
 }
 
 #endif

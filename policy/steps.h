@@ -19,6 +19,9 @@
  *            that needs little at a time has an early deadline, and is served soon. It gets no more for that. A group
  *            asks for as little at a time as the most modest of its members.
  *
+ *            As the kernel's fair class (pull_ns is 0) all ask for a slice at a time, and who wakes up waits while the one that
+ *            runs is owed time and the request that it was picked for is not served (RUN_TO_PARITY).
+ *
  * Formula    usual += (run time between two sleeps - usual) / 8
  *            request = min(max(1.25 usual, 0.3 ms), slice); of one that has never slept: slice
  *            a new task owes one request: where it comes in, others that wait go before it
@@ -83,6 +86,8 @@ PL_INLINE u64 pl_turn_request(const struct pl_turn PL_MEM *turn, const struct pl
 {
 	u64 usual = turn->usual_ns + turn->usual_ns / 4;
 
+	if (PL_BASELINE(!config->pull_ns))
+		return config->slice_ns;
 	return turn->usual_ns ? pl_min(pl_max(usual, PL_REQUEST_MIN_NS), config->slice_ns) : config->slice_ns;
 }
 
@@ -234,6 +239,21 @@ PL_FN void pl_steps_ran(const struct pl_steps PL_MEM *steps, struct pl_task PL_M
 		       alone ? 2 * config->pull_ns : PL_SEC * 8);
 }
 
+/* It is a task's turn, and that of its groups. */
+PL_FN void pl_steps_picked(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
+			   struct pl_turn PL_MEM *turn)
+{
+	struct pl_entity PL_MEM *entity = &turn->entity;
+	struct pl_group PL_MEM *level;
+
+	for (level = task->group; level && PL_LOOP; level = level->parent) {
+		struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+
+		pl_line_picked(&node->line, entity);
+		entity = &node->entity;
+	}
+}
+
 /* Run time until it may be another's turn: what is left of the shortest request on the way that has siblings. */
 PL_FN u64 pl_steps_slice(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
 			 const struct pl_turn PL_MEM *turn, const struct pl_fair_config PL_MEM *config)
@@ -293,33 +313,61 @@ PL_FN bool pl_steps_pulls(const struct pl_steps PL_MEM *steps, const struct pl_t
 	return true;
 }
 
-/* Whether a task that has just come goes before the one that runs: where their groups part, or by cpu.idle. */
-PL_FN bool pl_steps_preempts(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
-			     const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
-			     const struct pl_turn PL_MEM *current)
+/* Where the groups of two tasks on one CPU part: the line, and whose part of it each is. */
+struct pl_parting {
+	const struct pl_line PL_MEM *line;
+	const struct pl_entity PL_MEM *woken;
+	const struct pl_entity PL_MEM *running;
+};
+
+PL_FN struct pl_parting pl_steps_part(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
+				      const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
+				      const struct pl_turn PL_MEM *current)
 {
 	const struct pl_group PL_MEM *a = woken->group;
 	const struct pl_group PL_MEM *b = running->group;
-	const struct pl_entity PL_MEM *x = &turn->entity;
-	const struct pl_entity PL_MEM *y = &current->entity;
-	u64 mean;
+	struct pl_parting parting = {.woken = &turn->entity, .running = &current->entity};
 
-	if (woken->idle != running->idle)
-		return running->idle;
 	while (a != b && PL_LOOP) {
 		u32 depth = pl_max(a->depth, b->depth);
 
 		if (a->depth == depth) {
-			x = &pl_node_of(steps, a, woken->cpu)->entity;
+			parting.woken = &pl_node_of(steps, a, woken->cpu)->entity;
 			a = a->parent;
 		}
 		if (b->depth == depth) {
-			y = &pl_node_of(steps, b, woken->cpu)->entity;
+			parting.running = &pl_node_of(steps, b, woken->cpu)->entity;
 			b = b->parent;
 		}
 	}
-	mean = pl_line_mean(&pl_node_of(steps, a, woken->cpu)->line);
-	return (s64)(mean - x->v) >= 0 && pl_entity_before(x, y, mean);
+	parting.line = &pl_node_of(steps, a, woken->cpu)->line;
+	return parting;
+}
+
+/* Whether a task that has just come goes before the one that runs: where their groups part, or by cpu.idle. */
+PL_FN bool pl_steps_preempts(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
+			     const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
+			     const struct pl_turn PL_MEM *current,
+			     const struct pl_fair_config PL_MEM *config)
+{
+	struct pl_parting parting = pl_steps_part(steps, woken, turn, running, current);
+	u64 mean = pl_line_mean(parting.line);
+
+	if (woken->idle != running->idle)
+		return running->idle;
+	if (PL_BASELINE(!config->pull_ns))
+		return !pl_entity_is_kept(parting.line, parting.running);
+	return (s64)(mean - parting.woken->v) >= 0 && pl_entity_before(parting.woken, parting.running, mean);
+}
+
+/* Whether a task that has just come owes nothing, where its groups part from those of the one that runs. */
+PL_FN bool pl_steps_owes_nothing(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
+				 const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
+				 const struct pl_turn PL_MEM *current)
+{
+	struct pl_parting parting = pl_steps_part(steps, woken, turn, running, current);
+
+	return (s64)(pl_line_mean(parting.line) - parting.woken->v) >= 0;
 }
 
 /* The running task gives the rest of its request away. */

@@ -242,6 +242,8 @@ extern "C" {
     pub fn pl_line_weigh(line: *mut Line, entity: *mut Entity, weight: u64);
     pub fn pl_line_ran(line: *mut Line, entity: *mut Entity, delta_ns: u64) -> bool;
     pub fn pl_line_pick(line: *const Line, least_ns: *mut u64) -> *mut Entity;
+    pub fn pl_line_picked(line: *mut Line, entity: *mut Entity);
+    pub fn pl_entity_is_kept(line: *const Line, entity: *const Entity) -> bool;
     // domain.h
     pub fn pl_domain_count(domain: *mut Domain, u: u64, weight: u64, comes: bool);
     // steps.h
@@ -261,6 +263,7 @@ extern "C" {
         delta_ns: u64,
         config: *const FairConfig,
     );
+    pub fn pl_steps_picked(steps: *const Steps, task: *const Task, turn: *mut Turn);
     pub fn pl_steps_slice(
         steps: *const Steps,
         task: *const Task,
@@ -278,6 +281,14 @@ extern "C" {
         config: *const FairConfig,
     ) -> bool;
     pub fn pl_steps_preempts(
+        steps: *const Steps,
+        woken: *const Task,
+        turn: *const Turn,
+        running: *const Task,
+        current: *const Turn,
+        config: *const FairConfig,
+    ) -> bool;
+    pub fn pl_steps_owes_nothing(
         steps: *const Steps,
         woken: *const Task,
         turn: *const Turn,

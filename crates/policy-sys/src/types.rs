@@ -257,6 +257,7 @@ pub struct Task {
 pub struct Entity {
     pub v: u64,
     pub deadline: u64,
+    pub kept_to: u64,
     pub credit: i64,
     pub owes: u64,
     pub weight: u64,
@@ -276,6 +277,7 @@ pub struct Line {
     pub sum_wv: i64,
     pub sum_w: u64,
     pub first: *mut Entity,
+    pub picked: *mut Entity,
     pub n: u32,
     pub reserved: u32,
 }
@@ -520,10 +522,10 @@ macro_rules! for_each_struct {
             reserved
         );
         $m!(
-            pl_entity, Entity, v, deadline, credit, owes, weight, slice_ns, id, line, next, before, on,
-            reserved
+            pl_entity, Entity, v, deadline, kept_to, credit, owes, weight, slice_ns, id, line, next, before,
+            on, reserved
         );
-        $m!(pl_line, Line, v0, sum_wv, sum_w, first, n, reserved);
+        $m!(pl_line, Line, v0, sum_wv, sum_w, first, picked, n, reserved);
         $m!(pl_domain, Domain, u0, sum_wu, sum_w);
         $m!(pl_node, Node, entity, line);
         $m!(pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, line, behind, pinned, reserved);

@@ -70,6 +70,38 @@ fn over_any_window_each_has_what_a_fluid_gives_it_within_a_request() {
     }
 }
 
+/// The kernel's rule for whether a woken one waits.
+#[test]
+fn what_runs_is_left_alone_until_its_request_is_served_while_it_is_owed_time() {
+    const REQUEST: u64 = 3 * MS;
+    let mut line: pl::Line = pl::zeroed();
+    let (mut a, mut b) = (entity(100, REQUEST, 0), entity(100, REQUEST, 1));
+    unsafe {
+        pl::pl_line_join(&mut line, a.as_mut(), 0);
+        pl::pl_line_picked(&mut line, a.as_mut());
+        // Alone it is neither ahead nor behind.
+        pl::pl_line_ran(&mut line, a.as_mut(), MS);
+        pl::pl_line_join(&mut line, b.as_mut(), 0);
+        assert!(pl::pl_entity_is_kept(&line, a.as_ref()));
+        pl::pl_line_ran(&mut line, a.as_mut(), MS / 2);
+        assert!(
+            !pl::pl_entity_is_kept(&line, a.as_ref()),
+            "it has had more than its share"
+        );
+        pl::pl_line_leave(&mut line, b.as_mut());
+        // Its request is served, and another begins: it is not kept for that, unless it is picked after another one.
+        pl::pl_line_ran(&mut line, a.as_mut(), 2 * MS);
+        assert!(a.deadline > a.v);
+        pl::pl_line_picked(&mut line, a.as_mut());
+        assert!(!pl::pl_entity_is_kept(&line, a.as_ref()), "its request is served");
+        pl::pl_line_join(&mut line, b.as_mut(), 0);
+        pl::pl_line_picked(&mut line, b.as_mut());
+        pl::pl_line_ran(&mut line, b.as_mut(), MS);
+        pl::pl_line_picked(&mut line, a.as_mut());
+        assert!(pl::pl_entity_is_kept(&line, a.as_ref()));
+    }
+}
+
 #[test]
 fn coming_going_and_weighing_anew_change_nobodys_lag_but_by_what_closes_the_sum() {
     for seed in 0..200 {

@@ -46,7 +46,7 @@ impl Program {
         let group_of = indices(header, &groups);
         let firsts = firsts(timeline);
         let speeds = sibling_speeds(header, timeline, smt_percent);
-        let places = placement(timeline);
+        let places = placement(timeline, &group_of);
         let mut threads = Vec::with_capacity(timeline.threads.len());
         let mut bursts = Vec::with_capacity(*firsts.last().unwrap_or(&0) as usize);
         let mut pacings = Vec::new();

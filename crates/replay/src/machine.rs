@@ -29,7 +29,7 @@ pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
         migration_hot_ns: 500_000,
         ..Costs::free()
     };
-    if placement(timeline).seeks_idle_from.is_none() {
+    if placement(timeline, &[]).seeks_idle_from.is_none() {
         // No two CPUs share a cache, as far as the recorded kernel's wake-ups are concerned.
         for place in &mut machine.topology.cpus {
             place.llc = place.core;

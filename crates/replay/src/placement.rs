@@ -8,39 +8,54 @@
 //! Beyond such habits each wake-up has its own recorded CPU, its seat, which is taken again while the choice is like the
 //! recorded one ([`plimsoll_sim::Seat`]). Clients that stay beside their server's CPU for seconds, or on it, do so
 //! because of loads and moves of which no trace tells; which of the two it is decides how much of a CPU the server has.
+//! Likewise when its turn came ([`plimsoll_sim::Turn`]): what threads and groups were owed is in no trace.
 use crate::recording::{runs_by_cpu, CpuRun};
-use plimsoll_sim::Choice as SeatChoice;
+use plimsoll_sim::{Choice as SeatChoice, GroupId, Turn, When};
 use plimsoll_trace::{Burst, Cause, ThreadTimeline, Timeline};
 
 /// Fewer choices than this show no habit.
 const CHOICES_MIN: u32 = 8;
 
-/// A [`plimsoll_sim::Seat`], if one is known, in four bytes: one is kept for each burst.
+/// A [`plimsoll_sim::Seat`], if one is known, in eight bytes: one is kept for each burst.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat(u32);
+pub(crate) struct Seat {
+    place: u32,
+    /// Of whom its turn was after: see [`Seat::turn`].
+    group: u32,
+}
 
 impl Seat {
-    pub const NONE: Seat = Seat(u32::MAX);
-    const NO_CPU: u32 = 0x7fff;
+    pub const NONE: Seat = Seat {
+        place: u32::MAX,
+        group: 0,
+    };
+    const NO_CPU: u32 = 0x3fff;
     const CHOICES: [SeatChoice; 3] = [SeatChoice::Idle, SeatChoice::NotIdle, SeatChoice::NoneIdle];
+    const WHEN: [When; 3] = [When::Now, When::Next, When::AfterSlice];
 
-    fn new(cpu: u32, waker_cpu: Option<u32>, choice: SeatChoice) -> Seat {
-        match cpu < Seat::NO_CPU {
-            true => {
-                Seat(cpu << 17 | waker_cpu.unwrap_or(Seat::NO_CPU).min(Seat::NO_CPU) << 2 | choice as u32)
-            }
-            false => Seat::NONE,
-        }
+    fn new(seat: plimsoll_sim::Seat) -> Seat {
+        let (when, group) = seat.turn.map_or((0, 0), |turn| (turn.when as u32 + 1, turn.of.0));
+        let [cpu, waker_cpu] =
+            [seat.cpu, seat.waker_cpu].map(|cpu| cpu.map_or(Seat::NO_CPU, |cpu| cpu.min(Seat::NO_CPU)));
+        let place = cpu << 18 | waker_cpu << 4 | when << 2 | seat.choice as u32;
+        Seat { place, group }
     }
 
     pub fn get(self) -> Option<plimsoll_sim::Seat> {
-        let choice = *Seat::CHOICES.get((self.0 & 3) as usize)?;
-        let waker_cpu = Some(self.0 >> 2 & Seat::NO_CPU).filter(|&cpu| cpu != Seat::NO_CPU);
+        let choice = *Seat::CHOICES.get((self.place & 3) as usize)?;
+        let cpu = |at: u32| Some(self.place >> at & Seat::NO_CPU).filter(|&cpu| cpu != Seat::NO_CPU);
         Some(plimsoll_sim::Seat {
-            cpu: self.0 >> 17,
-            waker_cpu,
+            cpu: cpu(18),
+            waker_cpu: cpu(4),
             choice,
+            turn: self.turn(),
         })
+    }
+
+    fn turn(self) -> Option<Turn> {
+        let when = *Seat::WHEN.get((self.place >> 2 & 3).checked_sub(1)? as usize)?;
+        let of = GroupId(self.group);
+        Some(Turn { of, when })
     }
 }
 
@@ -86,7 +101,8 @@ impl Choice {
     }
 }
 
-pub(crate) fn placement(timeline: &Timeline) -> Placement {
+/// `group_of`: by the trace's group.
+pub(crate) fn placement(timeline: &Timeline, group_of: &[u32]) -> Placement {
     let by_cpu = runs_by_cpu(timeline);
     let busy = |cpu: u32, ns: i64| at(&by_cpu[cpu as usize], ns).is_some();
     let crowds = Crowds::of(timeline, by_cpu.len());
@@ -130,7 +146,7 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
     }
     let usual = follows.habit(true);
     Placement {
-        seats: seats(timeline, by_cpu.len() as u32, busy),
+        seats: seats(timeline, &by_cpu, group_of),
         spares_own_group: !preempts_own_group(timeline, &by_cpu).habit(true),
         seeks_idle_from: match (alone.habit(true), crowded.habit(true)) {
             (true, _) => Some(0),
@@ -151,6 +167,9 @@ pub(crate) fn placement(timeline: &Timeline) -> Placement {
 
 /// Within this after a wake-up the running thread either gave way or was spared; in it, too, the woken one gets the CPU.
 const GIVES_WAY_NS: i64 = 50_000;
+
+/// A slice ends at a tick: most waits for one are longer than this.
+const SLICE_NS_MIN: i64 = 300_000;
 
 /// Of threads that were woken where another of their group ran, and went on running: how many took its CPU at once.
 /// Since 6.6 a running thread keeps its CPU for a slice unless it has had more than its due, of which no trace tells.
@@ -191,22 +210,22 @@ fn waker_cpu(timeline: &Timeline, burst: &Burst) -> Option<u32> {
     Some(run.cpu).filter(|&cpu| cpu != u32::MAX)
 }
 
-/// Of each burst. `busy`: whether a CPU ran something at a time.
-fn seats(timeline: &Timeline, nr_cpus: u32, busy: impl Fn(u32, i64) -> bool) -> Vec<Seat> {
+/// Of each burst.
+fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<Seat> {
+    let nr_cpus = by_cpu.len() as u32;
+    let busy = |cpu: u32, ns: i64| at(&by_cpu[cpu as usize], ns).is_some();
     // A thread that slept longer than the kernel's balancing interval finds a machine that was balanced since.
     let balanced_ns = i64::from(nr_cpus.min(64)) * 16_000_000;
     let seat = |thread: &ThreadTimeline, ix: usize| {
         let burst = &thread.bursts[ix];
-        let slept_ns = ix
-            .checked_sub(1)
-            .map_or(i64::MAX, |before| burst.woken_ns - thread.bursts[before].end_ns);
-        if slept_ns > balanced_ns {
-            return Seat::NONE;
-        }
-        let first = thread.runs_of(burst).first();
-        let Some(cpu) = first.map(|r| r.cpu).filter(|&cpu| cpu != u32::MAX) else {
+        let Some(before) = ix.checked_sub(1).map(|before| &thread.bursts[before]) else {
             return Seat::NONE;
         };
+        let first = thread.runs_of(burst).first();
+        let Some(first) = first.filter(|r| r.cpu != u32::MAX) else {
+            return Seat::NONE;
+        };
+        let cpu = first.cpu;
         let choice = if !busy(cpu, burst.woken_ns) {
             SeatChoice::Idle
         } else if (0..nr_cpus).any(|other| !busy(other, burst.woken_ns)) {
@@ -214,13 +233,35 @@ fn seats(timeline: &Timeline, nr_cpus: u32, busy: impl Fn(u32, i64) -> bool) -> 
         } else {
             SeatChoice::NoneIdle
         };
-        Seat::new(cpu, waker_cpu(timeline, burst), choice)
+        let stays = burst.woken_ns - before.end_ns <= balanced_ns;
+        Seat::new(plimsoll_sim::Seat {
+            cpu: Some(cpu).filter(|_| stays),
+            waker_cpu: waker_cpu(timeline, burst),
+            choice,
+            turn: turn_of(&by_cpu[cpu as usize], group_of, burst.woken_ns, first.start_ns),
+        })
     };
     let mut seats = Vec::new();
     for thread in &timeline.threads {
         seats.extend((0..thread.bursts.len()).map(|ix| seat(thread, ix)));
     }
     seats
+}
+
+/// When the turn came of a thread that was woken where something ran, and ran first from `start_ns` on.
+fn turn_of(runs: &[CpuRun], group_of: &[u32], woken_ns: i64, start_ns: i64) -> Option<Turn> {
+    let running = at(runs, woken_ns)?;
+    let of = GroupId(*group_of.get(running.group? as usize)?);
+    let next = runs.partition_point(|run| run.start_ns <= woken_ns);
+    let goes_next = runs.get(next).is_none_or(|run| run.start_ns >= start_ns);
+    let waited_ns = start_ns - woken_ns;
+    let when = match running.wants_more {
+        _ if waited_ns >= SLICE_NS_MIN => When::AfterSlice,
+        true if goes_next && waited_ns < GIVES_WAY_NS => When::Now,
+        false if goes_next => When::Next,
+        _ => return None,
+    };
+    Some(Turn { of, when })
 }
 
 /// How many threads were runnable on each CPU, running or waiting.
@@ -264,16 +305,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seats_keep_their_cpus_and_what_there_was_to_choose_from() {
+    fn seats_keep_their_cpus_what_there_was_to_choose_from_and_when_their_turn_came() {
         for (cpu, waker_cpu, choice) in [
-            (0, None, SeatChoice::Idle),
-            (3, Some(0), SeatChoice::NotIdle),
-            (4095, Some(4095), SeatChoice::NoneIdle),
+            (Some(0), None, SeatChoice::Idle),
+            (Some(3), Some(0), SeatChoice::NotIdle),
+            (Some(4095), Some(4095), SeatChoice::NoneIdle),
+            (None, Some(1), SeatChoice::NotIdle),
         ] {
-            let seat = Seat::new(cpu, waker_cpu, choice).get().unwrap();
-            assert_eq!((seat.cpu, seat.waker_cpu, seat.choice), (cpu, waker_cpu, choice));
+            let turns = Seat::WHEN.map(|when| Some(Turn { of: GroupId(7), when }));
+            for turn in turns.into_iter().chain([None]) {
+                let seat = plimsoll_sim::Seat {
+                    cpu,
+                    waker_cpu,
+                    choice,
+                    turn,
+                };
+                assert_eq!(Seat::new(seat).get(), Some(seat));
+            }
         }
         assert!(Seat::NONE.get().is_none());
-        assert!(Seat::new(40_000, None, SeatChoice::Idle).get().is_none());
     }
 }

@@ -50,6 +50,10 @@ pub(crate) struct CpuRun {
     pub end_ns: i64,
     pub thread: u32,
     pub burst: u32,
+    /// It was preempted.
+    pub wants_more: bool,
+    /// By the trace's number.
+    pub group: Option<u32>,
 }
 
 impl CpuRun {
@@ -70,12 +74,15 @@ pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
                 end_ns: run.end_ns,
                 thread: NOT_RECORDED,
                 burst: NOT_RECORDED,
+                wants_more: run.wants_more,
+                group: run.group,
             },
         );
     }
     for (t, thread) in timeline.threads.iter().enumerate() {
         for (b, burst) in thread.bursts.iter().enumerate() {
-            for run in thread.runs_of(burst) {
+            let runs = thread.runs_of(burst);
+            for (ix, run) in runs.iter().enumerate() {
                 add(
                     &mut by_cpu,
                     run.cpu,
@@ -84,6 +91,8 @@ pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
                         end_ns: run.end_ns,
                         thread: t as u32,
                         burst: b as u32,
+                        wants_more: ix + 1 < runs.len(),
+                        group: burst.group,
                     },
                 );
             }

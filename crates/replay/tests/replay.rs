@@ -37,6 +37,43 @@ fn replay_under_recorded_settings_shows_what_was_recorded() {
     }
 }
 
+/// Every 10 ms one thread works for 4 ms, and wakes another of its group after 1 ms. In every other round that takes the CPU at
+/// once, for 1 ms; in the others it waits until the first is done.
+#[test]
+fn a_woken_thread_takes_the_cpu_from_one_of_its_group_in_the_rounds_in_which_it_did() {
+    const ROUNDS: i64 = 200;
+    let mut header = header(ROUNDS * 10 * MS, &[(20, "first", 1), (21, "woken", 1)]);
+    header.machine.cpus.truncate(1);
+    let sleeps = |tid, at| switch(at, 0, tid, State::Sleeping, 0);
+    let mut events = vec![sleeps(20, 1), sleeps(21, 2)];
+    for round in 0..ROUNDS {
+        let t = round * 10 * MS + MS;
+        events.extend([
+            waking(t, 0, 20, 0, Context::Timer),
+            switch(t, 0, 0, State::Runnable, 20),
+            waking(t + MS, 0, 21, 20, Context::Task),
+        ]);
+        events.extend(match round % 2 {
+            0 => [
+                switch(t + MS + 5000, 0, 20, State::Runnable, 21),
+                switch(t + 2 * MS, 0, 21, State::Sleeping, 20),
+                sleeps(20, t + 5 * MS),
+            ],
+            _ => [
+                switch(t + 4 * MS, 0, 20, State::Sleeping, 21),
+                sleeps(21, t + 5 * MS),
+                switch(t + 5 * MS + 1, 0, 0, State::Runnable, 0),
+            ],
+        });
+    }
+    let (program, machine) = compile_with(&header, &events, Some("comm:woken"));
+    let replayed = run(&program, &machine, &[]);
+    for (percent, ms) in [(10.0, 1.0), (45.0, 1.0), (55.0, 4.0), (90.0, 4.0)] {
+        let found = p(&replayed, percent);
+        assert!((found - ms).abs() < 0.1, "p{percent}: {found} ms for {ms}");
+    }
+}
+
 #[test]
 fn cpu_use_is_that_of_the_time_with_requests() {
     let (before, machine_before) = closed_loop(400);

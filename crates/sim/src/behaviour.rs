@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a task does: a sequence of steps, decided one at a time.
-use crate::config::{ChannelId, CounterId, LatencyId, TaskId, TaskSpec};
+use crate::config::{ChannelId, CounterId, GroupId, LatencyId, TaskId, TaskSpec};
 use crate::engine::Services;
 use rand_pcg::Pcg64;
 
@@ -48,12 +48,36 @@ pub enum Step {
 /// Where a recorded kernel put a task that it woke. It goes there again if the CPU is idle, or if it was as busy then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// Where the task went.
-    pub cpu: u32,
+    /// Where the task went; `None`: the rules decide.
+    pub cpu: Option<u32>,
     /// Where its waker ran; `None`: a timer or a device woke it.
     pub waker_cpu: Option<u32>,
     /// What there was to choose from.
     pub choice: Choice,
+    /// When its turn came, if that CPU ran something; `None`: the rules decide.
+    pub turn: Option<Turn>,
+}
+
+/// When the turn of a woken task came. What tasks and groups are owed follows from all that ran before, and no recording tells of
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The group of the task that ran. Where one of its own ran then and another group's does now, or the reverse, the rules
+    /// decide.
+    pub of: GroupId,
+    /// When.
+    pub when: When,
+}
+
+/// When the turn of a woken task came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At once: it took the CPU.
+    Now,
+    /// Before any other, as that one was done. From another group's than that it takes the CPU.
+    Next,
+    /// As that one had had its slice.
+    AfterSlice,
 }
 
 /// What that kernel had to choose from.

@@ -94,6 +94,12 @@ pub trait Class {
         false
     }
 
+    /// Whether such a task, or its group beside that of the one that runs, owes no time to others; `None`: nobody is owed what
+    /// was long ago.
+    fn owes_nothing(&self, woken: &Seen, running: &Seen) -> Option<bool> {
+        None
+    }
+
     /// A CPU whose slice is over, or that has nothing to do, looks at one other, where `first` has the lowest key. `own`: the
     /// lowest of its own. Whether it looks for a task to take.
     fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: &Seen) -> bool {

@@ -280,6 +280,15 @@ impl<C: Class> Engine<'_, C> {
 
     /// Takes whose turn it is out of a CPU's queue.
     fn pop(&mut self, cpu: u32) -> Option<u32> {
+        let first = std::mem::replace(&mut self.cpus[cpu as usize].first, NONE);
+        if first != NONE {
+            let task = &self.tasks[first as usize];
+            if task.state == State::Queued && task.policy.cpu == cpu {
+                let (order, key) = (task.order, self.key(first));
+                self.cpus[cpu as usize].queue.remove(first, key, order);
+                return Some(first);
+            }
+        }
         let queue = &mut self.cpus[cpu as usize].queue;
         let first = queue.pop()?;
         let task = self.class.pick(cpu, TaskId(first)).0;

@@ -29,7 +29,7 @@ mod wake;
 
 pub(crate) use services::Services;
 
-use crate::behaviour::Behaviour;
+use crate::behaviour::{Behaviour, Turn};
 use crate::class::{Class, CpuSeen, Seen};
 use crate::config::{Change, Costs, Policy, TaskId};
 use crate::error::{RunError, Stuck};
@@ -102,6 +102,8 @@ pub(crate) struct Engine<'o, C> {
     machine: pl::FairMachine,
     /// The CPU whose task is between two steps; NONE: no one's.
     stepping: u32,
+    /// Of the task that is being woken: when its turn comes, if that is known.
+    turn: Option<Turn>,
 
     tasks: Vec<Task>,
     behaviours: Vec<Box<dyn Behaviour>>,

@@ -73,6 +73,7 @@ impl<'o, C: Class> Engine<'o, C> {
             nr_give_way: 0,
             machine: pl::zeroed(),
             stepping: NONE,
+            turn: None,
             tasks: Vec::with_capacity(config.tasks.len()),
             behaviours: Vec::with_capacity(config.tasks.len()),
             unfinished: 0,

@@ -36,6 +36,8 @@ pub(super) struct Cpu {
     // When it looks up from it.
     pub tick_ns: u64,
     pub resched_ns: u64,
+    /// Whose turn is next, whatever the rules say; NONE: they decide.
+    pub first: u32,
     /// End of the slice or of the run time, where a timer enforces them.
     pub limit_ns: u64,
     pub slice_end_ns: u64,
@@ -93,6 +95,7 @@ impl Cpu {
             speed_percent: 100,
             tick_ns: NEVER,
             resched_ns: NEVER,
+            first: NONE,
             limit_ns: NEVER,
             slice_end_ns: 0,
             owed_ns: 0,

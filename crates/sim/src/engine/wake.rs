@@ -5,7 +5,7 @@ use super::policy as pl;
 use super::state::{State, NONE};
 use super::topo::{bits_from, set_bit};
 use super::{entry, Engine};
-use crate::behaviour::{Choice, Seat};
+use crate::behaviour::{Choice, Seat, Turn, When};
 use crate::class::{Class, CpuSeen};
 use crate::config::{TaskId, WakeSearch};
 
@@ -20,10 +20,12 @@ impl<C: Class> Engine<'_, C> {
         self.counts.wakeups += 1;
         self.tasks[task as usize].runnable_ns = self.now_ns;
         if matches!(self.policy.wake_search, WakeSearch::Live | WakeSearch::All) {
-            let (cpu, looked) = self.select(task, waker, sync);
+            let (cpu, looked, turn) = self.select(task, waker, sync);
             let place = self.count_placed(task, cpu, waker, sync);
             self.pay_wake(task, cpu, waker, looked);
+            self.turn = turn;
             self.activate(task, cpu, waker, true);
+            self.turn = None;
             if place == pl::PLACE_WAKER && self.policy.wake_search == WakeSearch::Live {
                 let at_ns = self.now_ns + pl::PLACE_SYNC_WAIT_NS;
                 self.timers.push(at_ns, Timer::Offer { task });
@@ -292,10 +294,29 @@ impl<C: Class> Engine<'_, C> {
 
     /// Takes the CPU from the running task for one that has just been queued, if that preempts it.
     pub(super) fn preempt_for(&mut self, task: u32, cpu: u32, from: u32) {
-        if self.running(cpu).is_none() {
+        let Some(running) = self.running(cpu) else {
             return;
+        };
+        let (own, now) = (
+            self.tasks[task as usize].group,
+            self.tasks[running as usize].group,
+        );
+        let alike = |turn: &Turn| {
+            let waits = turn.when == When::AfterSlice;
+            let owes_nothing = self.class.owes_nothing(&self.seen(task), &self.seen(running));
+            (turn.of.0 == own) == (now == own) && owes_nothing.map_or(now == own, |nothing| nothing || waits)
+        };
+        let turn = self.turn.filter(alike);
+        let preempts = match turn.map(|turn| turn.when) {
+            Some(When::Now) => true,
+            Some(When::Next) => turn.is_some_and(|turn| turn.of.0 != now),
+            Some(When::AfterSlice) => false,
+            None => self.preempts(task, cpu),
+        };
+        if turn.is_some_and(|turn| turn.when != When::AfterSlice) {
+            self.cpus[cpu as usize].first = task;
         }
-        if !self.preempts(task, cpu) {
+        if !preempts {
             self.set_limit(cpu);
             return;
         }
@@ -309,17 +330,18 @@ impl<C: Class> Engine<'_, C> {
 
     /// Where a waking task goes, and how many CPUs were looked at: where the recorded one went, if the choice is like
     /// that one's, as what else decided then is in no recording; else by rule.
-    fn select(&self, task: u32, waker: u32, sync: bool) -> (u32, u32) {
+    fn select(&self, task: u32, waker: u32, sync: bool) -> (u32, u32, Option<Turn>) {
         let message = self.tasks[task as usize].received;
-        if let Some(seat) = self.behaviours[task as usize].woken_on(message) {
-            if let Some(cpu) = self.taken_seat(task, waker, seat) {
-                return (cpu, 1);
-            }
+        let seat = self.behaviours[task as usize].woken_on(message);
+        let turn = seat.and_then(|seat| seat.turn);
+        if let Some(cpu) = seat.and_then(|seat| self.taken_seat(task, waker, seat)) {
+            return (cpu, 1, turn);
         }
-        match self.policy.wake_search {
+        let (cpu, looked) = match self.policy.wake_search {
             WakeSearch::Live => self.select_live(task, waker, sync),
             _ => self.select_by_rule(task, waker, sync),
-        }
+        };
+        (cpu, looked, turn)
     }
 
     /// As policy/place.h says.
@@ -375,10 +397,11 @@ impl<C: Class> Engine<'_, C> {
     /// CPUs are names: a task that went to its waker's goes to where that is now, and one that went to another does so,
     /// too, if need be to the one where the waker was.
     fn taken_seat(&self, task: u32, waker: u32, seat: Seat) -> Option<u32> {
+        let recorded = seat.cpu?;
         let cpu = match seat.waker_cpu {
-            Some(then) if waker != NONE && then == seat.cpu => waker,
-            Some(then) if waker != NONE && waker == seat.cpu => then,
-            _ => seat.cpu,
+            Some(then) if waker != NONE && then == recorded => waker,
+            Some(then) if waker != NONE && waker == recorded => then,
+            _ => recorded,
         };
         let any_idle = || self.llcs.iter().any(|llc| llc.idle.iter().any(|&word| word != 0));
         let alike = match seat.choice {

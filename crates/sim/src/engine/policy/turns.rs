@@ -182,6 +182,11 @@ impl Turns {
         unsafe { sys::pl_steps_tick(&self.steps, &task.0) }
     }
 
+    pub fn pl_steps_picked(&mut self, task: &Task, id: u32) {
+        // SAFETY: as above.
+        unsafe { sys::pl_steps_picked(&self.steps, &task.0, self.turn(id)) }
+    }
+
     pub fn pl_steps_slice(&mut self, task: &Task, id: u32, config: &FairConfig) -> u64 {
         // SAFETY: as above.
         unsafe { sys::pl_steps_slice(&self.steps, &task.0, self.turn(id), config) }
@@ -194,10 +199,16 @@ impl Turns {
         unsafe { sys::pl_steps_pick(&self.steps, self.root.0, cpu) as u32 }
     }
 
-    pub fn pl_steps_preempts(&self, woken: &Task, woken_id: u32, running: &Task, running_id: u32) -> bool {
-        let (a, b) = (self.turn(woken_id), self.turn(running_id));
+    pub fn pl_steps_owes_nothing(&self, woken: (&Task, u32), running: (&Task, u32)) -> bool {
+        let (a, b) = (self.turn(woken.1), self.turn(running.1));
         // SAFETY: as above.
-        unsafe { sys::pl_steps_preempts(&self.steps, &woken.0, a, &running.0, b) }
+        unsafe { sys::pl_steps_owes_nothing(&self.steps, &woken.0 .0, a, &running.0 .0, b) }
+    }
+
+    pub fn pl_steps_preempts(&self, woken: (&Task, u32), running: (&Task, u32), config: &FairConfig) -> bool {
+        let (a, b) = (self.turn(woken.1), self.turn(running.1));
+        // SAFETY: as above.
+        unsafe { sys::pl_steps_preempts(&self.steps, &woken.0 .0, a, &running.0 .0, b, config) }
     }
 
     pub fn pl_steps_yield(&mut self, task: &Task, id: u32) {

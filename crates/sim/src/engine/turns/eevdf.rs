@@ -98,9 +98,10 @@ impl Eevdf {
         }
     }
 
-    /// Likewise. Run time until it may be another's turn.
-    pub fn weighed_slice_ns(&mut self, entry: &mut Entry) -> u64 {
+    /// Its turn begins. Run time until it may be another's.
+    pub fn picked(&mut self, entry: &mut Entry) -> u64 {
         self.weigh(entry);
+        self.turns.pl_steps_picked(entry.policy, entry.task.0);
         self.turns
             .pl_steps_slice(entry.policy, entry.task.0, entry.config)
     }
@@ -111,8 +112,13 @@ impl Eevdf {
     }
 
     pub fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
-        self.turns
-            .pl_steps_preempts(woken.policy, woken.task.0, running.policy, running.task.0)
+        let (a, b) = ((woken.policy, woken.task.0), (running.policy, running.task.0));
+        self.turns.pl_steps_preempts(a, b, woken.config)
+    }
+
+    pub fn owes_nothing(&self, woken: &Seen, running: &Seen) -> bool {
+        let (a, b) = ((woken.policy, woken.task.0), (running.policy, running.task.0));
+        self.turns.pl_steps_owes_nothing(a, b)
     }
 
     pub fn yields(&mut self, entry: &mut Entry) {

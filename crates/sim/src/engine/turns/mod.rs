@@ -92,7 +92,7 @@ impl Class for Plimsoll {
     fn picked(&mut self, entry: &mut Entry) -> u64 {
         match &mut self.eevdf {
             None => flat::picked(entry),
-            Some(eevdf) => eevdf.weighed_slice_ns(entry),
+            Some(eevdf) => eevdf.picked(entry),
         }
     }
 
@@ -128,6 +128,10 @@ impl Class for Plimsoll {
             None => flat::preempts(woken, running),
             Some(eevdf) => eevdf.preempts(woken, running),
         }
+    }
+
+    fn owes_nothing(&self, woken: &Seen, running: &Seen) -> Option<bool> {
+        Some(self.eevdf.as_ref()?.owes_nothing(woken, running))
     }
 
     fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: &Seen) -> bool {
