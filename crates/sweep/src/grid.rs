@@ -122,15 +122,28 @@ impl Grid {
 }
 
 /// The part of a sweep's file that says what varies.
-pub(crate) struct Varied<'a> {
-    pub set: &'a BTreeMap<String, Setting>,
-    pub vary: &'a BTreeMap<String, Axis>,
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub(crate) struct Varied {
+    /// What holds at all points. Of a scenario as `--set` takes it: "group.web.quota_us" = 50_000. Of plans: `goal`, `group`,
+    /// `request`, `for`, `max_cpus`, `min_throughput`.
+    #[serde(default)]
+    pub set: BTreeMap<String, Setting>,
+    /// What varies, with the same keys: a list of values, or a range.
+    #[serde(default)]
+    pub vary: BTreeMap<String, Axis>,
+    /// This many combinations are drawn at random, evenly between the ends of a range. Default: all of them.
+    #[schemars(range(min = 1, max = 10_000_000_u64))]
     pub sample: Option<u64>,
+    /// Seed of that draw. More of one draw begin with the same ones.
+    #[serde(default = "first_seed")]
+    #[schemars(range(max = 9_223_372_036_854_775_807_u64))]
     pub sample_seed: u64,
-    pub seeds: &'a Seeds,
+    /// Seeds with which each combination is run or planned: how many (they count from 1), or a list. Default 1.
+    #[serde(default)]
+    pub seeds: Seeds,
 }
 
-impl Varied<'_> {
+impl Varied {
     /// What the schema does not say.
     pub fn check(&self, tree: &Tree) -> Vec<Problem> {
         let file = self;
@@ -150,7 +163,7 @@ impl Varied<'_> {
             refuse(&["set", key], "it varies, too; allowed: one of both".into());
         }
         let mut points = 1.0;
-        for (key, axis) in file.vary {
+        for (key, axis) in &file.vary {
             match axis {
                 Axis::List(values) if values.is_empty() => {
                     refuse(&["vary", key], "an empty list; allowed: one value or more".into());
@@ -186,7 +199,7 @@ impl Varied<'_> {
                 }
             }
         }
-        let seeds = match file.seeds {
+        let seeds = match &file.seeds {
             Seeds::Count(count) => *count as f64,
             Seeds::List(list) => {
                 if list.is_empty() {
@@ -218,7 +231,7 @@ impl Varied<'_> {
                 None => product(&axes),
                 Some(count) => sample(&axes, count, self.sample_seed),
             },
-            seeds: match self.seeds {
+            seeds: match &self.seeds {
                 Seeds::Count(count) => (1..=*count).collect(),
                 Seeds::List(list) => list.iter().map(|seed| *seed as u64).collect(),
             },

@@ -2,7 +2,7 @@
 //! Points that are plans from recordings.
 //!
 //! The same recordings are shared by the plans that are searched for at one time, and are read again where none is.
-use crate::grid::{first_seed, keys, place, problem_at, Axis, Combination, Grid, Seeds, Setting, Varied};
+use crate::grid::{keys, place, problem_at, Combination, Grid, Setting, Varied};
 use crate::key::Content;
 use crate::planned::planned;
 use crate::points::{Points, Runner};
@@ -24,28 +24,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Many plans from recordings.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "plimsoll sweep plan")]
+#[schemars(title = "plimsoll sweep plan", deny_unknown_fields)]
 struct PlansFile {
     /// Whether each plan is from all recordings together, or from each of them alone. Default together.
     #[serde(default)]
     recordings: Taken,
-    /// What holds in all plans: `goal`, `group`, `request`, `for`, `max_cpus`, `min_throughput`.
-    #[serde(default)]
-    set: BTreeMap<String, Setting>,
-    /// What varies: a list of values, or a range.
-    #[serde(default)]
-    vary: BTreeMap<String, Axis>,
-    /// This many combinations are drawn at random, evenly between the ends of a range. Default: all of them.
-    #[schemars(range(min = 1, max = 10_000_000_u64))]
-    sample: Option<u64>,
-    /// Seed of that draw. More of one draw begin with the same ones.
-    #[serde(default = "first_seed")]
-    #[schemars(range(max = 9_223_372_036_854_775_807_u64))]
-    sample_seed: u64,
-    /// Seeds with which each combination is planned: how many (they count from 1), or a list. Default 1.
-    #[serde(default)]
-    seeds: Seeds,
+    #[serde(flatten)]
+    varied: Varied,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -105,14 +90,8 @@ impl Plans {
     pub fn parse(name: &str, text: &str, recordings: &[PathBuf], version: &str) -> Result<Self, Problems> {
         let tree = Tree::parse(name, text)?;
         let file: PlansFile = plimsoll_scenario::read(&tree)?;
-        let varied = Varied {
-            set: &file.set,
-            vary: &file.vary,
-            sample: file.sample,
-            sample_seed: file.sample_seed,
-            seeds: &file.seeds,
-        };
-        let mut problems = check_keys(&tree, &file);
+        let varied = file.varied;
+        let mut problems = check_keys(&tree, &varied);
         problems.extend(varied.check(&tree));
         if !problems.is_empty() {
             return Err(Problems::sorted(problems));
@@ -120,7 +99,7 @@ impl Plans {
         let mut grid = varied.grid(&tree);
         let mut asked = Vec::new();
         for combination in &grid.combinations {
-            match question(&tree, &file.set, &grid.keys, combination) {
+            match question(&tree, &varied.set, &grid.keys, combination) {
                 Ok(one) => asked.push(one),
                 // Many combinations have the value that stands there.
                 Err(those) => {
@@ -299,7 +278,7 @@ fn digest(path: &Path) -> io::Result<[u8; 32]> {
     Ok(digest.finalize().into())
 }
 
-fn check_keys(tree: &Tree, file: &PlansFile) -> Vec<Problem> {
+fn check_keys(tree: &Tree, varied: &Varied) -> Vec<Problem> {
     let mut problems = Vec::new();
     for table in ["set", "vary"] {
         for key in keys(tree, table) {
@@ -309,7 +288,7 @@ fn check_keys(tree: &Tree, file: &PlansFile) -> Vec<Problem> {
             }
         }
     }
-    if !file.set.contains_key("goal") && !file.vary.contains_key("goal") {
+    if !varied.set.contains_key("goal") && !varied.vary.contains_key("goal") {
         let message = "no goal; allowed: `goal` in [set] or [vary], as \"p99(request) < 50ms\"";
         problems.push(tree.problem_at(&[], message));
     }

@@ -1,35 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sweep's file: which scenario, which of its values vary, and how.
-use crate::grid::{first_seed, keys, place, problem_at, Axis, Combination, Grid, Seeds, Setting, Varied};
+use crate::grid::{keys, place, problem_at, Combination, Grid, Setting, Varied};
 use plimsoll_scenario::{find, Problem, Problems, Scenario, Tree};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Many runs of one scenario.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "plimsoll sweep")]
+#[schemars(title = "plimsoll sweep", deny_unknown_fields)]
 struct SweepFile {
     /// The scenario: a path relative to this file, or the name of an example.
     scenario: String,
-    /// What holds in all runs, as `--set` takes it: "group.web.quota_us" = 50_000.
-    #[serde(default)]
-    set: BTreeMap<String, Setting>,
-    /// What varies, as `--set` takes it: a list of values, or a range.
-    #[serde(default)]
-    vary: BTreeMap<String, Axis>,
-    /// This many combinations are drawn at random, evenly between the ends of a range. Default: all of them.
-    #[schemars(range(min = 1, max = 10_000_000_u64))]
-    sample: Option<u64>,
-    /// Seed of that draw. More of one draw begin with the same ones.
-    #[serde(default = "first_seed")]
-    #[schemars(range(max = 9_223_372_036_854_775_807_u64))]
-    sample_seed: u64,
-    /// Seeds with which each combination is run: how many (they count from 1), or a list. Default 1.
-    #[serde(default)]
-    seeds: Seeds,
+    #[serde(flatten)]
+    varied: Varied,
 }
 
 /// A sweep that has been read.
@@ -68,20 +52,14 @@ impl Sweep {
                 tree.problem_at(&["scenario"], format!("{}: {message}", path.display()))
             ])
         })?;
-        let varied = Varied {
-            set: &file.set,
-            vary: &file.vary,
-            sample: file.sample,
-            sample_seed: file.sample_seed,
-            seeds: &file.seeds,
-        };
+        let varied = file.varied;
         let problems = varied.check(&tree);
         if !problems.is_empty() {
             return Err(Problems::sorted(problems));
         }
         let set = keys(&tree, "set")
             .into_iter()
-            .map(|key| (key.clone(), file.set[&key].clone()))
+            .map(|key| (key.clone(), varied.set[&key].clone()))
             .collect();
         Ok(Sweep {
             name: name.to_string(),
