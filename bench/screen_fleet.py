@@ -10,9 +10,14 @@ its end, with the largest memory it had, and the server's CPU time.
 
 `wrong`: containers whose class is not the one they were made for. Nothing is drawn at random: the same arguments make the
 same samples.
+
+`--krr "PYTHON KRR.PY"` times Robusta's KRR, from a folder that has it, on the same server after `screen`. KRR asks a cluster what runs:
+a made-up API server (cluster_api.py) answers these questions. It knows no other time than now, so the samples end now, and
+depend on when they are made.
 Exit: 0 all classes right, 1 not, 3 this machine cannot do it.
 """
-import argparse, collections, json, os, pathlib, shutil, socket, subprocess, sys, tempfile, time, urllib.request
+import argparse, collections, json, os, pathlib, shlex, shutil, socket, subprocess, sys, tempfile, time, urllib.request
+import cluster_api
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "target/prometheus/usr/bin"
@@ -37,13 +42,13 @@ def die(text):
     sys.exit(3)
 
 
-def make_blocks(folder, args):
+def make_blocks(folder, args, begin_s):
     if not shutil.which("go"):
         die("go is missing; allowed: 1.20 or newer")
     program = folder / "fleet-blocks"
     subprocess.run(["go", "build", "-o", program, "."], cwd=ROOT / "bench/fleet-blocks", check=True)
     fields = ("limit", "share", "throttled", "request")
-    fleet = {"begin_s": BEGIN_S, "periods_per_s": PERIODS_PER_S, "settings_s": SETTINGS_S, "in_namespace": IN_NAMESPACE,
+    fleet = {"begin_s": begin_s, "periods_per_s": PERIODS_PER_S, "settings_s": SETTINGS_S, "in_namespace": IN_NAMESPACE,
              "kinds": [dict(zip(fields, kind)) for kind in KINDS]}
     began = time.monotonic()
     run = subprocess.run(["nice", "-n", "15", program, "-data", folder / "data", "-days", str(args.days), "-containers",
@@ -79,10 +84,10 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def screen(args, folder, server, url):
+def screen(args, folder, server, url, begin_s):
     """Time, CPU time of screen and of the server, memory of `screen` alone, and its answer."""
     out = folder / "screen.json"
-    end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(BEGIN_S + args.days * DAY_S))
+    end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(begin_s + args.days * DAY_S))
     more = ["--every-sample"] if args.every_sample else []
     began, server_s = time.monotonic(), cpu_s(server.pid)
     process = subprocess.Popen([args.plimsoll, "screen", "--prometheus", url, "--last", f"{args.days}d",
@@ -95,6 +100,26 @@ def screen(args, folder, server, url):
     return took_s, usage.ru_utime + usage.ru_stime, server_s, usage.ru_maxrss / 1024, found
 
 
+def krr(args, folder, server, url):
+    """Prints how long KRR takes, its CPU time, the server's, and for how many containers it has a request."""
+    cluster = cluster_api.Cluster([(f"team-{i // IN_NAMESPACE}", f"app-{i}") for i in range(args.containers)])
+    config, out = folder / "kubeconfig", folder / "krr.json"
+    config.write_text(cluster.kubeconfig())
+    began, server_s = time.monotonic(), cpu_s(server.pid)
+    process = subprocess.Popen(
+        [*shlex.split(args.krr), "simple", "--kubeconfig", config, "--prometheus-url", url, "--resource", "StatefulSet",
+         "--history-duration", str(24 * args.days), "--formatter", "json", "--fileoutput", out, "--quiet"], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    took_s, server_s = time.monotonic() - began, cpu_s(server.pid) - server_s
+    cluster.stop()
+    if os.waitstatus_to_exitcode(status):
+        die(f"KRR ended with code {os.waitstatus_to_exitcode(status)}")
+    scans = json.loads(out.read_text())["scans"]
+    known = [scan for scan in scans if isinstance(scan["recommended"]["requests"]["cpu"]["value"], float)]
+    print(f"KRR: {len(scans)} containers, {len(known)} with a request for CPU: {took_s:.1f} s; CPU {usage.ru_utime + usage.ru_stime:.1f} s "
+          f"in KRR, {server_s:.1f} s in Prometheus; {usage.ru_maxrss / 1024:.0f} MiB")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--containers", type=int, default=10_000)
@@ -102,6 +127,7 @@ def main():
     parser.add_argument("--interval", type=int, default=30, help="seconds between samples")
     parser.add_argument("--every-sample", action="store_true", help="no first look at some of the samples")
     parser.add_argument("--times", type=int, default=1, help="how often to screen")
+    parser.add_argument("--krr", metavar="COMMAND", help="as in \"venv/bin/python krr/krr.py\": time KRR, too")
     parser.add_argument("--plimsoll", default=ROOT / "target/release/plimsoll", type=pathlib.Path)
     parser.add_argument("--folder", type=pathlib.Path, help="keep the blocks there, or use those that are there")
     args = parser.parse_args()
@@ -115,9 +141,17 @@ def main():
     try:
         if not (folder / "data").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            make_blocks(folder, args)
+            begin_s = BEGIN_S
+            if args.krr:
+                begin_s = int(time.time()) // SETTINGS_S * SETTINGS_S - args.days * DAY_S
+            make_blocks(folder, args, begin_s)
+            (folder / "begin_s").write_text(str(begin_s))
+        begun = folder / "begin_s"
+        begin_s = int(begun.read_text()) if begun.exists() else BEGIN_S
         server, url = serve(folder)
-        wrong = any([report(args, *screen(args, folder, server, url)) for _ in range(args.times)])
+        wrong = any([report(args, *screen(args, folder, server, url, begin_s)) for _ in range(args.times)])
+        if args.krr:
+            krr(args, folder, server, url)
     finally:
         if server:
             server.terminate()
