@@ -4,15 +4,14 @@
 
 Groups of this machine's cpu controller (v1 or v2, root) with limits, and loads of different kinds in them: bursts, at once and
 alone, requests at random times, too small, fine, too large. Their cpu.stat is served under cAdvisor's names, a real
-Prometheus (`make prometheus`) scrapes it for some minutes, and `plimsoll screen` asks that. Meanwhile each group is recorded with
-`plimsoll record`, and planned afterwards with the goal that `screen` has: throttled in less than 1% of the periods, or half as often:
+Prometheus (`make prometheus`) scrapes it for some minutes, and `plimsoll screen` asks that. One recording of `plimsoll record` covers
+the same minutes. Each group is planned from it with the goal that `screen` has: throttled in less than 1% of the periods, or half as often:
 
   fine, too large       today's limit meets the goal; too large: what is recommended is below three quarters of it, and by
                         0.1 CPUs or more
   bursts                today's does not, and what is recommended is a burst or a longer period at today's CPUs or fewer
   too small             what is recommended is more CPUs
 
-In a recording shorter than the scraping a load may do something else than in all of it.
 Exit: 0 all agree, 1 not, 3 this machine cannot do it.
 """
 import argparse, http.server, json, multiprocessing, pathlib, random, shutil, socket, subprocess, sys, tempfile, threading, time
@@ -142,11 +141,9 @@ def main():
             limited(groups, name)
             groups.start(name, [sys.executable, __file__, "--load", name])
         server, url = prometheus(folder, exporter(groups))
-        end = time.monotonic() + 60 * args.minutes
-        for name in LOADS:
-            asked(args, "record", "--cgroup", f"/{cpu_groups.TOP}/{name}", "--duration", f"{args.record_seconds}s", "-o",
-                  folder / f"{name}.trace", "--json")
-        time.sleep(max(0.0, end - time.monotonic()))
+        # All of them over all of the time: what `plan` is asked about is what was scraped.
+        trace = folder / "live.trace"
+        asked(args, "record", "--cgroup", f"/{cpu_groups.TOP}", "--duration", f"{60 * args.minutes:.0f}s", "-o", trace, "--json")
         # The shortest time that can be asked for: before the beginning there is nothing.
         screening = asked(args, "screen", "--prometheus", url, "--last", "15m", "--json")["screening"]
         server.terminate()
@@ -159,7 +156,7 @@ def main():
             row = rows[name]
             goal = f"throttled < {max(1.0, 50 * row['throttled_share']):.2f}%"
             try:
-                found = asked(args, "plan", folder / f"{name}.trace", "--goal", goal, "--json")
+                found = asked(args, "plan", trace, "--group", f"/{cpu_groups.TOP}/{name}", "--goal", goal, "--json")
                 klass, what = planned(found, limit)
                 holds = "yes" if found["self_check_holds"] else "no"
             except (RuntimeError, ValueError) as error:
