@@ -10,6 +10,8 @@ const FINE_MS: std::ops::RangeInclusive<i64> = 1_000..=125_000;
 const GAP_MS: i64 = 15 * 60 * 1000;
 /// Use is counted in classes of this ratio; an error of 4% in use is below that of the scrape's time stamps.
 const RATIO: f64 = 1.08;
+/// Of fewer pairs the size is off by more than the factor that bounds allow for (`model::OFF`) about once in ten times.
+const PAIRS_MIN: u64 = 8;
 /// CPUs; less is nothing.
 const LEAST: f64 = 1e-4;
 
@@ -23,12 +25,47 @@ pub struct Bin {
     pub limited_ms: i64,
     pub periods: f64,
     pub throttled: f64,
+    /// Of two samples in a row, the larger of which falls into this class.
+    pub pairs: Pairs,
 }
 
 impl Bin {
     /// CPUs.
     pub fn used(&self) -> f64 {
         self.used_s * 1e3 / self.ms.max(1) as f64
+    }
+}
+
+/// By how much use differs from one sample to the next. Neighbours, since a load that changes over the day is not what is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pairs {
+    pub nr: u64,
+    /// Sum of the squares of the differences, CPUs squared.
+    squares: f64,
+    /// What pieces of 1 s of CPU time that come independently would make of that sum.
+    of_seconds: f64,
+}
+
+impl Pairs {
+    /// Of use u in a sample of L seconds pieces of size s make a variance of u s / L.
+    fn of(a: (f64, f64), b: (f64, f64)) -> Pairs {
+        let ((used, length_s), (other, other_s)) = (a, b);
+        Pairs {
+            nr: 1,
+            squares: (used - other).powi(2),
+            of_seconds: (used + other) / 2.0 * (1.0 / length_s + 1.0 / other_s),
+        }
+    }
+
+    pub fn add(&mut self, other: &Pairs) {
+        self.nr += other.nr;
+        self.squares += other.squares;
+        self.of_seconds += other.of_seconds;
+    }
+
+    /// The size of a piece of work that makes use differ so, seconds; `None`: they are too few, or nothing ran.
+    pub fn size_s(&self) -> Option<f64> {
+        (self.nr >= PAIRS_MIN && self.of_seconds > 0.0).then(|| self.squares / self.of_seconds)
     }
 }
 
@@ -71,6 +108,8 @@ impl Digest {
         let mut periods = at(&counters.periods);
         let mut throttled = at(&counters.throttled);
         self.has_periods |= !counters.periods.is_empty() && !counters.throttled.is_empty();
+        // Of the fine sample before: its end, use and length.
+        let mut before: Option<(i64, (f64, f64))> = None;
         for growth in &counters.usage {
             let key = (growth.end_ms, growth.length_ms);
             let (periods, throttled) = (periods.next(key), throttled.next(key));
@@ -93,6 +132,15 @@ impl Digest {
                 used_s: growth.by,
                 ..Bin::default()
             };
+            if fine {
+                let own = (used, seconds);
+                let near = |end_ms: i64| growth.end_ms - growth.length_ms - end_ms <= GAP_MS;
+                if let Some((_, other)) = before.filter(|(end_ms, _)| near(*end_ms)) {
+                    let larger = self.bins.entry(class(used.max(other.0))).or_default();
+                    larger.pairs.add(&Pairs::of(own, other));
+                }
+                before = Some((growth.end_ms, own));
+            }
             match (periods, throttled) {
                 // Periods last 1 ms or more; two samples are not taken at the same moment of one.
                 (Some(n), Some(t)) if n <= seconds * 1e3 + 2.0 && t <= n + 2.0 => {
@@ -205,6 +253,7 @@ impl Bin {
         self.limited_ms += other.limited_ms;
         self.periods += other.periods;
         self.throttled += other.throttled;
+        self.pairs.add(&other.pairs);
     }
 }
 

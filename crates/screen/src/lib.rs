@@ -24,6 +24,7 @@ mod owners;
 mod parquet;
 mod patches;
 pub mod prometheus;
+mod queue;
 mod rows;
 mod table;
 

@@ -4,41 +4,40 @@
 //! Problem: cpu.stat says how much was used and in how many periods the group was throttled, each 15 to 60 s. It does
 //! not say what work came when.
 //!
-//! Mechanism. Let D be the work that comes in a period, q the quota, b the burst. What the pool lacks of being full,
-//! Y = (q + b) - pool, after what was used of it and with the work that waits counted in, goes as a queue does (Lindley):
+//! Mechanism: `queue` gives the share of throttled periods for work that comes independently in pieces of size s. u is the use of
+//! a sample; s is what makes the sum over all samples the number of throttled periods that was counted. Limit and burst need no
+//! more.
+//!
+//! Another period needs to know how the work of longer times varies. Of independent pieces it is the same s at any length. But
+//! pieces that come evenly add up to less, and rare large ones, which hardly count within a period, to more. The samples
+//! themselves tell, whose length is L: use u varies from one to the next by u * S / L. Of R = S / s:
 //!
 //! ```text
-//! Y' = max(Y + D - q, 0)               throttled as a period ends: Y > b                                (1)
+//! s(T') = s * R ^ (ln(T'/T) / ln(L/T))                                                                  (5)
 //! ```
 //!
-//! That is the rule of the burst series, u_j + ... + u_k <= B_j + quota * N(j,k), read from the side of demand. Y does not
-//! depend on b, so burst only moves the bound. As tails of such queues fall exponentially:
+//! Where R > 1, a part 1 - 1/R of the variance is not that of pieces of size s. If it is all of rare large ones, exponential with
+//! mean G, that find nothing else waiting, each is throttled in 1 / (exp((q - u T) / G) - 1) periods on average, and two
+//! sums give G: the counted a = (u S T / 2 G^2) / (exp(x) - 1), x = (q - u T) / G, or
 //!
 //! ```text
-//! P(throttled) = P(Y > 0) * exp(-theta * b),   theta > 0 with  E exp(theta * (D - q)) = 1               (2)
+//! x^2 / (exp(x) - 1) = 2 a (q - u T)^2 / (u S T)           the smaller root: the largest such pieces    (6)
 //! ```
 //!
-//! exactly so where what overshoots q has an exponential distribution. D is taken as Gamma distributed with mean u and scale
-//! s, as work comes whose pieces are of size s: u is the use of a sample, s is fitted. Then with rho = u / q, y = theta * s:
+//! The share under T' is between the two, geometrically, by the parts of the variance.
 //!
-//! ```text
-//! -rho * ln(1 - y) = y                                                                                  (3)
-//! P(Y > 0) = 1 - exp(-sum over n of P(Gamma(n * u / s) > n * q / s) / n)       (Spitzer)                (4)
-//! ```
-//!
-//! Both depend on rho and q / s only: (4) is tabulated once. Over all samples, s is what makes the sum of (4) the number of
-//! throttled periods that was counted. A Gamma process divides as time does, so a period of another length needs no more.
 //! But the kernel counts only periods in which the group ran: of the share a of all today, 1 - (1 - a)^(T'/T) of those that
 //! last T', if one says nothing of the next.
 //!
 //! Trade-offs: the pieces of work are independent of each other within a sample, and what a period's end cuts in two counts
-//! in the first. `BEND` says how far it may be off, and gives the bounds. Limits: samples whose use is the limit hide
-//! how much was wanted; they get bounds only.
-use crate::digest::Digest;
+//! in the first. Bounds for another limit or burst say how far that may be off (`BEND`); those for another period say how far R
+//! may be off (`OFF`). Where pieces come evenly (`EVEN`), whatever holds one whole may end the throttling, and the lower bound is
+//! zero. Limits: samples whose use is the limit hide how much was wanted; they get bounds only. Samples that are taken at other times
+//! than they say seem to vary, so R is too large then, and bounds for another period reach too high.
+use crate::digest::{Digest, Pairs};
+use crate::queue::{throttled_by, SIZE};
 use schemars::JsonSchema;
 use serde::Serialize;
-use statrs::function::gamma::gamma_ur;
-use std::sync::OnceLock;
 
 /// A setting to be asked about. CPUs and seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -56,12 +55,19 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// A change by the factor r in the model is taken for one between r to the first and r to the second power. Set by judgement;
-/// `examples/known.rs` counts how often that holds (docs/src/lab/screen.md has the figures).
-pub const BEND: (f64, f64) = (0.35, 3.0);
+/// A change of limit or burst by the factor r in the model is taken for one between r to the first and r to the second power. Fitted
+/// on seeds 1 to 600 of `examples/known.rs`; docs/src/lab/screen.md has what others give.
+pub const BEND: (f64, f64) = (0.5, 3.0);
 
-/// The first power for another period: which work falls into one is less sure than what a limit or a burst holds.
-const PERIOD_BEND: f64 = 0.25;
+/// R of label (5) is known to this factor, up and down: it is drawn from some tens of samples, and between a period and a sample
+/// the variance need not go as a power. Fitted likewise.
+const OFF: f64 = 2.5;
+
+/// Below this R pieces come evenly. Fitted likewise.
+const EVEN: f64 = 0.25;
+
+/// What is taken for R where too few samples tell: heavy-tailed work has this much.
+const RS: (f64, f64) = (1e-4, 100.0);
 
 /// Below this share of the quota something is left over, and burst may have saved all that is needed.
 const ALL_USED: f64 = 0.995;
@@ -86,6 +92,10 @@ pub struct Demand {
     throttled: f64,
     /// CPU time of a piece of work, seconds.
     size_s: f64,
+    /// R of label (5); `None`: too few samples tell.
+    unevenness: Option<f64>,
+    /// Of a sample, seconds: L of label (5).
+    length_s: f64,
 }
 
 impl Demand {
@@ -94,6 +104,7 @@ impl Demand {
         let mut samples = Vec::new();
         let mut saturated = Vec::new();
         let (mut counted, mut passed, mut throttled) = (0.0, 0.0, 0.0);
+        let (mut pairs, mut nr, mut length_s) = (Pairs::default(), 0, 0.0);
         for bin in digest.bins.values().filter(|bin| bin.limited_ms > 0) {
             let elapsed = bin.limited_ms as f64 / 1e3 / today.period_s;
             counted += bin.periods;
@@ -102,8 +113,13 @@ impl Demand {
             let one = (bin.used(), elapsed, bin.throttled);
             // Work that waits at the end of most periods hides the demand as well as use of all of the limit does.
             let hidden = bin.used() >= SATURATED * today.limit || bin.throttled >= STANDING * elapsed;
+            nr += bin.samples;
+            length_s += bin.ms as f64 / 1e3;
             match hidden {
-                false => samples.push(one),
+                false => {
+                    samples.push(one);
+                    pairs.add(&bin.pairs);
+                }
                 true => saturated.push(one),
             }
         }
@@ -118,19 +134,24 @@ impl Demand {
             passed,
             throttled,
             size_s: 0.0,
+            unevenness: None,
+            length_s: length_s / nr.max(1) as f64,
         };
         let seen: f64 = demand.samples.iter().map(|one| one.2).sum();
         // Where nothing was throttled, what would have been seen in one case of twenty: the size is that at most.
         let wanted = seen.max(3.0);
         let quota_s = today.limit * today.period_s;
-        let (mut low, mut high) = ((quota_s / SIZES.1).ln(), (quota_s / SIZES.0).ln());
+        let (mut low, mut high) = ((quota_s / SIZE.1).ln(), (quota_s / SIZE.0).ln());
         for _ in 0..40 {
             demand.size_s = ((low + high) / 2.0).exp();
-            match demand.unsaturated(&today) < wanted {
+            match demand.unsaturated(&today, demand.size_s) < wanted {
                 true => low = demand.size_s.ln(),
                 false => high = demand.size_s.ln(),
             }
         }
+        demand.unevenness = pairs
+            .size_s()
+            .map(|size_s| (size_s / demand.size_s).clamp(RS.0, RS.1));
         Some(demand)
     }
 
@@ -147,43 +168,86 @@ impl Demand {
         }
     }
 
-    /// Throttled periods, in periods of the change's length, of samples that show their demand.
-    fn unsaturated(&self, change: &Change) -> f64 {
+    /// Throttled periods, in periods of the change's length, of samples that show their demand, for pieces of that size.
+    fn unsaturated(&self, change: &Change, size_s: f64) -> f64 {
         let sum = self
             .samples
             .iter()
-            .map(|&(used, elapsed, _)| elapsed * self.throttled_by(used, change));
+            .map(|&(used, elapsed, _)| elapsed * throttled_by(used, change, size_s));
         sum.sum::<f64>() * self.today.period_s / change.period_s
     }
 
-    fn throttled_by(&self, used: f64, change: &Change) -> f64 {
-        let rho = (used / change.limit).min(0.98);
-        let waits = waiting(rho, change.limit * change.period_s / self.size_s);
-        waits * (-decay(rho) * change.burst_s / self.size_s).exp()
+    /// Of all periods, throttled or not, the throttled share under a change, in units of today's; if R is that.
+    fn changed_by(&self, change: &Change, unevenness: f64) -> f64 {
+        let ratio = change.period_s / self.today.period_s;
+        let power = ratio.ln() / (self.length_s / self.today.period_s).max(2.0).ln();
+        let size_s = self.size_s * unevenness.powf(power);
+        let today = self.unsaturated(&self.today, self.size_s).max(1e-300);
+        let independent = (self.unsaturated(change, size_s) * ratio / today).max(1e-12);
+        if ratio == 1.0 || unevenness <= 1.0 {
+            return independent;
+        }
+        independent.powf(1.0 / unevenness) * self.large_by(change, unevenness).powf(1.0 - 1.0 / unevenness)
+    }
+
+    /// The same where all that is throttled is rare large pieces: label (6).
+    fn large_by(&self, change: &Change, unevenness: f64) -> f64 {
+        let elapsed: f64 = self.samples.iter().map(|one| one.1).sum();
+        if elapsed <= 0.0 {
+            return 1.0;
+        }
+        let sum = |of: &dyn Fn(&(f64, f64, f64)) -> f64| self.samples.iter().map(of).sum::<f64>();
+        let used = sum(&|one| one.0 * one.1) / elapsed;
+        let share = sum(&|one| one.2).max(1.0) / elapsed;
+        let left_s = (self.today.limit - used) * self.today.period_s;
+        let wanted = 2.0 * share * left_s * left_s / (used * self.size_s * unevenness * self.today.period_s);
+        // The left side's largest value is there.
+        let (mut low, mut high) = (0.0, 1.593_624_260_040_04_f64);
+        for _ in 0..50 {
+            let x: f64 = (low + high) / 2.0;
+            match x * x / x.exp_m1() < wanted {
+                true => low = x,
+                false => high = x,
+            }
+        }
+        let size_s = left_s / high;
+        let throttled = |change: &Change| {
+            let left_s = (change.limit - used).max(1e-3 * change.limit) * change.period_s;
+            change.period_s * (-change.burst_s / size_s).exp() / (left_s / size_s).min(600.0).exp_m1()
+        };
+        (throttled(change) / throttled(&self.today)).max(1e-12)
     }
 
     /// What a change would do, and that between which bounds.
     pub fn estimate(&self, change: &Change) -> Estimate {
         // Shares are of the periods that are counted; where periods are longer there are fewer of them, throttled or not.
-        let scale = self.today.period_s / change.period_s;
         let counts = (self.counted / self.passed).clamp(1e-6, 1.0);
         let counts_then = 1.0 - (1.0 - counts).powf(change.period_s / self.today.period_s);
         let seen: f64 = self.samples.iter().map(|one| one.2).sum();
-        let today = self.unsaturated(&self.today).max(1e-300);
-        let model = (self.unsaturated(change) / scale / today).max(1e-12);
         // What was counted is itself one draw of many: Poisson's spread, at least one that was not seen.
         let spread = 2.0 * (seen + 1.0).sqrt();
-        let bend = match change.period_s == self.today.period_s {
-            true => BEND.0,
-            false => PERIOD_BEND,
+        let model = self.changed_by(change, self.unevenness.unwrap_or(1.0));
+        let (least, most) = match change.period_s == self.today.period_s {
+            true => {
+                let (soft, hard) = (model.powf(BEND.0), model.powf(BEND.1));
+                (soft.min(hard), soft.max(hard))
+            }
+            false => {
+                let off = self.unevenness.map_or(RS, |r| (r / OFF, (r * OFF).max(1.0)));
+                let (a, b) = (self.changed_by(change, off.0), self.changed_by(change, off.1));
+                (a.min(model), b.max(model))
+            }
         };
-        let (soft, hard) = (model.powf(bend), model.powf(BEND.1));
-        let mut low = (seen - spread).max(0.0) * soft.min(hard);
-        let mut high = (seen + spread) * soft.max(hard);
+        let even = model < 1.0 && self.unevenness.is_none_or(|r| r < EVEN);
+        let mut low = match even {
+            true => 0.0,
+            false => (seen - spread).max(0.0) * least,
+        };
+        let mut high = (seen + spread) * most;
         let mut share = seen * model;
         for &(used, elapsed, throttled) in &self.saturated {
             // As much as was used was wanted at least; how much more is not known.
-            let least = elapsed * self.throttled_by(used, change);
+            let least = elapsed * throttled_by(used, change, self.size_s);
             if change.limit > self.today.limit {
                 high += elapsed.max(throttled);
                 share += least.min(throttled);
@@ -245,146 +309,120 @@ fn least(most: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
     Some(most * f64::from(yes) / f64::from(STEPS))
 }
 
-/// Label (3): y of rho, between 0 and 1.
-fn decay(rho: f64) -> f64 {
-    let (mut low, mut high) = (1e-9, 1.0 - 1e-12);
-    for _ in 0..60 {
-        let y: f64 = (low + high) / 2.0;
-        // Below the root the left side is smaller.
-        match -rho * (-y).ln_1p() < y {
-            true => low = y,
-            false => high = y,
-        }
-    }
-    low
-}
-
-/// Quota over size of a piece that the table spans: pieces of 50 quotas to fiftieths of one.
-const SIZES: (f64, f64) = (0.02, 50.0);
-const RHOS: usize = 33;
-const KAPPAS: usize = 33;
-
-/// Label (4) from a table, linear between its points: P(Y > 0) for rho = u / q and kappa = q / s.
-fn waiting(rho: f64, kappa: f64) -> f64 {
-    static TABLE: OnceLock<Vec<f64>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| {
-        let points = (0..RHOS * KAPPAS).map(|i| {
-            let (rho, kappa) = (rho_at(i / KAPPAS), kappa_at(i % KAPPAS));
-            spitzer(rho, kappa).max(1e-15).ln()
-        });
-        points.collect()
-    });
-    let x = (rho / (1.0 - rho)).ln();
-    let place = |value: f64, low: f64, high: f64, nr: usize| {
-        ((value - low) / (high - low)).clamp(0.0, 1.0) * (nr - 1) as f64
-    };
-    let i = place(x, logit(0), logit(RHOS - 1), RHOS);
-    let j = place(kappa.ln(), SIZES.0.ln(), SIZES.1.ln(), KAPPAS);
-    let (i0, j0) = ((i as usize).min(RHOS - 2), (j as usize).min(KAPPAS - 2));
-    let (fi, fj) = (i - i0 as f64, j - j0 as f64);
-    let at = |i: usize, j: usize| table[i * KAPPAS + j];
-    let low = at(i0, j0) * (1.0 - fj) + at(i0, j0 + 1) * fj;
-    let high = at(i0 + 1, j0) * (1.0 - fj) + at(i0 + 1, j0 + 1) * fj;
-    // Below the table what waits goes with what comes.
-    let below = (rho / rho_at(0)).min(1.0);
-    (low * (1.0 - fi) + high * fi).exp() * below
-}
-
-fn logit(i: usize) -> f64 {
-    -4.0 + 8.0 * i as f64 / (RHOS - 1) as f64
-}
-
-fn rho_at(i: usize) -> f64 {
-    1.0 / (1.0 + (-logit(i)).exp())
-}
-
-fn kappa_at(j: usize) -> f64 {
-    (SIZES.0.ln() + (SIZES.1.ln() - SIZES.0.ln()) * j as f64 / (KAPPAS - 1) as f64).exp()
-}
-
-/// Label (4). The sum's terms change slowly: beyond the first ones it is taken in blocks that grow by a sixteenth.
-fn spitzer(rho: f64, kappa: f64) -> f64 {
-    let mut sum = 0.0;
-    let mut n = 1.0_f64;
-    let mut end = 2.0_f64;
-    loop {
-        let middle = (n + end - 1.0) / 2.0;
-        let term = gamma_ur(middle * rho * kappa, middle * kappa) / middle * (end - n);
-        sum += term;
-        if term < 1e-10 * (end - n) && middle * kappa > 1.0 || n > 1e7 {
-            break;
-        }
-        n = end;
-        end = (n + (n / 16.0).floor().max(1.0)).floor();
-    }
-    1.0 - (-sum).exp()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clean::Growth;
+    use crate::digest::Counters;
+    use rand::{Rng, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
 
-    /// Lindley's recursion itself, with pieces of work drawn from a Gamma distribution.
-    fn drawn(rho: f64, kappa: f64, burst: f64) -> f64 {
-        use rand::{Rng, SeedableRng};
-        let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(7);
-        let shape = rho * kappa;
-        // Gamma of a small shape by Johnk's boost: Gamma(shape + 1) * U^(1 / shape), the former by Marsaglia and Tsang.
-        let mut normal = || {
-            let (a, b): (f64, f64) = (random.random(), random.random());
-            (
-                (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos(),
-                random.random::<f64>(),
-                random.random::<f64>(),
-            )
-        };
-        let mut gamma = || {
-            let d = shape + 1.0 - 1.0 / 3.0;
-            let c = 1.0 / (9.0 * d).sqrt();
-            loop {
-                let (x, u, boost) = normal();
-                let v = (1.0 + c * x).powi(3);
-                if v > 0.0 && u.ln() < 0.5 * x * x + d - d * v + d * v.ln() {
-                    return d * v * boost.powf(1.0 / shape);
-                }
+    const SAMPLES: usize = 60;
+    const PERIODS: usize = 300;
+    const TODAY: Change = Change {
+        limit: 1.0,
+        period_s: 0.1,
+        burst_s: 0.0,
+    };
+
+    /// What ran in each period of a limit of so many quotas, of work in quotas, and whether some was left at its end.
+    fn queued(work: &[f64], quota: f64) -> Vec<(f64, bool)> {
+        let mut left = 0.0;
+        let run = work.iter().map(|work| {
+            left += work;
+            let ran = quota.min(left);
+            left -= ran;
+            (ran, left > 0.0)
+        });
+        run.collect()
+    }
+
+    /// The demand behind such work, as samples of 30 s show it, and what share of periods of 500 ms is throttled.
+    fn demand(work: &[f64]) -> (Demand, f64) {
+        let mut counters = Counters::default();
+        for (i, periods) in queued(work, 1.0).chunks(PERIODS).enumerate() {
+            let growth = |by: f64| Growth {
+                end_ms: 30_000 * (i as i64 + 1),
+                length_ms: 30_000,
+                by,
+            };
+            let ran: f64 = periods.iter().map(|one| one.0).sum();
+            counters.usage.push(growth(ran * 0.1));
+            counters.periods.push(growth(PERIODS as f64));
+            let throttled = periods.iter().filter(|one| one.1).count();
+            counters.throttled.push(growth(throttled as f64));
+        }
+        let mut digest = Digest::default();
+        digest.take(&counters, &mut crate::Faults::default());
+        let longer: Vec<f64> = work.chunks(5).map(|five| five.iter().sum()).collect();
+        let longer = queued(&longer, 5.0);
+        let throttled = longer.iter().filter(|one| one.1).count() as f64 / longer.len() as f64;
+        (Demand::fit(&digest, TODAY).expect("it has periods"), throttled)
+    }
+
+    fn longer(demand: &Demand) -> Estimate {
+        demand.estimate(&Change {
+            period_s: 0.5,
+            ..TODAY
+        })
+    }
+
+    #[test]
+    fn a_longer_period_may_hold_each_of_pieces_that_come_evenly() {
+        let work: Vec<f64> = (0..SAMPLES * PERIODS)
+            .map(|i| if i % 3 == 0 { 1.2 } else { 0.0 })
+            .collect();
+        let (demand, throttled) = demand(&work);
+        assert_eq!(throttled, 0.0);
+        assert_eq!(longer(&demand).low, 0.0);
+        assert!(longer(&demand).share < 0.01, "{:?}", longer(&demand));
+    }
+
+    /// Exponential pieces that come independently, so many in a period.
+    fn pieces(rate: f64, size: f64, random: &mut Pcg64Mcg) -> Vec<f64> {
+        let mut work = vec![0.0; SAMPLES * PERIODS];
+        let mut at = 0.0;
+        loop {
+            at -= (1.0 - random.random::<f64>()).ln() / rate;
+            match work.get_mut(at as usize) {
+                Some(here) => *here -= size * (1.0 - random.random::<f64>()).ln(),
+                None => return work,
             }
-        };
-        let (mut y, mut over, nr) = (0.0_f64, 0, 400_000);
-        for _ in 0..nr {
-            y = (y + gamma() - kappa).max(0.0);
-            over += u32::from(y > burst);
-        }
-        f64::from(over) / f64::from(nr)
-    }
-
-    #[test]
-    fn table_and_decay_are_those_of_the_queue_itself() {
-        for (rho, kappa, burst) in [
-            (0.3, 1.0, 0.0),
-            (0.5, 3.0, 0.0),
-            (0.7, 0.4, 0.0),
-            (0.8, 5.0, 0.0),
-            (0.5, 1.0, 2.0),
-            (0.7, 0.5, 3.0),
-        ] {
-            let model = waiting(rho, kappa) * (-decay(rho) * burst).exp();
-            let drawn = drawn(rho, kappa, burst);
-            // The decay is exact, its constant is not; the table's grid costs a few percent.
-            assert!(
-                (model / drawn - 1.0).abs() < 0.15,
-                "rho {rho} kappa {kappa} burst {burst}: {model} {drawn}"
-            );
         }
     }
 
     #[test]
-    fn root_of_the_decay_solves_its_equation() {
-        for rho in [0.05, 0.1, 0.5, 0.9, 0.98] {
-            let y = decay(rho);
-            assert!(
-                y > 0.0 && y < 1.0 && (-rho * (-y).ln_1p() - y).abs() < 1e-6,
-                "{rho}: {y}"
-            );
-        }
+    fn a_longer_period_does_to_independent_pieces_what_the_queue_says() {
+        let work = pieces(0.5, 1.0, &mut Pcg64Mcg::seed_from_u64(5));
+        let (demand, throttled) = demand(&work);
+        let found = longer(&demand);
+        assert!(0.02 < throttled && throttled < 0.3, "{throttled}");
+        assert!(
+            found.low < throttled && throttled < found.high,
+            "{found:?} {throttled}"
+        );
+        assert!(
+            (found.share / throttled - 1.0).abs() < 0.5,
+            "{found:?} {throttled}"
+        );
+    }
+
+    #[test]
+    fn a_longer_period_hardly_helps_against_pieces_of_many_quotas() {
+        let mut random = Pcg64Mcg::seed_from_u64(5);
+        let small = pieces(10.0, 0.03, &mut random);
+        let large = pieces(0.02, 8.0, &mut random);
+        let work: Vec<f64> = small.iter().zip(&large).map(|(a, b)| a + b).collect();
+        let (demand, throttled) = demand(&work);
+        let found = longer(&demand);
+        assert!(throttled > 0.1, "{throttled}");
+        assert!(
+            found.low < throttled && throttled < found.high,
+            "{found:?} {throttled}"
+        );
+        assert!(
+            (found.share / throttled - 1.0).abs() < 0.5,
+            "{found:?} {throttled}"
+        );
     }
 }
