@@ -293,6 +293,17 @@ static __always_inline void check_soon(struct live_cpu PL_MEM *c, u32 cpu, u64 n
 	arm_cpu_timer(c, cpu, c->check_at_ns, now_ns);
 }
 
+/* A task begins to wait here: the running one, which may have had the CPU to itself, is stopped as its turn ends. */
+static __always_inline void end_turn(struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+{
+	u64 ends_ns = pl_max(c->turn_ends_ns, now_ns + 1);
+
+	if (!c->running || (c->stop_at_ns && c->stop_at_ns <= ends_ns))
+		return;
+	c->stop_at_ns = ends_ns;
+	arm_cpu_timer(c, cpu, ends_ns, now_ns);
+}
+
 /* See pl_group_budget. */
 __noinline u64 budget_of(u64 group_address, u32 cpu, u64 max_ns)
 {

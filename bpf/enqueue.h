@@ -143,6 +143,8 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	c = cpu_of(cpu);
+	if (c->interrupted == task)
+		c->interrupted = NULL;
 	/* A parked task whose affinity was changed comes here without having slept. */
 	park_end(task);
 	woken = !task->runnable;
@@ -224,6 +226,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 queue:
 	scx_bpf_dsq_insert_vtime(p, cpu, slice_ns, task->t.vruntime, enq_flags);
+	end_turn(c, cpu, now_ns);
 	if (c->offer || c->other_class) {
 		c->offer = 0;
 		offer_to_idle(cpu);

@@ -91,7 +91,10 @@ struct live_cpu {
 	u64 idle_ns;	   /* up to the last idle stretch that ended */
 	u64 timer_at_ns;   /* this CPU's timer fires then; 0: it is not armed */
 	u64 stop_at_ns;	   /* the running task is out of run time then; 0: not known to be */
-	u64 check_at_ns;   /* a task here waits for a waker, or another class, to sleep; 0: none */
+	/* A task of another class took the CPU from it in its turn, and nothing of ours has run since. */
+	struct live_task PL_MEM *interrupted;
+	u64 turn_ends_ns; /* its turn is over then, if others wait; of `interrupted`: what is left of it */
+	u64 check_at_ns;  /* a task here waits for a waker, or another class, to sleep; 0: none */
 	u64 side_used_ns;
 	u64 nr_switches;
 	u64 nr_wakeups;

@@ -185,7 +185,11 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	c->check_at_ns = 0;
 	c->took = 0;
 	c->running = task;
-	picked(p, task, c, cpu, now_ns);
+	if (c->interrupted == task)
+		goes_on(p, task, c, cpu, now_ns);
+	else
+		picked(p, task, c, cpu, now_ns);
+	c->interrupted = NULL;
 	watch(c, cpu, now_ns);
 }
 
@@ -209,8 +213,11 @@ void BPF_OPS(plimsoll_stopping, struct task_struct *p, bool runnable)
 			c->running = NULL;
 			c->stop_at_ns = 0;
 			/* Its slice is not over: a task of another class takes the CPU, most often for a moment. */
-			if (runnable && p->scx.slice)
+			if (runnable && p->scx.slice) {
+				c->interrupted = task;
+				c->turn_ends_ns -= now_ns;
 				check_soon(c, task->t.cpu, now_ns);
+			}
 		}
 	}
 }

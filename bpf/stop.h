@@ -6,13 +6,13 @@
  *            late for a quota of 1 ms.
  *
  * Mechanism  As a task begins to run, this CPU's timer is set to the end of what its groups may still use here, or of
- *            its turn if others wait. It ends the slice, and dispatch finds whether the task must stop. A task that is in
+ *            its turn if others wait, or as soon as one does. It ends the slice, and dispatch finds whether the task must stop. A task that is in
  *            a system call by then runs on to the border of user space (border.h), for GO_ON_NS at most, and is parked
  *            there.
  *
  *            The timer is not set anew where it fires earlier already: many short turns start it once a slice.
  *
- * Limits     A task that begins to wait beside one that ran alone waits for a tick. Run time beyond STOP_LOOKAHEAD_NS is
+ * Limits     Run time beyond STOP_LOOKAHEAD_NS is
  *            not asked for: a tick comes first, and looks again. A budget below min_run_ns is rounded up to it, which
  *            becomes debt of the balance.
  */
@@ -48,19 +48,28 @@ static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_
 			return;
 		budget_ns = pl_max(budget_ns, settings.min_run_ns);
 	}
-	budget_ns = pl_fair_turn(&c->fair, settings.config.fair.slice_ns, budget_ns);
+	budget_ns = pl_fair_turn(&c->fair, pl_max(c->turn_ends_ns, now_ns + 1) - now_ns, budget_ns);
 	if (budget_ns == NO_STOP)
 		return;
 	c->stop_at_ns = now_ns + budget_ns;
 	arm_cpu_timer(c, cpu, c->stop_at_ns, now_ns);
 }
 
-/* A task has this CPU from now on, or goes on. */
+/* A task has this CPU again after one of another class: its turn is what was left of it, and nothing was picked. */
+static __always_inline void goes_on(struct task_struct *p, struct live_task PL_MEM *task,
+				    struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
+{
+	c->turn_ends_ns += now_ns;
+	arm_stop(p, task, c, cpu, now_ns);
+}
+
+/* A task has this CPU from now on, or for one more turn. */
 static __always_inline void picked(struct task_struct *p, struct live_task PL_MEM *task,
 				   struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
 {
 	pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
 	set_gives_way(c, task->t.idle);
+	c->turn_ends_ns = now_ns + settings.config.fair.slice_ns;
 	arm_stop(p, task, c, cpu, now_ns);
 }
 

@@ -243,8 +243,8 @@ PL_FN bool pl_fair_preempts(u64 woken_vruntime, u64 woken_weight, bool woken_idl
 
 /*
  * After how long the task that runs is stopped, by a timer: its groups' run time is used up in budget_ns, its slice in
- * slice_ns. Where others wait the turn ends on time, as a tick is up to 10 ms late; one that has the CPU to itself goes on, and
- * a tick finds the tasks that have come since.
+ * slice_ns. Where others wait the turn ends on time, as a tick is up to 10 ms late; one that has the CPU to itself goes on. The
+ * engine asks as it picks, and as a task begins to wait.
  */
 PL_FN u64 pl_fair_turn(const struct pl_fair_cpu PL_MEM *cpu, u64 slice_ns, u64 budget_ns)
 {

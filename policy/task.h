@@ -77,17 +77,22 @@ PL_FN void pl_task_class(struct pl_task PL_MEM *task, s32 nice, bool sched_idle)
 	pl_task_gives_way(task, sched_idle);
 }
 
-/* A task's effective weight on a CPU, its part of what its queue weighs, as last computed. >= PL_FAIR_WEIGHT_MIN */
-PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
+/* A task's part of what its queue weighs on a CPU, beside what weighs `divisor` with it. >= PL_FAIR_WEIGHT_MIN */
+PL_INLINE u64 pl_task_part(const struct pl_task PL_MEM *task, u32 cpu, u64 divisor)
 {
-	const struct pl_queue PL_MEM *queue = &task->group->queues[cpu];
 	u64 part;
 
 	if (!task->group->parent)
 		return task->weight << PL_FAIR_WEIGHT_SHIFT;
-	part = pl_div(task->weight * queue->effective, pl_max(queue->divisor, 1));
+	part = pl_div(task->weight * task->group->queues[cpu].effective, pl_max(divisor, 1));
 	return pl_max(part >> (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT - PL_FAIR_WEIGHT_SHIFT),
 		      PL_FAIR_WEIGHT_MIN);
+}
+
+/* A task's effective weight on a CPU, its part of what its queue weighs, as last computed. >= PL_FAIR_WEIGHT_MIN */
+PL_FN u64 pl_task_effective(const struct pl_task PL_MEM *task, u32 cpu)
+{
+	return pl_task_part(task, cpu, task->group->queues[cpu].divisor);
 }
 
 /*
@@ -353,7 +358,11 @@ PL_SUB u64 pl_task_place(struct pl_task PL_MEM *task PL_ARENA, const struct pl_f
 			task->vruntime = pl_queue_keep_up(queue, task->vruntime, PL_QUEUE_TURNS, 0, config);
 	}
 	if (woken && !PL_BASELINE(!config->pull_ns)) {
-		s64 slice = (s64)pl_fair_scale(config->slice_ns, task->effective);
+		/* Of what it weighs beside all that wait by now: of a crowd that comes at once each waits behind one more turn. */
+		u64 weight = grouped
+				 ? pl_task_part(task, task->cpu, task->group->queues[task->cpu].load.weight)
+				 : task->effective;
+		s64 slice = (s64)pl_fair_scale(config->slice_ns, weight);
 		u64 latest = cpu->served + (u64)pl_smin(pl_smax(task->lead, 0), slice);
 
 		if (pl_fair_before(latest, task->vruntime))

@@ -20,7 +20,7 @@ beside() { # KIND WEIGHT OTHER_KIND WEIGHT MSEC COUNT
 	wait %2 2>/dev/null || wait $!
 	read -r used longest <one.out
 	read -r other _ <other.out
-	while [ -s "$root/other/cgroup.procs" ] && grep -q . "$root/other/cgroup.procs"; do sleep 0.1; done
+	while grep -q . "$root/other/cgroup.procs"; do sleep 0.1; done
 }
 
 least() { # WHAT VALUE UNIT BOUND

@@ -73,6 +73,8 @@ pub struct Cpu {
     pub idle_ns: u64,
     pub timer_at_ns: u64,
     pub stop_at_ns: u64,
+    pub interrupted: *const Task,
+    pub turn_ends_ns: u64,
     pub check_at_ns: u64,
     pub side_used_ns: u64,
     pub nr_switches: u64,
