@@ -347,8 +347,7 @@ PL_FN struct pl_parting pl_steps_part(const struct pl_steps PL_MEM *steps, const
 /* Whether a task that has just come goes before the one that runs: where their groups part, or by cpu.idle. */
 PL_FN bool pl_steps_preempts(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
 			     const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
-			     const struct pl_turn PL_MEM *current,
-			     const struct pl_fair_config PL_MEM *config)
+			     const struct pl_turn PL_MEM *current, const struct pl_fair_config PL_MEM *config)
 {
 	struct pl_parting parting = pl_steps_part(steps, woken, turn, running, current);
 	u64 mean = pl_line_mean(parting.line);
