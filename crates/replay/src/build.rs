@@ -135,8 +135,10 @@ impl Program {
         }
         let rivals = rivals::find(
             timeline,
+            &groups,
             &group_of,
             &sent(timeline, &bursts, &firsts, &found.requests),
+            1_000_000_000 / u64::from(header.machine.hz.unwrap_or(250).max(1)),
         );
         let only_rivals = rivals::only_rivals(&groups, &rivals, threads.iter().map(|t| t.group));
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);

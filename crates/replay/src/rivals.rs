@@ -10,7 +10,7 @@
 //!
 //! A client of a closed loop is not a rival. The time between an answer and the next request is kept, and what the client
 //! ran is in it: stretches in which such a client sent are left out.
-use crate::groups::Group;
+use crate::groups::{is_below, Group};
 use crate::recording::{runs_by_cpu, CpuRun};
 use plimsoll_trace::Timeline;
 use std::collections::BTreeMap;
@@ -43,8 +43,9 @@ pub(crate) enum Want {
 const IDLE_NS: i64 = 5_000;
 
 /// A thread that waits for a CPU on which others than the recorded threads run for so long was moved elsewhere.
-/// Under equal weights a turn comes each few milliseconds.
+/// Under equal weights a turn comes each few milliseconds. A heavier one's comes sooner, but not before a tick or two.
 const LEFT_NS: u64 = 100_000_000;
+const TICKS: u64 = 2;
 
 /// A demand that is not over.
 struct Pending {
@@ -53,12 +54,16 @@ struct Pending {
     /// When it last had the CPU, and what others had run there by then.
     last_ns: i64,
     ran_ns: u64,
+    /// What others have run there since, each so many times as this one weighs as much.
+    weighed_ns: f64,
 }
 
 impl Pending {
     /// Whether it went elsewhere before `now_ns`: the CPU idled, or ran others all the while, `ran_ns` by now.
-    fn has_left(&self, idle: &Idle, now_ns: i64, ran_ns: u64) -> bool {
-        ran_ns - self.ran_ns > LEFT_NS || idle.between(self.last_ns, now_ns)
+    fn has_left(&self, idle: &Idle, now_ns: i64, ran_ns: u64, tick_ns: u64) -> bool {
+        let since_ns = ran_ns - self.ran_ns;
+        let heavier = since_ns > TICKS * tick_ns && self.weighed_ns > LEFT_NS as f64;
+        since_ns > LEFT_NS || heavier || idle.between(self.last_ns, now_ns)
     }
 
     fn until(&self, start_ns: i64, end_ns: i64) -> Demand {
@@ -73,8 +78,29 @@ fn since(start_ns: i64, ns: i64) -> u64 {
     (ns - start_ns).max(0) as u64
 }
 
+/// How many times as much as `b` a task of group `a` weighs, where the groups part. One in a group above the other's is a
+/// task beside the groups there.
+fn times_as_heavy(groups: &[Group], a: u32, b: u32) -> f64 {
+    let above = |group: u32| std::iter::successors(Some(group), |&at| groups[at as usize].parent);
+    let both = above(a).find(|&at| is_below(groups, b, at));
+    let weight = |group: u32| {
+        let own = above(group).take_while(|&at| Some(at) != both).last();
+        own.map_or(TASK_WEIGHT, |at| f64::from(groups[at as usize].weight))
+    };
+    weight(a) / weight(b)
+}
+
+/// cpu.weight that a task of nice 0 is worth.
+const TASK_WEIGHT: f64 = 100.0;
+
 /// `group_of`: by the trace's group. `sent`: when clients of closed loops sent, ascending.
-pub(crate) fn find(timeline: &Timeline, group_of: &[u32], sent: &[i64]) -> Vec<Rival> {
+pub(crate) fn find(
+    timeline: &Timeline,
+    groups: &[Group],
+    group_of: &[u32],
+    sent: &[i64],
+    tick_ns: u64,
+) -> Vec<Rival> {
     let mut found: BTreeMap<(u32, u32), Vec<Demand>> = BTreeMap::new();
     let cpus = runs_by_cpu(timeline);
     let idle: Vec<Idle> = cpus.iter().map(|busy| Idle::of(busy)).collect();
@@ -92,7 +118,7 @@ pub(crate) fn find(timeline: &Timeline, group_of: &[u32], sent: &[i64]) -> Vec<R
         let at = (run.cpu, group);
         let from_ns = (run.end_ns - run.run_ns as i64).max(timeline.start_ns);
         if let Some(gone) = pending.remove(&at) {
-            match gone.has_left(&idle[cpu], from_ns, ran_ns[cpu]) {
+            match gone.has_left(&idle[cpu], from_ns, ran_ns[cpu], tick_ns) {
                 true => add(at, gone.until(timeline.start_ns, gone.last_ns)),
                 false => drop(pending.insert(at, gone)),
             }
@@ -111,22 +137,29 @@ pub(crate) fn find(timeline: &Timeline, group_of: &[u32], sent: &[i64]) -> Vec<R
             work_ns: 0,
             last_ns: from_ns,
             ran_ns: 0,
+            weighed_ns: 0.0,
         });
         let own_ns = (run.end_ns - from_ns).max(0) as u64;
         ran_ns[cpu] += own_ns;
         own.work_ns += own_ns;
         own.last_ns = run.end_ns;
         own.ran_ns = ran_ns[cpu];
+        own.weighed_ns = 0.0;
         if !run.wants_more {
             let from_ns = since(timeline.start_ns, own.from_ns);
             let want = Want::Work(own.work_ns.max(1));
             pending.remove(&at);
             add(at, Demand { from_ns, want });
         }
+        for (&(_, waits), other) in pending.range_mut((run.cpu, 0)..=(run.cpu, u32::MAX)) {
+            if waits != group {
+                other.weighed_ns += own_ns as f64 * times_as_heavy(groups, waits, group);
+            }
+        }
     }
     for (at, left) in pending {
         let cpu = at.0 as usize;
-        let end_ns = match left.has_left(&idle[cpu], timeline.end_ns, ran_ns[cpu]) {
+        let end_ns = match left.has_left(&idle[cpu], timeline.end_ns, ran_ns[cpu], tick_ns) {
             true => left.last_ns,
             false => timeline.end_ns,
         };
@@ -187,4 +220,61 @@ pub(crate) fn only_rivals(
         .zip(recorded)
         .map(|(&theirs, recorded)| theirs && !recorded)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groups::{groups, indices};
+    use plimsoll_trace::example::{header, MS};
+    use plimsoll_trace::OthersRun;
+
+    /// What a neighbour of this weight wants of a CPU on which it was preempted after 1 ms; one of weight 100 ran for 10 ms, then it
+    /// ran again for 1 ms.
+    fn wanted(weight: u32) -> Vec<Demand> {
+        let mut header = header(100 * MS, &[]);
+        for (path, weight) in [("/a", weight), ("/b", 100)] {
+            header.groups.push(plimsoll_trace::Group {
+                path: path.into(),
+                weight: Some(weight),
+                ..Default::default()
+            });
+        }
+        let of = |path: &str| {
+            header
+                .groups
+                .iter()
+                .position(|g| g.path == path)
+                .map(|g| g as u32)
+        };
+        let run = |end_ms: i64, run_ms: i64, path, wants_more| OthersRun {
+            end_ns: end_ms * MS,
+            run_ns: (run_ms * MS) as u64,
+            cpu: 0,
+            group: of(path),
+            wants_more,
+        };
+        let mut timeline = Timeline::build(&header, &[]);
+        timeline.others = vec![
+            run(1, 1, "/a", true),
+            run(11, 10, "/b", true),
+            run(12, 1, "/a", false),
+        ];
+        let groups = groups(&header);
+        let group_of = indices(&header, &groups);
+        let rivals = find(&timeline, &groups, &group_of, &[], 4 * MS as u64);
+        let own = rivals.into_iter().find(|r| groups[r.group as usize].path == "/a");
+        own.map(|r| r.demands).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_neighbour_that_would_have_had_its_turn_long_before_had_left() {
+        let (work, ms) = (|ms: u64| Want::Work(ms * MS as u64), MS as u64);
+        let demand = |from_ns, want| Demand { from_ns, want };
+        assert_eq!(wanted(100), [demand(0, work(2))]);
+        assert_eq!(
+            wanted(10_000),
+            [demand(0, Want::Until(ms)), demand(11 * ms, work(1))]
+        );
+    }
 }
