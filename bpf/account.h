@@ -293,15 +293,24 @@ static __always_inline void check_soon(struct live_cpu PL_MEM *c, u32 cpu, u64 n
 	arm_cpu_timer(c, cpu, c->check_at_ns, now_ns);
 }
 
+#define NO_STOP (~0ULL)
+
+/* What is left of the turn of the task that runs. Above 0: a turn that is over ends at the next chance. */
+static __always_inline u64 turn_left(struct live_cpu PL_MEM *c, u64 now_ns)
+{
+	return pl_max(c->turn_ends_ns, now_ns + 1) - now_ns;
+}
+
 /* A task begins to wait here: the running one, which may have had the CPU to itself, is stopped as its turn ends. */
 static __always_inline void end_turn(struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
 {
-	u64 ends_ns = pl_max(c->turn_ends_ns, now_ns + 1);
+	u64 known_ns = c->stop_at_ns ?: NO_STOP;
+	u64 stop_at_ns = now_ns + pl_fair_turn(&c->fair, turn_left(c, now_ns), known_ns - now_ns);
 
-	if (!c->running || (c->stop_at_ns && c->stop_at_ns <= ends_ns))
+	if (!c->running || stop_at_ns >= known_ns)
 		return;
-	c->stop_at_ns = ends_ns;
-	arm_cpu_timer(c, cpu, ends_ns, now_ns);
+	c->stop_at_ns = stop_at_ns;
+	arm_cpu_timer(c, cpu, stop_at_ns, now_ns);
 }
 
 /* See pl_group_budget. */

@@ -27,8 +27,7 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 		p->scx.slice = slice_ns;
 }
 
-#define GO_ON_NS PL_MS /* most system calls have ended by then */
-#define NO_STOP (~0ULL)
+#define GO_ON_NS PL_MS		       /* most system calls have ended by then */
 #define STOP_LOOKAHEAD_NS (10 * PL_MS) /* beyond this the tick is early enough to look again */
 
 /*
@@ -48,7 +47,7 @@ static __always_inline void arm_stop(struct task_struct *p, struct live_task PL_
 			return;
 		budget_ns = pl_max(budget_ns, settings.min_run_ns);
 	}
-	budget_ns = pl_fair_turn(&c->fair, pl_max(c->turn_ends_ns, now_ns + 1) - now_ns, budget_ns);
+	budget_ns = pl_fair_turn(&c->fair, turn_left(c, now_ns), budget_ns);
 	if (budget_ns == NO_STOP)
 		return;
 	c->stop_at_ns = now_ns + budget_ns;

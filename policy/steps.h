@@ -349,13 +349,15 @@ PL_FN bool pl_steps_preempts(const struct pl_steps PL_MEM *steps, const struct p
 			     const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
 			     const struct pl_turn PL_MEM *current, const struct pl_fair_config PL_MEM *config)
 {
-	struct pl_parting parting = pl_steps_part(steps, woken, turn, running, current);
-	u64 mean = pl_line_mean(parting.line);
+	struct pl_parting parting;
+	u64 mean;
 
 	if (woken->idle != running->idle)
 		return running->idle;
+	parting = pl_steps_part(steps, woken, turn, running, current);
 	if (PL_BASELINE(!config->pull_ns))
 		return !pl_entity_is_kept(parting.line, parting.running);
+	mean = pl_line_mean(parting.line);
 	return (s64)(mean - parting.woken->v) >= 0 && pl_entity_before(parting.woken, parting.running, mean);
 }
 

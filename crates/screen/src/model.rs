@@ -367,6 +367,18 @@ mod tests {
         })
     }
 
+    /// The bounds contain what is throttled, and the estimate is within half of it.
+    fn assert_holds(found: Estimate, throttled: f64) {
+        assert!(
+            found.low < throttled && throttled < found.high,
+            "{found:?} {throttled}"
+        );
+        assert!(
+            (found.share / throttled - 1.0).abs() < 0.5,
+            "{found:?} {throttled}"
+        );
+    }
+
     #[test]
     fn a_longer_period_may_hold_each_of_pieces_that_come_evenly() {
         let work: Vec<f64> = (0..SAMPLES * PERIODS)
@@ -395,16 +407,8 @@ mod tests {
     fn a_longer_period_does_to_independent_pieces_what_the_queue_says() {
         let work = pieces(0.5, 1.0, &mut Pcg64Mcg::seed_from_u64(5));
         let (demand, throttled) = demand(&work);
-        let found = longer(&demand);
         assert!(0.02 < throttled && throttled < 0.3, "{throttled}");
-        assert!(
-            found.low < throttled && throttled < found.high,
-            "{found:?} {throttled}"
-        );
-        assert!(
-            (found.share / throttled - 1.0).abs() < 0.5,
-            "{found:?} {throttled}"
-        );
+        assert_holds(longer(&demand), throttled);
     }
 
     #[test]
@@ -414,15 +418,7 @@ mod tests {
         let large = pieces(0.02, 8.0, &mut random);
         let work: Vec<f64> = small.iter().zip(&large).map(|(a, b)| a + b).collect();
         let (demand, throttled) = demand(&work);
-        let found = longer(&demand);
         assert!(throttled > 0.1, "{throttled}");
-        assert!(
-            found.low < throttled && throttled < found.high,
-            "{found:?} {throttled}"
-        );
-        assert!(
-            (found.share / throttled - 1.0).abs() < 0.5,
-            "{found:?} {throttled}"
-        );
+        assert_holds(longer(&demand), throttled);
     }
 }
