@@ -65,6 +65,7 @@ test: setup ## run every test but the slow suites (test-live, fuzz)
 LIVE := cargo test -p plimsoll-vm --test robustness -- --ignored --test-threads=2
 test-live: guest static prometheus ## run the tests that boot a real kernel in QEMU (over half an hour, the build included); ROBUST=WORD: only matching ones
 	$(if $(ROBUST),,scripts/same-bytes.sh)
+	$(if $(ROBUST),,cargo test -p plimsoll-screen --test prometheus -- --ignored)
 	$(if $(ROBUST),,cargo test -p plimsoll-vm --test boot --test network -- --ignored --test-threads=1)
 	$(LIVE) $(or $(ROBUST),--skip older_too:: --skip next:: --skip next_too::)
 	$(if $(ROBUST),,$(call ON_NEXT,next::))
@@ -99,7 +100,7 @@ target/guest/%: vm/guest/%.c $(wildcard vm/guest/*.h)
 	@mkdir -p target/guest
 	gcc -O2 -Wall -Wextra -Werror -static -pthread -o $@ $<
 
-prometheus: ## unpack Debian's Prometheus below target, for the test of metrics; nothing is installed
+prometheus: ## unpack Debian's Prometheus and VictoriaMetrics below target, for the tests of metrics; nothing is installed
 	@scripts/prometheus.sh
 
 test-kubernetes: ## the DaemonSet and the Helm chart: lint, template, the API's schemas (PyPI; Helm is built by go if it is not there)

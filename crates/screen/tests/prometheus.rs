@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A real Prometheus, Debian's, with some hundred containers whose answers are known. `make prometheus` unpacks it; then
-//! `cargo test -p plimsoll-screen --test prometheus -- --ignored`.
+//! A real Prometheus and a real VictoriaMetrics, Debian's, with some hundred containers whose answers are known.
+//! `make prometheus` unpacks both; then `cargo test -p plimsoll-screen --test prometheus -- --ignored`.
 mod common;
 use common::{fleet, Made, BEGIN_MS};
 use plimsoll_screen::prometheus::{fetch, Access, Server, Wanted};
 use plimsoll_screen::{Class, Options};
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -31,6 +32,14 @@ fn tool(name: &str) -> PathBuf {
     path
 }
 
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("bound")
+        .port()
+}
+
 /// A Prometheus over these containers, on a port of its own.
 fn prometheus(folder: &Path, fleet: &[Made]) -> (Running, String) {
     let text = folder.join("metrics.txt");
@@ -42,11 +51,7 @@ fn prometheus(folder: &Path, fleet: &[Made]) -> (Running, String) {
         .status()
         .expect("promtool runs");
     assert!(status.success(), "promtool took the metrics");
-    let port = TcpListener::bind("127.0.0.1:0")
-        .expect("a port")
-        .local_addr()
-        .expect("bound")
-        .port();
+    let port = free_port();
     std::fs::write(folder.join("prometheus.yml"), "").expect("a file");
     let child = Command::new(tool("prometheus"))
         .arg(format!(
@@ -61,9 +66,66 @@ fn prometheus(folder: &Path, fleet: &[Made]) -> (Running, String) {
     (Running(child), format!("http://127.0.0.1:{port}"))
 }
 
+/// A VictoriaMetrics over these containers, on a port of its own.
+fn victoria_metrics(folder: &Path, fleet: &[Made]) -> (Running, String) {
+    let port = free_port();
+    let child = Command::new(tool("victoria-metrics"))
+        .arg(format!("-storageDataPath={}", folder.join("victoria").display()))
+        .args(["-retentionPeriod=100y", "-loggerLevel=ERROR"])
+        .arg(format!("-httpListenAddr=127.0.0.1:{port}"))
+        .spawn()
+        .expect("victoria-metrics runs");
+    let running = Running(child);
+    // Its import counts time in milliseconds.
+    let text: String = common::openmetrics(fleet)
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let (sample, at_s) = line.rsplit_once(' ').expect("a sample's time");
+            let at_s: f64 = at_s.parse().expect("seconds");
+            format!("{sample} {:.0}\n", at_s * 1e3)
+        })
+        .collect();
+    post(port, "/api/v1/import/prometheus", &text);
+    // What has just come cannot be searched before it is flushed.
+    post(port, "/internal/force_flush", "");
+    (running, format!("http://127.0.0.1:{port}"))
+}
+
+/// Waits up to ten seconds for the server to listen.
+fn post(port: u16, path: &str, body: &str) {
+    let mut stream = (0..100)
+        .find_map(|_| {
+            TcpStream::connect(("127.0.0.1", port))
+                .map_err(|_| std::thread::sleep(Duration::from_millis(100)))
+                .ok()
+        })
+        .expect("it listens");
+    let length = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let status = answer.split_whitespace().nth(1).expect("a status");
+    assert!(status.starts_with('2'), "{path}: {answer}");
+}
+
 #[test]
 #[ignore = "needs `make prometheus`"]
-fn each_of_some_hundred_containers_gets_the_class_it_was_made_for() {
+fn prometheus_gives_each_container_the_class_it_was_made_for() {
+    each_container_gets_the_class_it_was_made_for(prometheus);
+}
+
+#[test]
+#[ignore = "needs `make prometheus`"]
+fn victoria_metrics_gives_each_container_the_class_it_was_made_for() {
+    each_container_gets_the_class_it_was_made_for(victoria_metrics);
+}
+
+fn each_container_gets_the_class_it_was_made_for(begin: fn(&Path, &[Made]) -> (Running, String)) {
     let wanted_class = [
         Class::ThrottledByBursts,
         Class::TooSmall,
@@ -81,7 +143,7 @@ fn each_of_some_hundred_containers_gets_the_class_it_was_made_for() {
         })
         .collect();
     let folder = tempfile::tempdir().expect("a folder");
-    let (_running, url) = prometheus(folder.path(), &all);
+    let (_running, url) = begin(folder.path(), &all);
     // It begins by reading its blocks.
     let server = Server::new(Access {
         retries: 8,

@@ -164,10 +164,16 @@ pub fn fetch(
 
 /// The server's time, ms since 1970. Shows that it is one, too.
 fn clock(server: &Server) -> Result<i64, FetchError> {
-    let said = server.get("/api/v1/query", &[("query", "time()".into())], |bytes| {
-        answer::read(bytes, &mut |_| ()).map_err(|error| error.to_string())
+    // VictoriaMetrics answers with a vector of one series without labels.
+    let (said, vector) = server.get("/api/v1/query", &[("query", "time()".into())], |bytes| {
+        let mut vector = None;
+        answer::read(bytes, &mut |series| {
+            vector = series.points.last().map(|point| point.1)
+        })
+        .map(|said| (said, vector))
+        .map_err(|error| error.to_string())
     })?;
-    match said.scalar {
+    match said.scalar.or(vector) {
         Some(seconds) if seconds > 0.0 && seconds < 1e11 => Ok((seconds * 1e3) as i64),
         other => Err(FetchError::Failed(format!(
             "{}: time() is {other:?}; allowed: seconds since 1970",
