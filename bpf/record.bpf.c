@@ -162,6 +162,7 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 #define SOFTIRQ_SERVING 0x00100U
 #define HARDIRQ_OR_NMI 0xff0000U
 #define NET_RX_SOFTIRQ 3
+#define TASK_WAKING 0x200
 #define CGROUP_DEPTH_MAX 32
 
 /* Record only threads whose cpu cgroup is this one or below; 0: all. */
@@ -545,13 +546,16 @@ static __always_inline void follow_others(struct cpu_state *state, struct task_s
 	push(state, now, &event);
 }
 
+static __always_inline __u64 state_of_task(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return BPF_CORE_READ((struct task_struct___5_13 *)task, state);
+}
+
 static __always_inline __u64 state_of(struct task_struct *prev, __u64 argument)
 {
-	if (switch_has_state)
-		return argument;
-	if (bpf_core_field_exists(prev->__state))
-		return prev->__state;
-	return BPF_CORE_READ((struct task_struct___5_13 *)prev, state);
+	return switch_has_state ? argument : state_of_task(prev);
 }
 
 SEC("tp_btf/sched_switch")
@@ -626,6 +630,25 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	event.b = waker->pid;
 	event.kind = RECORD_KIND_WAKING;
 	event.arg = waking_context(state, waker, event.b);
+	event.mask = 0;
+	push(state, now, &event);
+	return 0;
+}
+
+/* Where a thread waits: as it is woken up, if that is not the CPU that it left, and as it is moved. */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(on_migrate, struct task_struct *task, int cpu)
+{
+	struct cpu_state *state = this_cpu();
+	__u64 now = bpf_ktime_get_ns();
+	struct record_event event;
+
+	if (!state || !recall(state, task, now))
+		return 0;
+	event.a = task->pid;
+	event.b = cpu;
+	event.kind = RECORD_KIND_MIGRATE;
+	event.arg = !!(state_of_task(task) & TASK_WAKING);
 	event.mask = 0;
 	push(state, now, &event);
 	return 0;

@@ -33,6 +33,7 @@ enum record_kind {
 	RECORD_KIND_WROTE = 5,
 	RECORD_KIND_CLOSED = 6,
 	RECORD_KIND_OTHERS = 7,
+	RECORD_KIND_MIGRATE = 8,
 };
 
 /* A CPU has two batches under construction: see record_sockets.h. */
@@ -59,7 +60,7 @@ enum record_context {
 };
 
 /* switch: a = previous, b = next, arg = preempted, mask = previous state; waking: a = woken, b = waker,
- * arg = context; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper bits, at most
+ * arg = context; migrate: a = the thread, b = the CPU on whose queue it waits, arg = it is being woken; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper bits, at most
  * RECORD_BYTES_MAX; others: a and arg = how long they ran, ns, lower and upper bits, at most RECORD_RUN_MAX_NS, b = lower
  * half of the id of the group that ran longest, mask = state after its last turn (bit 15: it was preempted). */
 #define RECORD_SESSION                                                                                       \

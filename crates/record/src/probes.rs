@@ -189,6 +189,7 @@ impl<'obj> Probes<'obj> {
             &mut progs.on_rename,
             &mut progs.on_exit,
             &mut progs.on_fork,
+            &mut progs.on_migrate,
             &mut progs.on_waking,
             &mut progs.on_switch,
         ] {

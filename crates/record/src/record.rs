@@ -556,6 +556,7 @@ impl Finished {
             losses,
             only_below: self.only_below,
             request: options.request.as_ref().map(RequestSpec::to_string),
+            migrations: true,
             sockets,
             processes,
         };

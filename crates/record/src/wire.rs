@@ -189,6 +189,16 @@ pub fn event(bytes: &[u8], base_ns: u64) -> Option<(i64, What)> {
                 context,
             }
         }
+        8 => match arg {
+            0 => What::Migrate {
+                tid: a,
+                target_cpu: b,
+            },
+            _ => What::Placed {
+                tid: a,
+                target_cpu: b,
+            },
+        },
         KIND_OTHERS => What::Others {
             group: Some(b),
             run_ns: u64::from(a) | u64::from(arg) << 32,

@@ -87,6 +87,14 @@ impl Cells {
                 (tid, waker, target) = (int(*t), int(*w), int(*target_cpu));
                 "wakeup"
             }
+            What::Placed { tid: t, target_cpu } => {
+                (tid, target) = (int(*t), int(*target_cpu));
+                "placed"
+            }
+            What::Migrate { tid: t, target_cpu } => {
+                (tid, target) = (int(*t), int(*target_cpu));
+                "migrate"
+            }
             What::Fork { parent, child } => {
                 (tid, waker) = (int(*child), int(*parent));
                 "fork"

@@ -33,6 +33,10 @@ pub enum What {
     Waking { tid: Tid, waker: Tid, context: Context },
     /// `tid` is on the run queue of `target_cpu`. Written by tools that do not know `Waking`.
     Wakeup { tid: Tid, waker: Tid, target_cpu: u32 },
+    /// `tid`, which is being woken, was put on the run queue of `target_cpu`: not that of the CPU that it left.
+    Placed { tid: Tid, target_cpu: u32 },
+    /// `tid`, which waits for a CPU, was moved to the run queue of `target_cpu`.
+    Migrate { tid: Tid, target_cpu: u32 },
     /// `parent` made `child`.
     Fork { parent: Tid, child: Tid },
     /// `tid` is gone.
@@ -267,6 +271,10 @@ pub struct Header {
     pub only_below: Option<String>,
     /// How requests are named, as given to `plimsoll record --request`.
     pub request: Option<String>,
+    /// Whether the recorder noted each change of a thread's run queue ([`What::Placed`], [`What::Migrate`]): without, a thread is known to wait
+    /// from when it was woken, and not where. Versions before 3 did not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub migrations: bool,
     /// Sockets of the recorded groups. Version 1 had none.
     #[serde(default)]
     pub sockets: Sockets,

@@ -398,6 +398,14 @@ impl Columns {
                 waker: tid_of("waker_tid", waker)?,
                 target_cpu: needed("target_cpu", target, CPU_MAX - 1)?,
             },
+            b"placed" => What::Placed {
+                tid: tid_of("tid", tid)?,
+                target_cpu: needed("target_cpu", target, CPU_MAX - 1)?,
+            },
+            b"migrate" => What::Migrate {
+                tid: tid_of("tid", tid)?,
+                target_cpu: needed("target_cpu", target, CPU_MAX - 1)?,
+            },
             b"fork" => What::Fork {
                 parent: tid_of("waker_tid", waker)?,
                 child: tid_of("tid", tid)?,

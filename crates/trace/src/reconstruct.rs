@@ -20,6 +20,8 @@ pub struct TimelineBuilder {
     end_ns: i64,
     /// Only threads below one group have their switches recorded.
     partial: bool,
+    /// Whether each change of a thread's run queue is among the events.
+    migrations: bool,
     /// Whether each group is among those whose threads are recorded.
     inside: Vec<bool>,
     threads: Vec<Open>,
@@ -63,6 +65,10 @@ struct Open {
     /// Before its first event it may have run, unseen, since then: the beginning of the recording, or when it came
     /// to be recorded.
     from_ns: i64,
+    /// The CPU that it runs on, or on whose queue it is or was last; `None`: not known.
+    cpu: Option<u32>,
+    /// Whether each change of its queue is among the events.
+    follows_queues: bool,
     /// A wake-up that came while it was not blocked.
     early_wake: Option<Cause>,
     exiting: bool,
@@ -121,6 +127,7 @@ impl TimelineBuilder {
             start_ns: header.clock.start_ns,
             end_ns: header.clock.end_ns,
             partial: header.only_below.is_some(),
+            migrations: header.migrations,
             threads: Vec::new(),
             by_tid: HashMap::new(),
             known,
@@ -170,6 +177,16 @@ impl TimelineBuilder {
                 self.sign_of(waker, event.cpu, ts);
                 let cause = self.cause(waker, event.cpu, context, ts);
                 self.wake(tid, cause, ts);
+            }
+            What::Placed { tid, target_cpu } => {
+                if let Some(ix) = self.find(tid, ts) {
+                    self.threads[ix].place_on(target_cpu);
+                }
+            }
+            What::Migrate { tid, target_cpu } => {
+                if let Some(ix) = self.find(tid, ts) {
+                    self.threads[ix].move_to_queue(target_cpu, ts);
+                }
             }
             What::Wakeup { tid, waker, .. } => {
                 let context = if waker == 0 {
@@ -308,6 +325,7 @@ impl TimelineBuilder {
             bursts: Vec::new(),
             runs: Vec::new(),
             wakes: Vec::new(),
+            moves: Vec::new(),
             requests: Vec::new(),
         };
         let group = known.and_then(|k| k.group);
@@ -318,6 +336,8 @@ impl TimelineBuilder {
             group,
             moved: None,
             from_ns,
+            cpu: None,
+            follows_queues: self.migrations,
             early_wake: None,
             exiting: false,
         });
@@ -584,9 +604,26 @@ impl Open {
             work_ns: 0,
             end: End::Cut,
             group: self.group,
+            queued: self.cpu.filter(|_| self.follows_queues),
             runs: run..run,
             wakes: 0..0,
         });
+    }
+
+    /// It is being woken, and is on this CPU's queue.
+    fn place_on(&mut self, cpu: u32) {
+        self.cpu = Some(cpu);
+        let has_run = |burst: &Burst| burst.runs.start < self.out.runs.len() as u32;
+        if let (Status::Waiting, Some(burst)) = (self.status, self.out.bursts.last_mut()) {
+            if !has_run(burst) {
+                burst.queued = self.cpu;
+            }
+        }
+    }
+
+    fn move_to_queue(&mut self, cpu: u32, now_ns: i64) {
+        self.cpu = Some(cpu);
+        self.out.moves.push((now_ns, cpu));
     }
 
     /// Its open burst, if there is one, belongs to the group in which it does most of its work: a thread that moves
@@ -622,6 +659,7 @@ impl Open {
 
     fn start_running(&mut self, since_ns: i64, cpu: u32) {
         self.status = Status::Running { since_ns, cpu };
+        self.cpu = Some(cpu);
         self.out.recorded = true;
     }
 

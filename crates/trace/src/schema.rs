@@ -7,8 +7,8 @@ use std::sync::Arc;
 /// Metadata keys. `plimsoll.version` counts incompatible changes of the columns or of the header.
 pub const KEY_VERSION: &str = "plimsoll.version";
 pub const KEY_HEADER: &str = "plimsoll.header";
-pub const VERSION: u32 = 2;
-/// Version 1 had neither sockets nor others; it is still read.
+pub const VERSION: u32 = 3;
+/// Version 1 had neither sockets nor others, version 2 no migrations; both are still read.
 pub const VERSION_READ_MIN: u32 = 1;
 
 /// Rows in a row group: bounds the memory of writer and reader (about 10 MB).
@@ -93,10 +93,12 @@ pub fn columns_of(version: u32) -> usize {
 }
 
 /// Values of `kind`.
-pub const KINDS: [&str; 11] = [
+pub const KINDS: [&str; 13] = [
     "switch",
     "waking",
     "wakeup",
+    "placed",
+    "migrate",
     "fork",
     "exit",
     "move",

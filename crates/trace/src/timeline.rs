@@ -41,6 +41,8 @@ pub struct ThreadTimeline {
     pub runs: Vec<Run>,
     /// Wake-ups that it caused, of all bursts.
     pub wakes: Vec<Wake>,
+    /// As it was put on another CPU's queue while it waited: when, and which CPU.
+    pub moves: Vec<(i64, u32)>,
     /// Times at which probes said that a request began (`true`) or ended.
     pub requests: Vec<(i64, bool)>,
 }
@@ -95,6 +97,8 @@ pub struct Burst {
     pub end: End,
     /// Group in which it did most of its work, if known.
     pub group: Option<GroupIx>,
+    /// The CPU on whose queue it was put as it was woken; `None`: not known.
+    pub queued: Option<u32>,
     /// Into [`ThreadTimeline::runs`].
     pub runs: Range<u32>,
     /// Into [`ThreadTimeline::wakes`].

@@ -30,6 +30,12 @@ const SOCKETS: &str = "
     240 1 others 2 30 R
 ";
 
+/// What version 3 brought.
+const QUEUES: &str = "
+    250 0 placed 8 1
+    260 1 migrate 8 0
+";
+
 fn connection(id: u64) -> Connection {
     Connection {
         id,
@@ -90,7 +96,10 @@ fn check_error(path: &Path, expected: Expect) {
 fn every_kind_of_event_and_the_header_survive_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.parquet");
-    let (header, events) = with_sockets();
+    let (mut header, mut all) = with_sockets();
+    header.migrations = true;
+    all.extend(events(QUEUES));
+    let events = all;
     write(&path, &header, &events);
     assert_eq!(read(&path).unwrap(), (header, events));
 }
@@ -115,6 +124,17 @@ fn a_file_of_version_1_is_read_as_it_was_and_says_nothing_of_sockets() {
     assert_eq!((header.clone(), events.clone()), every_kind());
     let timeline = Timeline::build(&header, &events);
     assert!(!timeline.has_sockets && timeline.connections.is_empty() && timeline.others.is_empty());
+}
+
+/// Written by the last program of that version.
+#[test]
+fn a_file_of_version_2_is_read_as_it_was_and_says_nothing_of_queues() {
+    let (header, events) = read(Path::new("tests/data/version-2.parquet")).unwrap();
+    assert_eq!((header.clone(), events.clone()), with_sockets());
+    let timeline = Timeline::build(&header, &events);
+    let bursts = timeline.threads.iter().flat_map(|t| &t.bursts);
+    assert!(!header.migrations && bursts.clone().count() > 0);
+    assert!(bursts.clone().all(|b| b.queued.is_none()));
 }
 
 #[test]

@@ -485,3 +485,41 @@ fn a_fork_before_the_switch_to_its_parent_is_seen_is_still_the_parents() {
         "#]],
     );
 }
+
+/// What tells where a thread waits: the CPU that it left, where it was put as it was woken, and where it was moved to.
+#[test]
+fn a_woken_thread_waits_where_it_left_or_was_put_and_is_moved_from_there() {
+    let mut header = header("7:a 8:b");
+    header.migrations = true;
+    let timeline = Timeline::build(
+        &header,
+        &events(
+            "
+            100 0 switch 0 R 7
+            110 0 switch 7 S 8
+            120 1 waking 7 0 timer
+            130 0 switch 8 S 7
+            140 0 switch 7 S 0
+            150 0 waking 7 0 timer
+            151 0 placed 7 1
+            160 0 migrate 7 0
+            161 0 switch 0 R 7
+            170 1 waking 7 0 timer
+            171 0 switch 7 S 0
+            172 1 placed 7 1
+            180 1 switch 0 R 7
+            ",
+        ),
+    );
+    let thread = &timeline.threads[0];
+    let queued: Vec<_> = thread.bursts.iter().map(|b| b.queued).collect();
+    // The first was under way; the last was woken as it went to sleep.
+    assert_eq!(queued, [None, Some(0), Some(1), Some(1)]);
+    assert_eq!(thread.moves, [(160, 0)]);
+    header.migrations = false;
+    let timeline = Timeline::build(
+        &header,
+        &events("100 0 switch 0 R 7\n110 0 switch 7 S 0\n120 1 waking 7 0 timer"),
+    );
+    assert!(timeline.threads[0].bursts.iter().all(|b| b.queued.is_none()));
+}
