@@ -274,8 +274,12 @@ PL_FN u64 pl_steps_slice(const struct pl_steps PL_MEM *steps, const struct pl_ta
 	return slice_ns;
 }
 
-/* Whose turn it is on a CPU: a task's id. Something is there. */
-PL_FN u64 pl_steps_pick(const struct pl_steps PL_MEM *steps, const struct pl_group PL_MEM *root, u32 cpu)
+/*
+ * Whose turn it is on a CPU: a task's id. Something is there. `keeps`: a group of which a task has stopped goes on with the
+ * next one while it is owed time and the request that it was picked for is not served, as in the kernel's fair class.
+ */
+PL_FN u64 pl_steps_pick(const struct pl_steps PL_MEM *steps, const struct pl_group PL_MEM *root, u32 cpu,
+			bool keeps)
 {
 	struct pl_line PL_MEM *line = &pl_node_of(steps, root, cpu)->line;
 	struct pl_entity PL_MEM *above = NULL;
@@ -284,6 +288,8 @@ PL_FN u64 pl_steps_pick(const struct pl_steps PL_MEM *steps, const struct pl_gro
 
 	while (line && PL_LOOP) {
 		entity = pl_line_pick(line, &least_ns);
+		if (keeps && line->picked && line->picked->line && pl_entity_is_kept(line, line->picked))
+			entity = line->picked;
 		if (above)
 			above->slice_ns = least_ns;
 		above = entity;

@@ -270,7 +270,7 @@ extern "C" {
         turn: *const Turn,
         config: *const FairConfig,
     ) -> u64;
-    pub fn pl_steps_pick(steps: *const Steps, root: *const Group, cpu: u32) -> u64;
+    pub fn pl_steps_pick(steps: *const Steps, root: *const Group, cpu: u32, keeps: bool) -> u64;
     pub fn pl_steps_pulls(
         steps: *const Steps,
         task: *const Task,

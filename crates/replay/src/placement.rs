@@ -16,29 +16,43 @@ use plimsoll_trace::{Burst, Cause, ThreadTimeline, Timeline};
 /// Fewer choices than this show no habit.
 const CHOICES_MIN: u32 = 8;
 
-/// A [`plimsoll_sim::Seat`], if one is known, in eight bytes: one is kept for each burst.
+/// A [`plimsoll_sim::Seat`], if one is known, in twelve bytes: one is kept for each burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     place: u32,
     /// Of whom its turn was after: see [`Seat::turn`].
     group: u32,
+    /// Of [`When::After`], or [`Turn::others_ns`].
+    waited_ns: u32,
 }
 
 impl Seat {
     pub const NONE: Seat = Seat {
         place: u32::MAX,
         group: 0,
+        waited_ns: 0,
     };
     const NO_CPU: u32 = 0x3fff;
     const CHOICES: [SeatChoice; 3] = [SeatChoice::Idle, SeatChoice::NotIdle, SeatChoice::NoneIdle];
     const WHEN: [When; 3] = [When::Now, When::Next, When::AfterSlice];
+    /// Beside a group's number.
+    const AFTER: u32 = 1 << 31;
 
     fn new(seat: plimsoll_sim::Seat) -> Seat {
-        let (when, group) = seat.turn.map_or((0, 0), |turn| (turn.when as u32 + 1, turn.of.0));
+        let (when, group, waited_ns) = seat.turn.map_or((0, 0, 0), |turn| match turn.when {
+            When::Now => (1, turn.of.0, turn.others_ns),
+            When::Next => (2, turn.of.0, turn.others_ns),
+            When::AfterSlice => (3, turn.of.0, turn.others_ns),
+            When::After { ns } => (3, turn.of.0 | Seat::AFTER, ns),
+        });
         let [cpu, waker_cpu] =
             [seat.cpu, seat.waker_cpu].map(|cpu| cpu.map_or(Seat::NO_CPU, |cpu| cpu.min(Seat::NO_CPU)));
         let place = cpu << 18 | waker_cpu << 4 | when << 2 | seat.choice as u32;
-        Seat { place, group }
+        Seat {
+            place,
+            group,
+            waited_ns,
+        }
     }
 
     pub fn get(self) -> Option<plimsoll_sim::Seat> {
@@ -54,8 +68,12 @@ impl Seat {
 
     fn turn(self) -> Option<Turn> {
         let when = *Seat::WHEN.get((self.place >> 2 & 3).checked_sub(1)? as usize)?;
-        let of = GroupId(self.group);
-        Some(Turn { of, when })
+        let of = GroupId(self.group & !Seat::AFTER);
+        let (when, others_ns) = match self.group & Seat::AFTER {
+            0 => (when, self.waited_ns),
+            _ => (When::After { ns: self.waited_ns }, 0),
+        };
+        Some(Turn { of, when, others_ns })
     }
 }
 
@@ -225,7 +243,8 @@ fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<S
         let Some(first) = first.filter(|r| r.cpu != u32::MAX) else {
             return Seat::NONE;
         };
-        let cpu = first.cpu;
+        // Without what says where it waited it is taken to have waited where it ran.
+        let cpu = burst.queued.filter(|&cpu| cpu < nr_cpus).unwrap_or(first.cpu);
         let choice = if !busy(cpu, burst.woken_ns) {
             SeatChoice::Idle
         } else if (0..nr_cpus).any(|other| !busy(other, burst.woken_ns)) {
@@ -235,10 +254,13 @@ fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<S
         };
         let stays = burst.woken_ns - before.end_ns <= balanced_ns;
         Seat::new(plimsoll_sim::Seat {
-            cpu: Some(cpu).filter(|_| stays),
+            cpu: Some(cpu).filter(|_| stays || burst.queued.is_some()),
             waker_cpu: waker_cpu(timeline, burst),
             choice,
-            turn: turn_of(&by_cpu[cpu as usize], group_of, burst.woken_ns, first.start_ns),
+            turn: match cpu == first.cpu {
+                true => turn_of(&by_cpu[cpu as usize], group_of, burst.woken_ns, first.start_ns),
+                false => turn_never_came(&by_cpu[cpu as usize], group_of, burst.woken_ns, first.start_ns),
+            },
         })
     };
     let mut seats = Vec::new();
@@ -255,13 +277,42 @@ fn turn_of(runs: &[CpuRun], group_of: &[u32], woken_ns: i64, start_ns: i64) -> O
     let next = runs.partition_point(|run| run.start_ns <= woken_ns);
     let goes_next = runs.get(next).is_none_or(|run| run.start_ns >= start_ns);
     let waited_ns = start_ns - woken_ns;
+    let since = runs[..next].last().into_iter().chain(&runs[next..]);
+    let since = since.take_while(|run| run.start_ns < start_ns);
+    let (mut others_ns, mut own) = (0, false);
+    for run in since {
+        match run.is_others() {
+            true => others_ns += run.end_ns.min(start_ns) - run.start_ns.max(woken_ns),
+            false => own = true,
+        }
+    }
+    let only_others = !own && waited_ns - others_ns < GIVES_WAY_NS;
+    let ns = |ns: i64| u32::try_from(ns).unwrap_or(u32::MAX);
     let when = match running.wants_more {
+        _ if waited_ns >= GIVES_WAY_NS && only_others && (running.wants_more || !goes_next) => {
+            When::After { ns: ns(waited_ns) }
+        }
         _ if waited_ns >= SLICE_NS_MIN => When::AfterSlice,
         true if goes_next && waited_ns < GIVES_WAY_NS => When::Now,
         false if goes_next => When::Next,
         _ => return None,
     };
-    Some(Turn { of, when })
+    let others_ns = match running.is_others() || others_ns < GIVES_WAY_NS {
+        true => 0,
+        false => ns(others_ns),
+    };
+    Some(Turn { of, when, others_ns })
+}
+
+/// The same of one that was moved to another CPU before its turn had come, and ran there from `start_ns` on.
+fn turn_never_came(runs: &[CpuRun], group_of: &[u32], woken_ns: i64, start_ns: i64) -> Option<Turn> {
+    let of = GroupId(*group_of.get(at(runs, woken_ns)?.group? as usize)?);
+    let when = When::AfterSlice;
+    (start_ns - woken_ns >= SLICE_NS_MIN).then_some(Turn {
+        of,
+        when,
+        others_ns: 0,
+    })
 }
 
 /// How many threads were runnable on each CPU, running or waiting.
@@ -312,8 +363,17 @@ mod tests {
             (Some(4095), Some(4095), SeatChoice::NoneIdle),
             (None, Some(1), SeatChoice::NotIdle),
         ] {
-            let turns = Seat::WHEN.map(|when| Some(Turn { of: GroupId(7), when }));
-            for turn in turns.into_iter().chain([None]) {
+            let whens = Seat::WHEN
+                .into_iter()
+                .chain([When::After { ns: 1 }, When::After { ns: u32::MAX }]);
+            let turns = whens.map(|when| {
+                Some(Turn {
+                    of: GroupId(7),
+                    when,
+                    others_ns: u32::from(when == When::Next),
+                })
+            });
+            for turn in turns.chain([None]) {
                 let seat = plimsoll_sim::Seat {
                     cpu,
                     waker_cpu,

@@ -5,13 +5,13 @@ mod common;
 #[path = "common/recorder.rs"]
 mod recorder;
 
-use common::{compile, p, run};
+use common::{compile, compile_with, p, run};
 use plimsoll_sim::{
     Config, Context, Fair, GroupId, GroupSpec, Limits, Machine, Policy, Simulation, Step, TaskSpec, Topology,
 };
 use plimsoll_stats::percentile_ns;
-use plimsoll_trace::example::{header, MS};
-use plimsoll_trace::{Event, Group, Header};
+use plimsoll_trace::example::{header, switch, waking, MS};
+use plimsoll_trace::{Context as When, Event, Group, Header, State, What};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use recorder::Recorder;
@@ -209,4 +209,47 @@ fn a_limit_on_a_neighbour_gives_the_service_what_it_takes_from_that() {
         let used = group.usage_ns as f64 / limited.end_ns as f64;
         assert!((0.08..0.12).contains(&used), "{path} used {used} CPUs of 0.1");
     }
+}
+
+/// A neighbour that is in the kernel gives way when it is done there, whatever it is owed. No rule foretells that; the
+/// recording tells it.
+#[test]
+fn a_neighbour_that_did_not_give_way_keeps_the_cpu_for_as_long_as_it_did() {
+    let mut about = header(4_000 * MS, &[(7, "web", 1)]);
+    about.machine.kernel = Some(SINCE_6_6.into());
+    about.only_below = Some("/web".into());
+    about.migrations = true;
+    about.groups[1].weight = Some(10_000);
+    about.groups.push(Group {
+        path: "/a".into(),
+        weight: Some(100),
+        ..Default::default()
+    });
+    let others = |ts_ns, cpu, run_ns: i64| Event {
+        ts_ns,
+        cpu,
+        what: What::Others {
+            group: Some(2),
+            run_ns: run_ns as u64,
+            state: State::Runnable,
+        },
+    };
+    let mut events = Vec::new();
+    let mut since_ns = 0;
+    for woken_ns in (1..99).map(|round| round * 40 * MS) {
+        let begin_ns = woken_ns + 23 * MS;
+        events.extend([
+            others(woken_ns, 1, 40 * MS),
+            waking(woken_ns, 0, 7, 0, When::Timer),
+            others(begin_ns, 0, begin_ns - since_ns),
+            switch(begin_ns, 0, 0, State::Runnable, 7),
+            switch(begin_ns + MS, 0, 7, State::Sleeping, 0),
+        ]);
+        since_ns = begin_ns + MS;
+    }
+    let (program, machine) = compile_with(&about, &events, Some("comm:web"));
+    let replayed = run(&program, &machine, &[]);
+    assert_near(both(&replayed.latencies(None)), [24.0, 24.0], "as recorded");
+    let alone = run(&program, &machine, &["machine.others=none"]);
+    assert_near(both(&alone.latencies(None)), [1.0, 1.0], "alone");
 }

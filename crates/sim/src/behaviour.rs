@@ -62,11 +62,12 @@ pub struct Seat {
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The group of the task that ran. Where one of its own ran then and another group's does now, or the reverse, the rules
-    /// decide.
+    /// The group of the task that ran. Where another group's ran then and one of its own does now the rules decide.
     pub of: GroupId,
     /// When.
     pub when: When,
+    /// If one of its own ran: for how long others did before its turn came. That is what it waits for where others run now.
+    pub others_ns: u32,
 }
 
 /// When the turn of a woken task came.
@@ -78,6 +79,12 @@ pub enum When {
     Next,
     /// As that one had had its slice.
     AfterSlice,
+    /// As others than its own group had had the CPU for so long, which the rules need not tell: a neighbour that is in the kernel
+    /// gives way late, or not at all. Where that one ends sooner its turn comes then.
+    After {
+        /// Since it was woken.
+        ns: u32,
+    },
 }
 
 /// What that kernel had to choose from.

@@ -142,6 +142,7 @@ pub struct Shape {
     pub nr_groups: u32,
     /// The class may check what it does at each step.
     pub check: bool,
+    pub(crate) baseline: bool,
     pub(crate) root: pl::Root,
 }
 

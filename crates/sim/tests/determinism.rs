@@ -93,5 +93,5 @@ fn digest_of_many_runs() {
 /// The same machines, with turns by lag and deadline.
 #[test]
 fn digest_of_many_runs_by_lag_and_deadline() {
-    digest_of_runs(Fair::Eevdf, &expect!["24d394d7cc8e165e"]);
+    digest_of_runs(Fair::Eevdf, &expect!["27cef776d480e6d8"]);
 }

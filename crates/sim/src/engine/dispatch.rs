@@ -198,6 +198,7 @@ impl<C: Class> Engine<'_, C> {
         let state = &mut self.cpus[cpu as usize];
         let running = state.running;
         state.running = NONE;
+        state.keeps_ns = 0;
         state.last = running;
         state.work_end_ns = NEVER;
         state.resched_ns = NEVER;
@@ -497,6 +498,9 @@ impl<C: Class> Engine<'_, C> {
 
     /// The task has had its slice: perhaps it is another one's turn, here or from elsewhere.
     fn end_of_slice(&mut self, cpu: u32) {
+        if self.now_ns < self.cpus[cpu as usize].keeps_ns {
+            return;
+        }
         self.pull_on_lag(cpu);
         if self.cpus[cpu as usize].queue.is_empty() {
             self.pick_again(cpu);

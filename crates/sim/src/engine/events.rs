@@ -95,6 +95,12 @@ pub(super) enum Timer {
     Offer {
         task: u32,
     },
+    /// A task that was woken where others ran has waited for as long as it did when it was recorded.
+    Turn {
+        task: u32,
+        cpu: u32,
+        ns: u32,
+    },
     Period {
         group: u32,
     },

@@ -216,6 +216,7 @@ impl<C: Class> Engine<'_, C> {
             Timer::Wake { task, waker, sync } => self.wake_found(task, waker, sync),
             Timer::Woken { task, cpu, waker } => self.woken(task, cpu, waker),
             Timer::Offer { task } => self.offer(task),
+            Timer::Turn { task, cpu, ns } => self.turn_comes(task, cpu, ns),
             Timer::Period { group } => self.period(group),
             Timer::Slack { group } => self.slack(group),
             Timer::Headroom => self.headroom_window(),

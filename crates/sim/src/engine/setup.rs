@@ -41,6 +41,7 @@ impl<'o, C: Class> Engine<'o, C> {
             nr_cpus,
             nr_groups: nr_groups as u32,
             check: config.check,
+            baseline: config.policy.core.fair.pull_ns == 0,
             root: memory.root(),
         });
         let mut engine = Self {

@@ -38,6 +38,8 @@ pub(super) struct Cpu {
     pub resched_ns: u64,
     /// Whose turn is next, whatever the rules say; NONE: they decide.
     pub first: u32,
+    /// Until then the end of a slice takes the CPU from nothing: see [`crate::When::After`].
+    pub keeps_ns: u64,
     /// End of the slice or of the run time, where a timer enforces them.
     pub limit_ns: u64,
     pub slice_end_ns: u64,
@@ -96,6 +98,7 @@ impl Cpu {
             tick_ns: NEVER,
             resched_ns: NEVER,
             first: NONE,
+            keeps_ns: 0,
             limit_ns: NEVER,
             slice_end_ns: 0,
             owed_ns: 0,

@@ -301,19 +301,29 @@ impl<C: Class> Engine<'_, C> {
             self.tasks[task as usize].group,
             self.tasks[running as usize].group,
         );
-        let alike = |turn: &Turn| {
-            let waits = turn.when == When::AfterSlice;
+        let when = self.turn.and_then(|turn| {
+            let when = match (turn.of.0 == own, now == own) {
+                (true, false) if turn.others_ns == 0 => When::Now,
+                (true, false) => When::After { ns: turn.others_ns },
+                (false, true) => return None,
+                _ => turn.when,
+            };
+            let waits = matches!(when, When::AfterSlice | When::After { .. });
             let owes_nothing = self.class.owes_nothing(&self.seen(task), &self.seen(running));
-            (turn.of.0 == own) == (now == own) && owes_nothing.map_or(now == own, |nothing| nothing || waits)
-        };
-        let turn = self.turn.filter(alike);
-        let preempts = match turn.map(|turn| turn.when) {
-            Some(When::Now) => true,
-            Some(When::Next) => turn.is_some_and(|turn| turn.of.0 != now),
-            Some(When::AfterSlice) => false,
+            let taken = owes_nothing.map_or(now == own, |nothing| nothing || waits);
+            taken.then_some((turn, when))
+        });
+        let preempts = match when {
+            Some((_, When::Now)) => true,
+            Some((turn, When::Next)) => turn.of.0 != now,
+            Some((_, When::AfterSlice)) => false,
+            Some((_, When::After { ns })) => {
+                self.wait_out(task, cpu, ns);
+                false
+            }
             None => self.preempts(task, cpu),
         };
-        if turn.is_some_and(|turn| turn.when != When::AfterSlice) {
+        if when.is_some_and(|(_, when)| when != When::AfterSlice) {
             self.cpus[cpu as usize].first = task;
         }
         if !preempts {
@@ -326,6 +336,29 @@ impl<C: Class> Engine<'_, C> {
             self.overhead(from, self.costs.ipi_send_ns);
         }
         self.resched(cpu, after_ns);
+    }
+
+    /// What runs on a CPU keeps it for so long, and then the task gets it.
+    fn wait_out(&mut self, task: u32, cpu: u32, ns: u32) {
+        let at_ns = self.now_ns + u64::from(ns);
+        let keeps_ns = &mut self.cpus[cpu as usize].keeps_ns;
+        *keeps_ns = match *keeps_ns > self.now_ns {
+            true => at_ns.min(*keeps_ns),
+            false => at_ns,
+        };
+        self.timers.push(at_ns, Timer::Turn { task, cpu, ns });
+    }
+
+    /// The turn of a task that waited so long for others has come, if it still waits for them.
+    pub(super) fn turn_comes(&mut self, task: u32, cpu: u32, ns: u32) {
+        let entry = &self.tasks[task as usize];
+        let since = entry.runnable_ns + u64::from(ns) == self.now_ns;
+        let waits = since && entry.state == State::Queued && entry.policy.cpu == cpu;
+        let beside = |running: u32| self.tasks[running as usize].group != entry.group;
+        if waits && self.running(cpu).is_some_and(beside) {
+            self.cpus[cpu as usize].first = task;
+            self.resched(cpu, 0);
+        }
     }
 
     /// Where a waking task goes, and how many CPUs were looked at: where the recorded one went, if the choice is like

@@ -193,10 +193,10 @@ impl Turns {
     }
 
     /// Something waits on the CPU, and no task runs there.
-    pub fn pl_steps_pick(&self, cpu: u32) -> u32 {
+    pub fn pl_steps_pick(&self, cpu: u32, keeps: bool) -> u32 {
         assert!((cpu as usize) < self.nr_cpus, "CPU {cpu} of {}", self.nr_cpus);
         // SAFETY: as above.
-        unsafe { sys::pl_steps_pick(&self.steps, self.root.0, cpu) as u32 }
+        unsafe { sys::pl_steps_pick(&self.steps, self.root.0, cpu, keeps) as u32 }
     }
 
     pub fn pl_steps_owes_nothing(&self, woken: (&Task, u32), running: (&Task, u32)) -> bool {

@@ -10,6 +10,8 @@ pub(super) struct Eevdf {
     nr_cpus: u32,
     /// Every event is checked, with what is next.
     checked: bool,
+    /// As in the kernel's fair class.
+    keeps: bool,
     /// Of each task, with what lag it left its line: a second book.
     left: Vec<Option<Left>>,
 }
@@ -32,6 +34,7 @@ impl Eevdf {
             nr_groups: shape.nr_groups - 1,
             nr_cpus: shape.nr_cpus,
             checked: shape.check,
+            keeps: shape.baseline,
             left: Vec::new(),
         }
     }
@@ -108,7 +111,7 @@ impl Eevdf {
 
     /// Whose turn it is on a CPU where tasks wait and none runs.
     pub fn pick(&self, cpu: u32) -> u32 {
-        self.turns.pl_steps_pick(cpu)
+        self.turns.pl_steps_pick(cpu, self.keeps)
     }
 
     pub fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
