@@ -75,6 +75,14 @@ holds kernels cpu.max.burst 0 "restored"
 
 echo "== headroom 30%"
 plimsoll set $root/main headroom_percent=30 >/dev/null
+echo 300 >$root/side/cpu.weight
+start
+soon side cpu.idle 1 "beside main"
+kill -9 $agent
+wait $agent 2>/dev/null
+plimsoll agent --restore || fail "restore"
+holds side cpu.idle 0 "restored"
+holds side cpu.weight 300 "restored"
 start
 for _ in 1 2 3 4; do
 	sh -c "echo \$\$ >$root/side/cgroup.procs; while :; do :; done" &
@@ -92,9 +100,16 @@ for step in 30:40 40:30 50:20 60:10 70:0 80:0; do
 	[ $side -ge $((wanted * 10 - 30)) ] && [ $side -le $((wanted * 10 + 30)) ] || fail "side at main $load%: $side per mille"
 	wait $duty
 done
+soon side cpu.idle 1 "beside main"
+echo 200 2>/dev/null >$root/side/cpu.weight && fail "Linux takes the weight of an idle group: the agent need not give it back"
+sleep 0.5
+echo 200 >$root/side/cpu.weight || fail "the owner's weight is refused again"
+sleep 1
+holds side cpu.idle 0 "whose weight its owner wrote"
 kill $agent
 wait $agent
 cat log
+holds side cpu.weight 200 "after the end"
 holds side cpu.max "max 100000" "after the end"
 holds main cpu.max "max 100000" "after the end"
 exit $failed

@@ -276,7 +276,7 @@ mod agent {
     fn burst_and_headroom_hold_beside_those_of_run_newest() {
         let case = Case {
             loaded: false,
-            also: &["target/guest/duty"],
+            also: &["target/guest/duty", "target/guest/turns"],
             ..Case::of(&["agent-beside-run.sh"])
         };
         holds("newest", &case);

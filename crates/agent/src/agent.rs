@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each group's files are to hold, and how they come to hold it.
 use crate::annotations::left_out;
-use crate::headroom::Headroom;
+use crate::headroom::{Headroom, PART_US};
 use crate::lending::{Loan, Terms};
 use crate::limits::QUOTA_LEAST_US;
 use crate::marks::{marked, marked_burst};
-use crate::restore::{is_gone, restore};
-use crate::{Containers, Error, File, Files, Journal, Limits, Result, Settings, Store};
+use crate::restore::{is_gone, restore, write};
+use crate::{idle, Containers, Error, File, Files, Journal, Limits, Result, Settings, Store};
 use plimsoll_live::{shown, KnobValues};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -41,7 +41,7 @@ pub struct Agent<F, S> {
     /// its owner and the agent knows, since events were read: the next event of it says nothing. A step takes time with these, not
     /// with all groups.
     due: BTreeSet<PathBuf>,
-    lent: BTreeMap<PathBuf, u64>,
+    pub(crate) lent: BTreeMap<PathBuf, Lent>,
     wrote: BTreeSet<PathBuf>,
     /// What is looked at again at a time: a burst was given back, or what was to be written was refused.
     later: BTreeMap<PathBuf, u64>,
@@ -55,16 +55,37 @@ pub(crate) struct Group {
     /// As the owner wants it.
     pub owner: Limits,
     pub knobs: KnobValues,
-    pub loan: Option<Loan>,
-    /// What the loan or the owner grants, and what headroom leaves of it.
-    lent_us: Option<u64>,
+    /// What headroom leaves it, of PART_US.
     pub side_us: Option<u64>,
+    /// Until then its owner can write what the agent's burst or cpu.idle would be in the way of.
     retreat_ns: u64,
+    /// Its owner wrote its weight, which the kernel refuses of a group that is idle.
+    keeps_weight: bool,
     /// Why its knobs were refused.
     refused: String,
     complaint: String,
     /// What a dry run has said already.
     announced: String,
+}
+
+/// A group's loan, apart from the groups: it is looked at many times a second, and nothing else of the group is.
+pub(crate) struct Lent {
+    pub loan: Loan,
+    /// The quota that it gives, and whether the files took what they were to hold.
+    quota_us: u64,
+    is_held: bool,
+}
+
+impl Lent {
+    /// A look that reads what the group has used and nothing else: whether its quota stays as it is. What else may have happened
+    /// to the group is an event.
+    fn stays(&mut self, files: &impl Files, path: &Path, now_ns: u64) -> bool {
+        self.is_held
+            && files.usage_us(path).is_some_and(|usage_us| {
+                let lent_us = self.loan.look(usage_us, now_ns);
+                marked(lent_us, self.loan.terms.quota_us) == self.quota_us
+            })
+    }
 }
 
 impl<F: Files, S: Store> Agent<F, S> {
@@ -125,8 +146,8 @@ impl<F: Files, S: Store> Agent<F, S> {
         }
         let is_known = |path: &PathBuf| self.groups.contains_key(path);
         self.due.extend(events.touched.into_iter().filter(is_known));
-        for path in events.tried {
-            self.was_tried(path, now_ns);
+        for (path, file) in events.tried {
+            self.was_tried(path, file, now_ns);
         }
         self.wrote.clear();
         let again = self.later.iter().filter(|(_, at_ns)| now_ns >= **at_ns);
@@ -144,14 +165,9 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.headroom
                 .window(&mut self.files, &mut self.groups, &mut self.due, now_ns);
         }
-        let loans = self.lent.iter().filter(|(_, due_ns)| now_ns >= **due_ns);
-        for path in loans.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
-            match self.stays_lent(&path, now_ns) {
-                Some(due_ns) => drop(self.lent.insert(path, due_ns)),
-                None => {
-                    self.lent.remove(&path);
-                    self.due.insert(path);
-                }
+        for (path, lent) in &mut self.lent {
+            if now_ns >= lent.loan.due_ns && (self.blind || !lent.stays(&self.files, path, now_ns)) {
+                self.due.insert(path.clone());
             }
         }
         for path in std::mem::take(&mut self.due) {
@@ -160,27 +176,15 @@ impl<F: Files, S: Store> Agent<F, S> {
         Ok(std::mem::take(&mut self.said))
     }
 
-    /// A look at a loan that reads what the group has used and nothing else. Where its quota stays as it is, when the next look is
-    /// due. What else may have happened to the group is an event.
-    fn stays_lent(&mut self, path: &Path, now_ns: u64) -> Option<u64> {
-        let group = self.groups.get_mut(path)?;
-        let loan = group.loan.as_mut()?;
-        if self.blind || !group.complaint.is_empty() {
-            return None;
-        }
-        let lent_us = loan.look(self.files.usage_us(path)?, now_ns);
-        let stays = group.lent_us == Some(marked(lent_us, loan.terms.quota_us));
-        stays.then_some(loan.due_ns)
-    }
-
     fn looked_at_all_ns(&self) -> u64 {
         self.look_at_all_ns.saturating_sub(LOOK_AT_ALL_NS)
     }
 
     /// When the next step is due though nothing happens.
     pub fn due_ns(&self) -> u64 {
-        let loans = self.lent.values().copied();
+        let loans = self.lent.values();
         loans
+            .map(|lent| lent.loan.due_ns)
             .chain(self.later.values().copied())
             .chain([self.look_at_all_ns])
             .chain(self.headroom.due_ns())
@@ -254,16 +258,19 @@ impl<F: Files, S: Store> Agent<F, S> {
         Ok(true)
     }
 
-    /// The owner is about to write `quota_us`. The kernel would refuse it below the agent's burst, which is given back until
-    /// `bring_now`, or for 10 s.
-    pub fn make_room(&mut self, shown: &Path, quota_us: u64, now_ns: u64) -> Result<()> {
+    /// The owner is about to write a weight, and `quota_us` if that is known. The kernel would refuse a quota below the agent's burst,
+    /// and a weight where the agent made the group idle: both are given back until `bring_now`, or for 10 s.
+    pub fn make_room(&mut self, shown: &Path, quota_us: Option<u64>, now_ns: u64) -> Result<()> {
         let path = self.files.at(shown);
         let Some(group) = self.groups.get_mut(&path) else {
             return Ok(());
         };
         let burst = self.journal.change(group.id, File::Burst);
         let burst_us = burst.and_then(|change| change.ours.parse::<u64>().ok());
-        if burst_us.is_some_and(|burst_us| burst_us > quota_us) {
+        let is_in_the_way = burst_us
+            .zip(quota_us)
+            .is_some_and(|(burst_us, quota_us)| burst_us > quota_us);
+        if is_in_the_way || self.journal.change(group.id, File::Idle).is_some() {
             group.retreat_ns = now_ns + RETREAT_NS;
             self.later.insert(path.clone(), group.retreat_ns);
             self.look(&path, now_ns)?;
@@ -320,10 +327,9 @@ impl<F: Files, S: Store> Agent<F, S> {
                         burst_us: None,
                     },
                     knobs: KnobValues::default(),
-                    loan: None,
-                    lent_us: None,
                     side_us: None,
                     retreat_ns: 0,
+                    keeps_weight: false,
                     refused: String::new(),
                     complaint: String::new(),
                     announced: String::new(),
@@ -392,13 +398,23 @@ impl<F: Files, S: Store> Agent<F, S> {
         Ok(())
     }
 
-    /// An owner opened cpu.max to write, and may have been refused since the burst is above the new quota.
-    fn was_tried(&mut self, path: PathBuf, now_ns: u64) {
+    /// An owner opened cpu.max to write, and may have been refused since the burst is above the new quota, or cpu.weight, since the
+    /// group is idle.
+    fn was_tried(&mut self, path: PathBuf, file: File, now_ns: u64) {
         let Some(group) = self.groups.get_mut(&path) else {
             return;
         };
         let has_ours = |file| self.journal.change(group.id, file).is_some();
-        if has_ours(File::Burst) && !self.wrote.contains(&path) {
+        // Its event may be of the agent's own write.
+        let may_be_ours = self.wrote.contains(&path);
+        if file == File::Weight && !may_be_ours {
+            if has_ours(File::Idle) && matches!(idle::is_idle(&self.files, &path), Ok(Some(true))) {
+                group.keeps_weight = true;
+                let text =
+                    "a write to cpu.weight changed nothing: cpu.idle is given back, and stays its owner's";
+                self.said.push(format!("{}: {text}", shown(&path)));
+            }
+        } else if file == File::Max && has_ours(File::Burst) && !may_be_ours {
             let unchanged = Limits::read(&self.files, &path).is_ok_and(|limits| {
                 (limits.quota_us, limits.period_us) == (group.owner.quota_us, group.owner.period_us)
             });
@@ -435,12 +451,16 @@ impl<F: Files, S: Store> Agent<F, S> {
         let Some(mut group) = self.groups.remove(path) else {
             return Ok(());
         };
-        self.lent.remove(path);
+        let mut loan = self.lent.remove(path).map(|lent| lent.loan);
         if self.files.id(path) != Some(group.id) {
             return self.forget(group.id, path);
         }
         let mut complaint = group.refused.clone();
-        match self.bring(path, &mut group, now_ns)? {
+        let brought = match self.bring(path, &mut group, &mut loan, now_ns)? {
+            Ok(()) => self.weigh(path, &mut group, now_ns)?,
+            error => error,
+        };
+        match brought {
             Ok(()) => {}
             Err(error) if is_gone(&error) => return self.forget(group.id, path),
             Err(error) => complaint = format!("{}: {error}", shown(path)),
@@ -452,21 +472,32 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.later.entry(path.into()).or_insert(now_ns + AGAIN_NS);
         }
         group.complaint = complaint;
-        if let Some(loan) = &group.loan {
-            self.lent.insert(path.into(), loan.due_ns);
+        if let Some(loan) = loan {
+            let lent = Lent {
+                quota_us: marked(loan.lent_us(), loan.terms.quota_us),
+                is_held: group.complaint.is_empty(),
+                loan,
+            };
+            self.lent.insert(path.into(), lent);
         }
         self.groups.insert(path.into(), group);
         Ok(())
     }
 
     /// The outer error is the journal's, the inner the group's.
-    fn bring(&mut self, path: &Path, group: &mut Group, now_ns: u64) -> Result<io::Result<()>> {
+    fn bring(
+        &mut self,
+        path: &Path,
+        group: &mut Group,
+        loan: &mut Option<Loan>,
+        now_ns: u64,
+    ) -> Result<io::Result<()>> {
         let now = match Limits::read(&self.files, path) {
             Ok(limits) => limits,
             Err(error) => return Ok(Err(error)),
         };
         let mut texts = [None, None];
-        for (file, text) in File::ALL.into_iter().zip(&mut texts) {
+        for (file, text) in File::LIMITS.into_iter().zip(&mut texts) {
             *text = now.text(file);
             let Some(holds) = text.clone() else { continue };
             let Some(change) = self.journal.change(group.id, file) else {
@@ -491,7 +522,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             return Ok(Err(io::Error::other(format!("cpu.max is `{max}`"))));
         };
         group.owner = owner;
-        let to = self.wanted(path, group, now_ns);
+        let to = self.wanted(path, group, loan, now_ns);
         if self.dry_run {
             self.announce(path, group, &to);
             return Ok(Ok(()));
@@ -508,14 +539,8 @@ impl<F: Files, S: Store> Agent<F, S> {
                 if file == File::Max {
                     self.wrote.insert(path.into());
                 }
-                if let Err(error) = self.files.write(path, file, &text) {
-                    let name = file.name();
-                    return Ok(Err(match is_gone(&error) {
-                        true => error,
-                        false => {
-                            io::Error::new(error.kind(), format!("{name}: cannot write `{text}`: {error}"))
-                        }
-                    }));
+                if let Err(error) = write(&mut self.files, path, file, &text) {
+                    return Ok(Err(error));
                 }
             }
             if text == owners {
@@ -525,8 +550,49 @@ impl<F: Files, S: Store> Agent<F, S> {
         Ok(Ok(()))
     }
 
+    /// Makes a group of the side idle, and lets it be as its owner wants it where it is none any more. Errors as of `bring`.
+    fn weigh(&mut self, path: &Path, group: &mut Group, now_ns: u64) -> Result<io::Result<()>> {
+        let mut has_ours = self.journal.change(group.id, File::Idle).is_some();
+        let mut is_wanted = self.headroom.has_part(path)
+            && !self.settings.keeps_weights()
+            && !group.keeps_weight
+            && now_ns >= group.retreat_ns;
+        if !has_ours && !is_wanted {
+            return Ok(Ok(()));
+        }
+        let is_idle = match idle::is_idle(&self.files, path) {
+            Ok(Some(is_idle)) => is_idle,
+            Ok(None) => return Ok(Ok(())),
+            Err(error) => return Ok(Err(error)),
+        };
+        if has_ours && !is_idle {
+            idle::leave(&mut self.journal, group.id, path)?;
+            let text = "cpu.idle is `0`, no longer `1`: its owner's, and stays for 10 s";
+            self.said.push(format!("{}: {text}", shown(path)));
+            // One that writes both writes its weight next.
+            group.retreat_ns = now_ns + RETREAT_NS;
+            self.later.insert(path.into(), group.retreat_ns);
+            (has_ours, is_wanted) = (false, false);
+        }
+        let (files, journal) = (&mut self.files, &mut self.journal);
+        match (has_ours, is_wanted) {
+            (false, true) if is_idle => Ok(Ok(())),
+            (false, true) if self.dry_run => {
+                let line = format!("{}: cpu.idle would become `{}`, now `0`", shown(path), idle::IDLE);
+                self.said.push(line);
+                Ok(Ok(()))
+            }
+            (false, true) => idle::take(files, journal, group.id, path),
+            (true, false) => {
+                self.wrote.insert(path.into());
+                idle::give_back(files, journal, group.id, path)
+            }
+            _ => Ok(Ok(())),
+        }
+    }
+
     /// What the files are to hold: the owner's limits, the burst, and what headroom leaves.
-    fn wanted(&mut self, path: &Path, group: &mut Group, now_ns: u64) -> Limits {
+    fn wanted(&self, path: &Path, group: &Group, loan: &mut Option<Loan>, now_ns: u64) -> Limits {
         let mut to = group.owner;
         let terms = group
             .owner
@@ -544,28 +610,24 @@ impl<F: Files, S: Store> Agent<F, S> {
                 if now_ns >= group.retreat_ns {
                     to.burst_us = Some(marked_burst(terms.burst_us, group.owner.burst_us));
                 }
-                group.loan = None;
+                *loan = None;
             }
             (Some(terms), None) => {
                 // The kernel's burst would come on top of what is lent.
                 to.burst_us = to.burst_us.map(|_| marked_burst(0, group.owner.burst_us));
                 let usage_us = self.files.usage_us(path).unwrap_or(0);
-                if group.loan.as_ref().is_none_or(|loan| loan.terms != terms) {
-                    group.loan = Some(Loan::new(terms, usage_us, now_ns));
-                }
-                let loan = group.loan.as_mut().expect("it was just made");
-                let lent_us = loan.look(usage_us, now_ns);
-                to.quota_us = Some(marked(lent_us, terms.quota_us));
+                let kept = loan.take().filter(|loan| loan.terms == terms);
+                let loan = loan.insert(kept.unwrap_or_else(|| Loan::new(terms, usage_us, now_ns)));
+                to.quota_us = Some(marked(loan.look(usage_us, now_ns), terms.quota_us));
             }
-            (None, None) => group.loan = None,
+            (None, None) => *loan = None,
         }
-        group.lent_us = to.quota_us;
         if let Some(side_us) = group.side_us {
             // The owner's period stays where the owner's limit goes with it.
-            if to.quota_us.is_none() && side_us * SIDE_PERIOD_US / 100_000 > *QUOTA_LEAST_US {
+            if to.quota_us.is_none() && side_us * SIDE_PERIOD_US / PART_US > *QUOTA_LEAST_US {
                 to.period_us = SIDE_PERIOD_US;
             }
-            let side_us = marked(side_us * to.period_us / 100_000, 0).max(*QUOTA_LEAST_US + 1);
+            let side_us = marked(side_us * to.period_us / PART_US, 0).max(*QUOTA_LEAST_US + 1);
             if to.quota_us.is_none_or(|quota_us| side_us < quota_us) {
                 to.quota_us = Some(side_us);
                 // The kernel takes no burst above a quota.
@@ -577,7 +639,7 @@ impl<F: Files, S: Store> Agent<F, S> {
 
     fn announce(&mut self, path: &Path, group: &mut Group, to: &Limits) {
         let mut line = String::new();
-        for file in File::ALL {
+        for file in File::LIMITS {
             if let (Some(owners), Some(text)) = (group.owner.text(file), to.text(file)) {
                 if text != owners {
                     line += &format!(

@@ -14,15 +14,24 @@ pub enum File {
     Max,
     #[serde(rename = "cpu.max.burst")]
     Burst,
+    #[serde(rename = "cpu.idle")]
+    Idle,
+    /// The kernel's doing: it forgets a group's weight as the group becomes idle.
+    #[serde(rename = "cpu.weight")]
+    Weight,
 }
 
 impl File {
-    pub const ALL: [File; 2] = [File::Max, File::Burst];
+    pub const ALL: [File; 4] = [File::Max, File::Burst, File::Idle, File::Weight];
+    /// Those that are a group's limits.
+    pub const LIMITS: [File; 2] = [File::Max, File::Burst];
 
     pub fn name(self) -> &'static str {
         match self {
             File::Max => "cpu.max",
             File::Burst => "cpu.max.burst",
+            File::Idle => "cpu.idle",
+            File::Weight => "cpu.weight",
         }
     }
 }
@@ -34,8 +43,8 @@ pub struct Events {
     pub tree: Vec<PathBuf>,
     /// Directories in which something was written, or whose attributes were.
     pub touched: Vec<PathBuf>,
-    /// Directories whose limits an owner may have tried to write, perhaps in vain.
-    pub tried: Vec<PathBuf>,
+    /// Limits and weights that an owner may have tried to write, perhaps in vain.
+    pub tried: Vec<(PathBuf, File)>,
     /// Too much happened to be told one by one.
     pub all: bool,
     /// Not everything is watched: the caller has to look for itself from time to time.

@@ -9,24 +9,48 @@ use std::path::{Path, PathBuf};
 
 /// Several times a second. A window is seen a window late, so a shorter one reacts faster and reads more files.
 pub(crate) const WINDOW_NS: u64 = 200_000_000;
-/// While the machine's use stays as it is, the side groups are read this seldom: there may be hundreds of them.
-const CALM_WINDOW_NS: u64 = 1_000_000_000;
+/// While the use of main and of the side stays as it is, the side groups are read this seldom: there may be hundreds of them.
+const CALM_WINDOW_NS: u64 = 4_000_000_000;
 /// A quota is rewritten when it changes by this part of the machine: the kernel refills it at each write.
 const STEP_PER_CENT: u64 = 1;
+/// What parts of the budget are in: microseconds of so many.
+pub(crate) const PART_US: u64 = 100_000;
+/// Less than this part of a CPU, in PART_US, is no change of the side's use: the agent's own is of that size.
+const LEAST_SEEN_US: u64 = 100;
 
 #[derive(Default)]
 pub(crate) struct Headroom {
     pub percent: u32,
     tolerance_ns: u64,
-    /// The topmost groups of the side, and what they had used at the last window's end.
-    side: BTreeMap<PathBuf, Option<u64>>,
-    last: Option<(u64, u64)>,
-    /// The machine's use at the last look, and, where the last window changed nothing, its part in thousandths then.
-    glance: Option<(u64, u64)>,
-    calm: Option<u64>,
+    /// The topmost groups of the side, and those that want headroom.
+    side: BTreeMap<PathBuf, Side>,
+    main: Vec<PathBuf>,
+    /// When the side was last read.
+    last_ns: Option<u64>,
+    /// When main was last read, and what all groups and main had used then.
+    glance: Option<(u64, u64, u64)>,
+    /// `None`: the last window changed a part.
+    calm: Option<Calm>,
+    /// Of a window.
     pub budget_us: u64,
     pub used_us: u64,
     pub idle_us: u64,
+}
+
+/// How it was when the side was last read, in microseconds of 100 ms.
+struct Calm {
+    side_us: u64,
+    main_us: u64,
+    budget_us: u64,
+    /// What a group that used nothing may use.
+    left_us: u64,
+}
+
+struct Side {
+    /// What it had used when it was last read.
+    usage_us: Option<u64>,
+    /// Its part of the budget, of PART_US. `None`: not said yet.
+    part_us: Option<u64>,
 }
 
 impl Headroom {
@@ -37,10 +61,10 @@ impl Headroom {
     pub fn due_ns(&self) -> Option<u64> {
         // At multiples of it, when loans are looked at, too: half to one and a half of it later.
         let next_ns = |at_ns: u64| ((at_ns + WINDOW_NS / 2) / WINDOW_NS + 1) * WINDOW_NS;
-        (self.percent > 0).then(|| self.glance.map_or(0, |(at_ns, _)| next_ns(at_ns)))
+        (self.percent > 0).then(|| self.glance.map_or(0, |(at_ns, ..)| next_ns(at_ns)))
     }
 
-    /// Finds main and side anew, and looks at all of them in the next window. `due` gets those whose limit is no longer headroom's.
+    /// Finds main and side anew, and looks at all of them in the next window. `due` gets those that have come to the side or left it.
     pub fn link(&mut self, groups: &mut BTreeMap<PathBuf, Group>, due: &mut BTreeSet<PathBuf>) {
         let wants = |group: &Group| group.knobs.headroom_percent.unwrap_or(0) > 0;
         if self.percent == 0 && !groups.values().any(wants) {
@@ -69,21 +93,39 @@ impl Headroom {
                 .get(path)
                 .is_some_and(|level| unsafe { pl::pl_headroom_is_side(&marked, &**level) })
         };
-        let topmost = |path: &&PathBuf| is_side(path) && !path.parent().is_some_and(is_side);
+        let topmost = |path: &PathBuf| is_side(path) && !path.parent().is_some_and(is_side);
         self.calm = None;
         let before = std::mem::take(&mut self.side);
+        let side = |(path, group): (&PathBuf, &Group)| {
+            let usage_us = before.get(path).and_then(|side: &Side| side.usage_us);
+            // Of one that was made anew nothing was said yet.
+            let part_us = group.side_us;
+            (path.clone(), Side { usage_us, part_us })
+        };
         self.side = groups
-            .keys()
-            .filter(topmost)
-            .map(|path| (path.clone(), before.get(path).copied().flatten()))
+            .iter()
+            .filter(|(path, _)| topmost(path))
+            .map(side)
             .collect();
+        let mains = groups.iter().filter(|(_, group)| wants(group));
+        self.main.clear();
+        for (path, _) in mains {
+            // What one below another main group uses is counted with that one.
+            if !self.main.last().is_some_and(|above| path.starts_with(above)) {
+                self.main.push(path.clone());
+            }
+        }
         self.percent = marked.percent;
         self.tolerance_ns = marked.tolerance_ns;
         if self.percent == 0 {
-            (self.last, self.glance, self.calm) = (None, None, None);
+            (self.last_ns, self.glance, self.calm) = (None, None, None);
         }
         for (path, group) in groups {
-            if !self.side.contains_key(path) && group.side_us.take().is_some() {
+            let is_side = self.side.contains_key(path);
+            if !is_side {
+                group.side_us = None;
+            }
+            if is_side != before.contains_key(path) {
                 due.insert(path.clone());
             }
         }
@@ -100,92 +142,108 @@ impl Headroom {
         let Some((busy_us, nr_cpus)) = files.busy() else {
             return;
         };
-        let glance = self.glance.replace((now_ns, busy_us));
-        let part = glance.map(|(at_ns, before_us)| {
-            let capacity_us = (now_ns - at_ns).max(1) / 1000 * u64::from(nr_cpus);
-            busy_us.saturating_sub(before_us) * 1000 / capacity_us.max(1)
-        });
-        // Whether main rises or a side group falls, the machine's use shows it, but where both happen at once.
-        let is_calm = self
-            .calm
-            .zip(part)
-            .is_some_and(|(before, now)| before.abs_diff(now) < STEP_PER_CENT * 10);
-        if is_calm
-            && self
-                .last
-                .is_some_and(|(at_ns, _)| now_ns < at_ns + CALM_WINDOW_NS)
-        {
-            return;
-        }
-        let last = self.last.replace((now_ns, busy_us));
-        let mut used = Vec::new();
-        for (path, before) in &mut self.side {
-            let usage_us = files.usage_us(path);
-            used.push(
-                before
-                    .zip(usage_us)
-                    .map_or(0, |(before, now)| now.saturating_sub(before)),
-            );
-            *before = usage_us;
-        }
-        let Some((at_ns, busy_before_us)) = last else {
+        let main_us = self.main.iter().filter_map(|path| files.usage_us(path)).sum();
+        let Some((at_ns, busy_before_us, main_before_us)) = self.glance.replace((now_ns, busy_us, main_us))
+        else {
+            self.read_side(files, now_ns);
             return;
         };
+        // All in microseconds of 100 ms from here on.
         let window_us = (now_ns - at_ns).max(1) / 1000;
-        self.used_us = used.iter().sum();
-        let tolerance_ns = match self.tolerance_ns {
-            0 => pl::HEADROOM_TOLERANCE_NS,
-            own => own,
+        let rate = |used_us: u64, window_us: u64| used_us * PART_US / window_us.max(1);
+        let capacity_us = PART_US * u64::from(nr_cpus);
+        let step_us = capacity_us * STEP_PER_CENT / 100;
+        let busy_us = rate(busy_us.saturating_sub(busy_before_us), window_us);
+        let main_us = rate(main_us.saturating_sub(main_before_us), window_us);
+        // What is neither main's nor the side's is above main, where a group has no tasks of its own.
+        let side_us = busy_us.saturating_sub(main_us);
+        let idle_us = capacity_us.saturating_sub(busy_us);
+        let budget_us = self.budget(side_us, idle_us, capacity_us);
+        let of_window = |rate_us: u64| rate_us * WINDOW_NS / (PART_US * 1000);
+        (self.budget_us, self.used_us, self.idle_us) =
+            (of_window(budget_us), of_window(side_us), of_window(idle_us));
+
+        let moved = self.calm.as_ref().is_none_or(|calm| {
+            // One that begins is held to what was left for one more.
+            let seen_us = (calm.left_us / 4).clamp(LEAST_SEEN_US, step_us.max(LEAST_SEEN_US));
+            // Where the side uses little of what it has, what main does changes nothing yet.
+            let is_slack = side_us * 2 < budget_us.min(calm.budget_us);
+            side_us.abs_diff(calm.side_us) >= seen_us
+                || !is_slack && main_us.abs_diff(calm.main_us) >= step_us
+        });
+        let last_ns = self.last_ns.unwrap_or(at_ns);
+        if !moved && now_ns < last_ns + CALM_WINDOW_NS {
+            return;
+        }
+        let used = self.read_side(files, now_ns);
+        let since_us = (now_ns - last_ns).max(1) / 1000;
+        let used: Vec<u64> = used.into_iter().map(|used_us| rate(used_us, since_us)).collect();
+        let used_us: u64 = used.iter().sum();
+        let is_hungry = |(side, used_us): (&Side, &u64)| {
+            let part_us = side.part_us;
+            part_us.is_some_and(|part_us| used_us * 8 >= part_us * 7)
         };
-        let capacity_us = window_us * u64::from(nr_cpus);
-        self.idle_us = capacity_us.saturating_sub(busy_us.saturating_sub(busy_before_us));
-        // The tolerance is per window of policy's.
-        let tolerance_ns = tolerance_ns * window_us * 1000 / pl::HEADROOM_WINDOW_NS;
-        // SAFETY: numbers only.
-        let budget_ns = unsafe {
-            pl::pl_headroom_budget(
-                self.used_us * 1000,
-                self.idle_us * 1000,
-                capacity_us * 1000,
-                self.percent,
-                tolerance_ns,
-            )
-        };
-        self.budget_us = budget_ns / 1000;
-        let per_period = |in_window_us: u64| in_window_us * 100_000 / window_us;
-        let is_hungry = |path: &Path, used_us: u64| {
-            groups[path]
-                .side_us
-                .is_some_and(|side_us| per_period(used_us) * 8 >= side_us * 7)
-        };
-        let hungry: Vec<bool> = self
-            .side
-            .keys()
-            .zip(&used)
-            .map(|(path, used_us)| is_hungry(path, *used_us))
-            .collect();
-        let mut changed = false;
+        let hungry: Vec<bool> = self.side.values().zip(&used).map(is_hungry).collect();
+        let nr_side = self.side.len() as u32;
         let nr_hungry = hungry.iter().filter(|hungry| **hungry).count() as u32;
-        for ((path, used_us), hungry) in self.side.keys().zip(&used).zip(hungry) {
-            let among = if hungry { nr_hungry } else { self.side.len() as u32 };
+        let mut changed = false;
+        for (((path, side), group_us), hungry) in self.side.iter_mut().zip(&used).zip(hungry) {
+            let among = if hungry { nr_hungry } else { nr_side };
             // SAFETY: numbers only.
-            let share_ns =
-                unsafe { pl::pl_lend_share(budget_ns, used_us * 1000, self.used_us * 1000, among) };
-            let side_us = per_period(share_ns / 1000);
-            let Some(group) = groups.get_mut(path) else {
-                continue;
-            };
-            let step_us = 100_000 * u64::from(nr_cpus) * STEP_PER_CENT / 100;
-            if group
-                .side_us
-                .is_none_or(|before| before.abs_diff(side_us) >= step_us)
+            let part_ns =
+                unsafe { pl::pl_lend_share(budget_us * 1000, group_us * 1000, used_us * 1000, among) };
+            let part_us = part_ns / 1000;
+            if side
+                .part_us
+                .is_none_or(|before| before.abs_diff(part_us) >= step_us)
             {
-                group.side_us = Some(side_us);
+                let Some(group) = groups.get_mut(path) else {
+                    continue;
+                };
+                (side.part_us, group.side_us) = (Some(part_us), Some(part_us));
                 due.insert(path.clone());
                 changed = true;
             }
         }
-        self.calm = part.filter(|_| !changed);
+        // What moved was seen in one window, and in the parts since the last reading only in part.
+        let is_seen = !moved || since_us < WINDOW_NS * 2 / 1000;
+        self.calm = (!changed && is_seen).then(|| Calm {
+            side_us,
+            main_us,
+            budget_us,
+            left_us: budget_us.saturating_sub(used_us) / u64::from(nr_side).max(1),
+        });
+    }
+
+    fn budget(&self, side_us: u64, idle_us: u64, capacity_us: u64) -> u64 {
+        let tolerance_ns = match self.tolerance_ns {
+            0 => pl::HEADROOM_TOLERANCE_NS,
+            own => own,
+        };
+        // The tolerance is per window of policy's.
+        let tolerance_ns = tolerance_ns * PART_US * 1000 / pl::HEADROOM_WINDOW_NS;
+        let [side_ns, idle_ns, capacity_ns] = [side_us, idle_us, capacity_us].map(|us| us * 1000);
+        // SAFETY: numbers only.
+        let budget_ns =
+            unsafe { pl::pl_headroom_budget(side_ns, idle_ns, capacity_ns, self.percent, tolerance_ns) };
+        budget_ns / 1000
+    }
+
+    /// What each side group has used since it was last read; 0 of one that was never read.
+    fn read_side(&mut self, files: &impl Files, now_ns: u64) -> Vec<u64> {
+        self.last_ns = Some(now_ns);
+        let read = |(path, side): (&PathBuf, &mut Side)| {
+            let usage_us = files.usage_us(path);
+            let before = std::mem::replace(&mut side.usage_us, usage_us);
+            let both = before.zip(usage_us);
+            both.map_or(0, |(before, now)| now.saturating_sub(before))
+        };
+        self.side.iter_mut().map(read).collect()
+    }
+
+    /// Whether it is one of those that have a part of the budget.
+    pub fn has_part(&self, path: &Path) -> bool {
+        self.side.contains_key(path)
     }
 
     /// "main", "side" or "-".

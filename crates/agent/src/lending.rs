@@ -92,6 +92,11 @@ impl Loan {
         quota_ns / 1000
     }
 
+    /// The quota of the last look.
+    pub fn lent_us(&self) -> u64 {
+        self.looked.map_or(self.terms.quota_us, |(_, quota_us)| quota_us)
+    }
+
     /// What is saved, the quota of the present period included; negative: it has used more than it had.
     pub fn have_us(&self) -> i64 {
         (self.pool.runtime_ns + self.balance.remaining_ns) / 1000

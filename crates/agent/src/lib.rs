@@ -12,6 +12,7 @@ mod containers;
 mod cri;
 mod files;
 mod headroom;
+mod idle;
 mod journal;
 mod lending;
 mod limits;

@@ -46,7 +46,7 @@ impl Limits {
         })
     }
 
-    /// As the kernel shows the file. `None`: it has no such file.
+    /// As the kernel shows the file. `None`: it has no such file, or it is none of a limit.
     pub fn text(&self, file: File) -> Option<String> {
         match file {
             File::Max => Some(match self.quota_us {
@@ -54,6 +54,7 @@ impl Limits {
                 Some(quota_us) => format!("{quota_us} {}", self.period_us),
             }),
             File::Burst => self.burst_us.map(|burst_us| burst_us.to_string()),
+            File::Idle | File::Weight => None,
         }
     }
 
@@ -97,7 +98,7 @@ mod tests {
                 for file in from.order(to) {
                     match file {
                         File::Max => now.quota_us = to.quota_us,
-                        File::Burst => now.burst_us = to.burst_us,
+                        _ => now.burst_us = to.burst_us,
                     }
                     assert!(takes(&now), "{from:?} to {to:?}: {now:?}");
                 }

@@ -21,6 +21,7 @@ pub struct Mounted {
     /// Some directory cannot be watched: there is a limit to watches.
     unwatched: bool,
     busy: Busy,
+    online: Option<std::fs::File>,
     /// cpu.stat of groups that are looked at many times a second, open.
     stats: RefCell<HashMap<PathBuf, std::fs::File>>,
 }
@@ -37,7 +38,10 @@ struct Watched {
 /// CPU time that the topmost groups have used since this began, of groups that are gone, too.
 #[derive(Default)]
 struct Busy {
-    seen_us: HashMap<PathBuf, u64>,
+    /// What each had used when it was last read.
+    seen_us: Vec<(PathBuf, u64)>,
+    /// One may have come or gone since they were looked for.
+    stale: bool,
     used_us: u64,
 }
 
@@ -57,7 +61,11 @@ impl Mounted {
             watched: HashMap::new(),
             watches: HashMap::new(),
             unwatched: false,
-            busy: Busy::default(),
+            busy: Busy {
+                stale: true,
+                ..Default::default()
+            },
+            online: None,
             stats: RefCell::default(),
         })
     }
@@ -99,13 +107,17 @@ fn gives_limits(path: &Path) -> bool {
     controllers.split_ascii_whitespace().any(|name| name == "cpu")
 }
 
-/// The CPU time in the file, which is open, as it is now.
+/// What the file, which is open, begins with now.
+fn start_of<'a>(file: &std::fs::File, start: &'a mut [u8]) -> Option<&'a str> {
+    let length = file.read_at(start, 0).ok()?;
+    std::str::from_utf8(&start[..length]).ok()
+}
+
+/// The CPU time in cpu.stat, as it is now: the first of some ten lines.
 fn usage_of(stat: &std::fs::File) -> Option<u64> {
-    // It is the first of some ten lines.
     let mut start = [0; 64];
-    let length = stat.read_at(&mut start, 0).ok()?;
-    let text = std::str::from_utf8(&start[..length]).ok()?;
-    text.lines().next()?.strip_prefix("usage_usec ")?.parse().ok()
+    let line = start_of(stat, &mut start)?.lines().next()?;
+    line.strip_prefix("usage_usec ")?.parse().ok()
 }
 
 /// How many CPUs a list such as `0-3,8` has. `None`: the text is not a list, or the list is empty.
@@ -200,6 +212,7 @@ impl Files for Mounted {
             for event in read {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     events.all = true;
+                    self.busy.stale = true;
                     continue;
                 }
                 if event.mask.contains(AddWatchFlags::IN_IGNORED) {
@@ -214,6 +227,7 @@ impl Files for Mounted {
                     let moved = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE;
                     match name {
                         Some(name) if event.mask.intersects(moved) => {
+                            self.busy.stale |= *path == self.root;
                             let path = path.join(name);
                             // One that was made anew meanwhile has a watch of its own.
                             if event.mask.contains(AddWatchFlags::IN_DELETE) && !path.exists() {
@@ -232,12 +246,13 @@ impl Files for Mounted {
                     continue;
                 }
                 let name = name.and_then(|name| name.to_str()).unwrap_or_default();
-                let is_limit = File::ALL.iter().any(|file| file.name() == name);
-                if is_limit && event.mask.contains(AddWatchFlags::IN_MODIFY) {
+                let file = File::ALL.into_iter().find(|file| file.name() == name);
+                if file.is_some() && event.mask.contains(AddWatchFlags::IN_MODIFY) {
                     events.touched.push(path.clone());
                 }
-                if name == File::Max.name() && event.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) {
-                    events.tried.push(path.clone());
+                let refusable = file.filter(|file| matches!(file, File::Max | File::Weight));
+                if let Some(file) = refusable.filter(|_| event.mask.contains(AddWatchFlags::IN_CLOSE_WRITE)) {
+                    events.tried.push((path.clone(), file));
                 }
                 if name == CONTROLLERS && event.mask.contains(AddWatchFlags::IN_MODIFY) {
                     let now = gives_limits(path);
@@ -261,22 +276,35 @@ impl Files for Mounted {
     }
 
     fn busy(&mut self) -> Option<(u64, u32)> {
-        let nr_cpus = nr_online(&std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?)?;
-        let mut seen_us = HashMap::new();
-        for entry in std::fs::read_dir(&self.root).ok()?.flatten() {
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                continue;
+        if self.online.is_none() {
+            self.online = std::fs::File::open("/sys/devices/system/cpu/online").ok();
+        }
+        let nr_cpus = nr_online(start_of(self.online.as_ref()?, &mut [0; 4096])?)?;
+        if std::mem::take(&mut self.busy.stale) || self.unwatched {
+            let before: HashMap<PathBuf, u64> = std::mem::take(&mut self.busy.seen_us).into_iter().collect();
+            for entry in std::fs::read_dir(&self.root).ok()?.flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    let path = entry.path();
+                    // One that has come counts from 0.
+                    let seen_us = before.get(&path).copied().unwrap_or(0);
+                    self.busy.seen_us.push((path, seen_us));
+                }
             }
-            let path = entry.path();
-            let Some(now_us) = self.usage_us(&path) else {
+        }
+        let mut busy = std::mem::take(&mut self.busy);
+        for (path, seen_us) in &mut busy.seen_us {
+            let Some(now_us) = self.usage_us(path) else {
                 continue;
             };
-            // One that was made anew counts from 0.
-            let before_us = self.busy.seen_us.get(&path).filter(|&&us| us <= now_us);
-            self.busy.used_us += now_us - before_us.copied().unwrap_or(0);
-            seen_us.insert(path, now_us);
+            // As does one that was made anew.
+            busy.used_us += if now_us >= *seen_us {
+                now_us - *seen_us
+            } else {
+                now_us
+            };
+            *seen_us = now_us;
         }
-        self.busy.seen_us = seen_us;
+        self.busy = busy;
         Some((self.busy.used_us, nr_cpus))
     }
 

@@ -280,7 +280,7 @@ impl Nri {
         let limits = self.limits(about, &wishes, cpu.quota_us, period_us);
         let quota_us = limits.map(|(quota_us, _)| quota_us);
         let quota_us = quota_us.or(cpu.quota_us.and_then(|quota_us| u64::try_from(quota_us).ok()));
-        if let (Some(cgroup), Some(quota_us)) = (self.cgroups.get(&about.container.id), quota_us) {
+        if let Some(cgroup) = self.cgroups.get(&about.container.id) {
             agent.make_room(cgroup, quota_us, now_ns)?;
         }
         Ok(match limits {

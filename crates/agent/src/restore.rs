@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The way back: what a journal names is put back where it still holds what the agent wrote.
-use crate::{File, Files, Journal, Limits, Result, Store};
+use crate::{idle, File, Files, Journal, Limits, Result, Store};
 use plimsoll_live::shown;
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,17 @@ pub fn restore<S: Store>(files: &mut impl Files, journal: &mut Journal<S>) -> Re
     for (id, changed) in changed {
         let path = &changed.path;
         if files.id(path) == Some(id) {
-            match put_back(files, path, &changed.files) {
+            let idle = idle::give_back(files, journal, id, path);
+            let put = put_back(files, path, &changed.files);
+            // Whatever the journal says, what can be put back is.
+            let put = match idle {
+                Ok(idle) => idle.and(put),
+                Err(error) => {
+                    wrong = wrong.and(Err(error));
+                    put
+                }
+            };
+            match put {
                 Ok(lines) => said.extend(lines),
                 Err(error) if is_gone(&error) => {}
                 Err(error) => {
@@ -67,11 +77,24 @@ fn put_back(
     for file in now.order(&to) {
         if let (Some(holds), Some(text)) = (now.text(file), to.text(file)) {
             if holds != text {
-                files.write(path, file, &text)?;
+                write(files, path, file, &text)?;
             }
         }
     }
     Ok(said)
+}
+
+/// An error names file and value, but where the group has gone.
+pub(crate) fn write(files: &mut impl Files, path: &Path, file: File, text: &str) -> io::Result<()> {
+    files
+        .write(path, file, text)
+        .map_err(|error| match is_gone(&error) {
+            true => error,
+            false => io::Error::new(
+                error.kind(),
+                format!("{}: cannot write `{text}`: {error}", file.name()),
+            ),
+        })
 }
 
 /// The group has gone.

@@ -13,6 +13,7 @@ use std::path::Path;
 pub struct Settings {
     rules: Vec<Rule>,
     most: Most,
+    keeps_weights: bool,
 }
 
 #[derive(Debug)]
@@ -31,6 +32,15 @@ struct Document {
     group: Vec<Table>,
     #[serde(default)]
     annotations: Table,
+    #[serde(default)]
+    headroom: ForHeadroom,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForHeadroom {
+    #[serde(default)]
+    keeps_weights: bool,
 }
 
 impl Settings {
@@ -105,10 +115,19 @@ impl Settings {
             }
         }
         if wrong.is_empty() {
-            Ok(Self { rules, most })
+            Ok(Self {
+                rules,
+                most,
+                keeps_weights: document.headroom.keeps_weights,
+            })
         } else {
             Err(wrong)
         }
+    }
+
+    /// Whether the side's weights stay as their owners wrote them.
+    pub fn keeps_weights(&self) -> bool {
+        self.keeps_weights
     }
 
     /// How much containers may ask for.
@@ -214,6 +233,12 @@ mod tests {
             lines[1].starts_with("a.toml:4: unknown key `cpu`; known: headroom_percent,"),
             "{most}"
         );
+        let weights = |text| Settings::read(path, text).map(|settings| settings.keeps_weights());
+        assert!(!weights("").unwrap() && weights("[headroom]\nkeeps_weights = true\n").unwrap());
+        let unknown = weights("\n[headroom]\nkeeps_weight = true\n")
+            .unwrap_err()
+            .to_string();
+        assert!(unknown.starts_with("a.toml:3: "), "{unknown}");
         let unknown = Settings::read(path, "\n[group]\n").unwrap_err().to_string();
         assert!(unknown.starts_with("a.toml:2: "), "{unknown}");
     }

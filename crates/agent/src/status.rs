@@ -28,7 +28,8 @@ impl<F: Files, S: Store> Agent<F, S> {
         let groups = groups.map(|(path, group)| {
             let counted = self.files.counted(path);
             let number = |name| counted.get(name).copied().unwrap_or(0);
-            let lent = group.loan.as_ref().map(|loan| loan.bursts());
+            let loan = self.lent.get(path).map(|lent| &lent.loan);
+            let lent = loan.map(|loan| loan.bursts());
             GroupStatus {
                 cgroup: shown(path),
                 usage_usec: number("usage_usec"),
@@ -37,7 +38,7 @@ impl<F: Files, S: Store> Agent<F, S> {
                 throttled_usec: number("throttled_usec"),
                 nr_bursts: lent.map_or(number("nr_bursts"), |(nr_bursts, _)| nr_bursts),
                 burst_usec: lent.map_or(number("burst_usec"), |(_, burst_us)| burst_us),
-                current_bw_usec: group.loan.as_ref().map(|loan| loan.have_us().max(0) as u64),
+                current_bw_usec: loan.map(|loan| loan.have_us().max(0) as u64),
                 quota_us: group.owner.quota_us,
                 period_us: group.owner.period_us,
                 burst_us: group.knobs.burst_us.or(group.owner.burst_us).unwrap_or(0),

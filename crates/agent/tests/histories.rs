@@ -22,8 +22,17 @@ struct Group {
     id: u64,
     now: Limits,
     owner: Limits,
+    weight: Weight,
+    owners_weight: u64,
     knobs: KnobValues,
     usage_us: u64,
+}
+
+/// cpu.idle and cpu.weight.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Weight {
+    Idle,
+    Of(u64),
 }
 
 #[derive(Default)]
@@ -31,7 +40,7 @@ struct Machine {
     groups: BTreeMap<PathBuf, Group>,
     next_id: u64,
     events: Vec<PathBuf>,
-    tried: Vec<PathBuf>,
+    tried: Vec<(PathBuf, File)>,
     tree: Vec<PathBuf>,
     busy_us: u64,
     journal: String,
@@ -60,10 +69,22 @@ impl Machine {
         let Some(group) = self.groups.get_mut(path) else {
             return Err(io::ErrorKind::NotFound.into());
         };
+        if matches!(file, File::Idle | File::Weight) {
+            // As Linux has them.
+            group.weight = match (file, value, group.weight) {
+                (File::Idle, "1", _) => Weight::Idle,
+                (File::Idle, "0", Weight::Idle) => Weight::Of(100),
+                (File::Idle, "0", weight) => weight,
+                (File::Weight, _, Weight::Of(_)) => Weight::Of(value.parse().unwrap()),
+                _ => return Err(io::Error::from_raw_os_error(22)),
+            };
+            self.events.push(path.into());
+            return Ok(());
+        }
         let (max, burst) = (group.now.text(File::Max).unwrap(), group.now.text(File::Burst));
         let (max, burst) = match file {
             File::Max => (value.to_string(), burst),
-            File::Burst => (max, Some(value.to_string())),
+            _ => (max, Some(value.to_string())),
         };
         let to = Limits::parse(&max, burst.as_deref()).expect("the agent writes what the kernel reads");
         // What Linux refuses.
@@ -81,7 +102,12 @@ impl Machine {
     /// A value that the agent has just written is one that the owner's and the policy allow.
     fn check(&mut self, path: &Path, file: File, has_headroom: bool) {
         let Group {
-            now, owner, knobs, ..
+            now,
+            owner,
+            knobs,
+            weight,
+            owners_weight,
+            ..
         } = &self.groups[path];
         let burst_us = knobs.burst_us.unwrap_or(0);
         let quota = match (now.quota_us, owner.quota_us) {
@@ -102,10 +128,13 @@ impl Machine {
             }
             File::Max => quota && now.period_us == owner.period_us,
             File::Burst => burst,
+            // 100 is the kernel's, for as long as it takes to write the owner's.
+            File::Idle => *weight != Weight::Idle || has_headroom,
+            File::Weight => *weight == Weight::Of(*owners_weight),
         };
         if !holds {
             let line = format!(
-                "{}: {now:?} where its owner wrote {owner:?} and burst is {burst_us}",
+                "{}: {now:?}, {weight:?} where its owner wrote {owner:?}, {owners_weight} and burst is {burst_us}",
                 path.display()
             );
             self.broken.push(line);
@@ -134,7 +163,12 @@ impl Files for Model {
     fn read(&self, group: &Path, file: File) -> io::Result<String> {
         let machine = self.0.borrow();
         let found = machine.groups.get(group).ok_or(io::ErrorKind::NotFound)?;
-        found.now.text(file).ok_or(io::ErrorKind::NotFound.into())
+        Ok(match (file, found.weight) {
+            (File::Idle, weight) => u8::from(weight == Weight::Idle).to_string(),
+            (File::Weight, Weight::Idle) => "0".to_string(),
+            (File::Weight, Weight::Of(weight)) => weight.to_string(),
+            _ => return found.now.text(file).ok_or(io::ErrorKind::NotFound.into()),
+        })
     }
 
     fn write(&mut self, group: &Path, file: File, value: &str) -> io::Result<()> {
@@ -155,8 +189,8 @@ impl Files for Model {
             .values()
             .any(|group| group.knobs.headroom_percent.is_some());
         machine.check(group, file, has_headroom);
-        if file == File::Max {
-            machine.tried.push(group.into());
+        if matches!(file, File::Max | File::Weight) {
+            machine.tried.push((group.into(), file));
         }
         Ok(())
     }
@@ -270,16 +304,29 @@ fn owner_writes(machine: &mut Machine, path: &Path, to: Limits) -> bool {
     for file in order {
         let text = to.text(file).unwrap();
         if machine.write(path, file, &text).is_err() {
-            machine.tried.push(path.into());
+            machine.tried.push((path.into(), file));
             return false;
         }
         let group = machine.groups.get_mut(path).unwrap();
         match file {
             File::Max => (group.owner.quota_us, group.owner.period_us) = (to.quota_us, to.period_us),
-            File::Burst => group.owner.burst_us = to.burst_us,
+            _ => group.owner.burst_us = to.burst_us,
         }
     }
     true
+}
+
+/// The owner writes a weight, as runc does or, of a group that is not idle by then, as systemd.
+fn owner_weighs(machine: &mut Machine, path: &Path, random: &mut Pcg64Mcg) {
+    // Not 100, which the kernel writes, too.
+    let weight = random.random_range(1..100);
+    if random.random() {
+        machine.write(path, File::Idle, "0").unwrap();
+    }
+    machine.tried.push((path.into(), File::Weight));
+    if machine.write(path, File::Weight, &weight.to_string()).is_ok() {
+        machine.groups.get_mut(path).unwrap().owners_weight = weight;
+    }
 }
 
 fn path_of(random: &mut Pcg64Mcg) -> PathBuf {
@@ -309,10 +356,13 @@ fn history(seed: u64) -> (u64, u64) {
                 0 if !machine.groups.contains_key(&path) => {
                     machine.next_id += 1;
                     let limits = owners(random);
+                    let weight = [20, 100, 300][random.random_range(0..3)];
                     let group = Group {
                         id: machine.next_id,
                         now: limits,
                         owner: limits,
+                        weight: Weight::Of(weight),
+                        owners_weight: weight,
                         knobs: knobs(random),
                         usage_us: 0,
                     };
@@ -322,6 +372,9 @@ fn history(seed: u64) -> (u64, u64) {
                 1 if machine.groups.contains_key(&path) && random.random_bool(0.3) => {
                     machine.groups.retain(|other, _| !other.starts_with(&path));
                     machine.tree.push(path);
+                }
+                2 if machine.groups.contains_key(&path) && random.random_bool(0.3) => {
+                    owner_weighs(machine, &path, random);
                 }
                 2 | 3 if machine.groups.contains_key(&path) => {
                     owner_writes(machine, &path, owners(random));
@@ -374,6 +427,8 @@ fn history(seed: u64) -> (u64, u64) {
             owner.burst_us = Some(burst_us.min(quota_us));
         }
         assert_eq!(group.now, owner, "seed {seed}: {}", path.display());
+        let weight = Weight::Of(group.owners_weight);
+        assert_eq!(group.weight, weight, "seed {seed}: {}", path.display());
     }
     (machine.writes, machine.kills)
 }

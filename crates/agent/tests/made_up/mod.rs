@@ -32,6 +32,7 @@ impl Kernel {
         let (new_max, new_burst) = match file {
             File::Max => (value, burst.as_str()),
             File::Burst => (max.as_str(), value),
+            _ => return Err(io::ErrorKind::NotFound.into()),
         };
         let to = Limits::parse(new_max, Some(new_burst)).unwrap();
         if to
@@ -42,7 +43,7 @@ impl Kernel {
         }
         (*max, *burst) = (new_max.to_string(), new_burst.to_string());
         if file == File::Max {
-            self.1.borrow_mut().tried.push(group.into());
+            self.1.borrow_mut().tried.push((group.into(), file));
         }
         Ok(())
     }
@@ -68,6 +69,7 @@ impl Files for Kernel {
         Ok(match file {
             File::Max => max.clone(),
             File::Burst => burst.clone(),
+            _ => return Err(io::ErrorKind::NotFound.into()),
         })
     }
     fn write(&mut self, group: &Path, file: File, value: &str) -> io::Result<()> {

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// Enforce burst and headroom on any kernel with cgroup v2, through the kernel's own files
 ///
-/// The agent loads no scheduler: it rewrites cpu.max and cpu.max.burst, and puts back what their owners wrote when it ends. A journal in
+/// The agent loads no scheduler: it rewrites cpu.max and cpu.max.burst, makes side groups idle (cpu.idle) while another one asks for
+/// headroom, and puts back what their owners wrote when it ends. A journal in
 /// --state names every file before it is changed, so that a killed agent's changes are put back by the next one, or by
 /// `plimsoll agent --restore`. What an owner writes meanwhile stays.
 #[derive(clap::Args)]
