@@ -74,6 +74,13 @@ is "one node: the burst is there" "$(burst)" 49999
 ctl stop plimsoll-agent.service
 is "back: the owner's value is" "$(burst)" 0
 is "and the journal names nothing" "$(wc -l </run/plimsoll/agent.journal)" 1
+ctl enable --now plimsoll-agent.service
+is "all: it is enabled" "$(ctl is-enabled plimsoll-agent.service)" enabled
+is "and the burst is there" "$(burst)" 49999
+ctl disable --now plimsoll-agent.service
+is "back: it is not" "$(ctl is-enabled plimsoll-agent.service)" disabled
+is "and the owner's value is" "$(burst)" 0
+is "and the journal names nothing" "$(wc -l </run/plimsoll/agent.journal)" 1
 
 echo "== lending under the unit's sandbox"
 rule 100000 >/etc/plimsoll/agent.toml
