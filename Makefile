@@ -108,7 +108,7 @@ test-kubernetes: ## the DaemonSet and the Helm chart: lint, template, the API's 
 
 # PODS: how many come and go.
 RUNTIME_FILES := $(foreach name,containerd containerd-shim-runc-v2 runc,--file target/containerd/bin/$(name)) --file tests/live/checks.sh
-RUNTIME_GUEST := dist/plimsoll vm --kernel 6.12 --cpus 2 --memory 3G --timeout 3600
+RUNTIME_GUEST := dist/plimsoll vm --kernel 6.12 --cpus 2 --memory 3G --timeout 10800
 test-containerd: static ## the agent beside a real containerd (as its plugin) and a real Docker, in guests: annotations, labels, resizes, kill -9 (PODS=20; needs go, for crictl)
 	@scripts/containerd.sh
 	$(RUNTIME_GUEST) $(RUNTIME_FILES) $(foreach name,ctr crictl,--file target/containerd/bin/$(name)) --file tests/live/containerd.sh -- containerd.sh $(or $(PODS),20)
