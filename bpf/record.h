@@ -60,9 +60,10 @@ enum record_context {
 };
 
 /* switch: a = previous, b = next, arg = preempted, mask = previous state; waking: a = woken, b = waker,
- * arg = context; migrate: a = the thread, b = the CPU on whose queue it waits, arg = it is being woken; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper bits, at most
- * RECORD_BYTES_MAX; others: a and arg = how long they ran, ns, lower and upper bits, at most RECORD_RUN_MAX_NS, b = lower
- * half of the id of the group that ran longest, mask = state after its last turn (bit 15: it was preempted). */
+ * arg = context; migrate: a = the thread, b = the CPU on whose queue it waits, arg = it is being woken; of a socket: a = the
+ * thread or 0, b = the socket, mask and arg = bytes, lower and upper bits, at most RECORD_BYTES_MAX; others: a and arg = how
+ * long they ran, ns, lower and upper bits, at most RECORD_RUN_MAX_NS, b = lower half of the id of the group that ran longest,
+ * mask = state after its last turn (bit 15: it was preempted). */
 #define RECORD_SESSION                                                                                       \
 	0x80000000U /* in place of a cgroup's id: this, and the number of a session (autogroup) */
 #define RECORD_BYTES_MAX 0xffffffU

@@ -66,7 +66,7 @@ pub struct Turn {
     pub of: GroupId,
     /// When.
     pub when: When,
-    /// If one of its own ran: for how long others did before its turn came. That is what it waits for where others run now.
+    /// If one of its own ran: for how long others did before its turn came. So long it waits where others run now.
     pub others_ns: u32,
 }
 
@@ -79,8 +79,8 @@ pub enum When {
     Next,
     /// As that one had had its slice.
     AfterSlice,
-    /// As others than its own group had had the CPU for so long, which the rules need not tell: a neighbour that is in the kernel
-    /// gives way late, or not at all. Where that one ends sooner its turn comes then.
+    /// As others than its own group had had the CPU for so long, which the rules need not tell: a neighbour that is in the
+    /// kernel gives way late, or not at all. Where that one ends sooner its turn comes then.
     After {
         /// Since it was woken.
         ns: u32,

@@ -271,8 +271,8 @@ pub struct Header {
     pub only_below: Option<String>,
     /// How requests are named, as given to `plimsoll record --request`.
     pub request: Option<String>,
-    /// Whether the recorder noted each change of a thread's run queue ([`What::Placed`], [`What::Migrate`]): without, a thread is known to wait
-    /// from when it was woken, and not where. Versions before 3 did not.
+    /// Whether the recorder noted each change of a thread's run queue ([`What::Placed`], [`What::Migrate`]): without, a
+    /// thread is known to wait from when it was woken, and not where. Versions before 3 did not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub migrations: bool,
     /// Sockets of the recorded groups. Version 1 had none.

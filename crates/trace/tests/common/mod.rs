@@ -2,7 +2,8 @@
 //! A small language for traces in tests, one event a line: `TIME CPU WHAT`, times in ns.
 //!
 //! `switch PREV STATE NEXT`, `waking TID WAKER CONTEXT`, `wakeup TID WAKER TARGET_CPU`,
-//! `placed TID TARGET_CPU`, `migrate TID TARGET_CPU`, `fork PARENT CHILD`, `exit TID`, `move TID GROUP`, `sample GROUP USAGE_NS NR_PERIODS`,
+//! `placed TID TARGET_CPU`, `migrate TID TARGET_CPU`,
+//! `fork PARENT CHILD`, `exit TID`, `move TID GROUP`, `sample GROUP USAGE_NS NR_PERIODS`,
 //! `request TID begin|end`, `socket TID CONNECTION OP BYTES`, `others GROUP RUN_NS STATE`.
 #![allow(dead_code)] // each test program uses its own part
 use plimsoll_trace::*;
