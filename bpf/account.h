@@ -116,8 +116,8 @@ static __always_inline void after_policy(struct live_group PL_MEM *group, struct
 		arm_levels((u64)group, now_ns);
 }
 
-/* Takes a task out of its group's queues where it was last. Its run time must have been charged. */
-__noinline u32 account_out(u64 task_address, u64 now_ns)
+/* Takes a task out of its group's queues where it was last. Its run time must have been charged. `sleeps`: see count_out. */
+__noinline u32 account_out(u64 task_address, u64 now_ns, bool sleeps)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	u32 cpu = task->t.cpu;
@@ -126,7 +126,7 @@ __noinline u32 account_out(u64 task_address, u64 now_ns)
 
 	cpu_lock(c);
 	if (task->runnable) {
-		count_out(task, c, cpu);
+		count_out(task, c, cpu, sleeps);
 		flags = pl_task_blocked(&task->t, now_ns, &c->touch, &S->config);
 		task->runnable = 0;
 	}
@@ -187,7 +187,7 @@ static __always_inline void count_again(struct live_task PL_MEM *task, struct li
 
 static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
 {
-	account_out((u64)task, now_ns);
+	account_out((u64)task, now_ns, false);
 	account_in((u64)task, cpu, now_ns, false);
 }
 
@@ -218,6 +218,8 @@ __noinline u32 charge(u64 task_address, u64 exec_ns, u64 now_ns)
 	if (group->g.side)
 		c->side_used_ns += delta_ns;
 	flags = pl_task_charge(&task->t, delta_ns, now_ns, &c->touch, &S->config);
+	if (PL_EEVDF)
+		turn_ran(task_address, delta_ns);
 	after_policy(group, c, flags, now_ns);
 	return flags;
 }

@@ -201,14 +201,14 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (woken) {
 		struct live_task PL_MEM *running = c->running;
-		u64 vruntime;
+		u64 vruntime, ran_ns;
 
 		if (!running)
 			goto queue;
-		vruntime =
-		    pl_fair_by_now(running->t.vruntime, now_ns - pl_min(running->charged_at_ns, now_ns),
-				   running->t.effective);
-		if (pl_task_preempts(&task->t, &running->t, vruntime, &S->config.fair)) {
+		ran_ns = now_ns - pl_min(running->charged_at_ns, now_ns);
+		vruntime = pl_fair_by_now(running->t.vruntime, ran_ns, running->t.effective);
+		if (PL_EEVDF ? turn_preempts((u64)task, (u64)running, ran_ns)
+			     : pl_task_preempts(&task->t, &running->t, vruntime, &S->config.fair)) {
 			c->nr_preempts++;
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 			return;

@@ -33,11 +33,12 @@ static __always_inline u32 ring_slots(void)
 	return slots;
 }
 
-/* A group's memory: the group, then per CPU its queues and balances, then the ring. Whole cache lines. */
+/* A group's memory: the group, then per CPU its queues, balances and nodes, then the ring. Whole cache lines. */
 static __always_inline u64 group_bytes(void)
 {
 	u64 bytes =
-	    sizeof(struct live_group) + nr_cpus * (sizeof(struct pl_queue) + sizeof(struct pl_balance));
+	    sizeof(struct live_group) + nr_cpus * (sizeof(struct pl_queue) + sizeof(struct pl_balance) +
+						   (PL_EEVDF ? 1 : 0) * sizeof(struct pl_node));
 
 	return (bytes + ring_slots() * sizeof(u32) + 63) & ~63ULL;
 }
@@ -50,6 +51,7 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 	struct live_group PL_MEM *group = (struct live_group PL_MEM *)address;
 	struct pl_queue PL_MEM *queues;
 	struct pl_balance PL_MEM *balances;
+	struct pl_node PL_MEM *nodes;
 	struct group_timer *timer;
 	u32 slot, key;
 
@@ -88,12 +90,14 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 	arena_zero(group, group_bytes());
 	queues = (struct pl_queue PL_MEM *)(group + 1);
 	balances = (struct pl_balance PL_MEM *)(queues + nr_cpus);
+	nodes = (struct pl_node PL_MEM *)(balances + nr_cpus);
 	group->slot = slot;
 	group->refs = 1;
 	group->quota_us = NO_QUOTA_US;
 	group->period_us = 100000;
 	pl_group_init(&group->g, &parent->g, id, queues, balances, nr_cpus,
-		      (u32 PL_MEM *)(balances + nr_cpus), ring_slots());
+		      (u32 PL_MEM *)(PL_EEVDF ? nodes + nr_cpus : nodes), ring_slots());
+	group->g.nodes = nodes;
 	if (parent)
 		group_get(parent);
 	S->groups[slot] = group;

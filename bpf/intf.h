@@ -11,6 +11,7 @@
 #include "headroom.h"
 #include "place.h"
 #include "steal.h"
+#include "steps.h"
 
 #define LIVE_CPUS_MAX 1024
 #define LIVE_NAME_MAX 64
@@ -33,8 +34,9 @@ struct live_task {
 	u32 runnable;	   /* in its group's queues on t.cpu */
 	u32 parked;	   /* slot + 1 of the group in whose parking queue it is */
 	s32 pid;
-	u32 next_free; /* low half of an arena address */
-	u32 yielded;   /* it gives its turn away: see plimsoll_yield */
+	u32 next_free;	     /* low half of an arena address */
+	u32 yielded;	     /* it gives its turn away: see plimsoll_yield */
+	struct pl_turn turn; /* turns.h */
 } PL_OWN_LINE;
 
 struct live_group {

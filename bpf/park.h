@@ -110,7 +110,7 @@ static __always_inline bool park_begin(struct live_task PL_MEM *task, struct liv
 	/* Before it can be released: count_released counts every task that is no longer parked. */
 	parked_in(task, group->slot);
 	cpu_lock(c);
-	count_out(task, c, cpu);
+	count_out(task, c, cpu, false);
 	if (weigh_parked((u64)task, (u64)group, now_ns))
 		c->fair.lighter = 1;
 	cpu_unlock(c);

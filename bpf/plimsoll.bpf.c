@@ -26,6 +26,10 @@
  */
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 #define PL_LIVE 1
+/* 1: turns.h. Feature `eevdf` of crates/live. */
+#ifndef PL_EEVDF
+#define PL_EEVDF 0
+#endif
 #include "kernel.h"
 #include "intf.h"
 #include "state.h"
@@ -51,6 +55,7 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	u64 own_vruntime = 0;
 	bool has_own = false;
 	bool keep = false;
+	s32 next = 0;
 	bool weigh;
 
 	c->took = 0;
@@ -81,13 +86,21 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 			own_vruntime = task->t.vruntime;
 			has_own = true;
 		}
+		if (PL_EEVDF && task->yielded)
+			turn_yields((u64)task);
 		task->yielded = 0;
 		if (queued && (!has_own || pl_fair_before(c->head_vruntime, own_vruntime))) {
 			own_vruntime = c->head_vruntime;
 			has_own = true;
-			keep = false;
+			keep = PL_EEVDF && keep;
 		}
 		if (has_own && pull(cpu, true, own_vruntime))
+			return;
+	}
+	if (PL_EEVDF) {
+		next = whose_turn(cpu);
+		keep = keep && next == task->pid;
+		if (!keep && next && take_turn(cpu, next))
 			return;
 	}
 	if (!keep && scx_bpf_dsq_move_to_local(cpu))
@@ -273,7 +286,7 @@ void BPF_OPS(plimsoll_quiescent, struct task_struct *p, u64 deq_flags)
 		leave_border(task);
 	}
 	if (task->runnable)
-		account_out((u64)task, now_ns);
+		account_out((u64)task, now_ns, deq_flags & SCX_DEQ_SLEEP);
 	/* It may go on as a real-time task, and tasks wait here for it. */
 	if (!(deq_flags & SCX_DEQ_SLEEP) && task->t.cpu == bpf_get_smp_processor_id()) {
 		struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);

@@ -168,6 +168,8 @@ static __always_inline void cpu_unlock(struct live_cpu PL_MEM *c)
 	pl_xchg32(&c->lock, 0);
 }
 
+#include "turns.h"
+
 /* Keeps the CPU's bit among the overloaded ones as what runs or is queued there changes. Under its lock. */
 __noinline int overloaded_changed(u32 cpu, u32 before, u32 after)
 {
@@ -209,15 +211,21 @@ static __always_inline void count_in(struct live_task PL_MEM *task, struct live_
 	if (task->t.counted)
 		return;
 	before = pl_task_count(&task->t, &c->fair) + c->other_class;
+	if (PL_EEVDF)
+		turn_enters((u64)task);
 	overloaded_changed(cpu, before, before + 1);
 }
 
-static __always_inline void count_out(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu)
+/* `sleeps`: else it moves or is parked. */
+static __always_inline void count_out(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu,
+				      bool sleeps)
 {
 	u32 before;
 
 	if (!task->t.counted)
 		return;
+	if (PL_EEVDF)
+		turn_leaves((u64)task, sleeps);
 	before = pl_task_uncount(&task->t, &c->fair) + c->other_class;
 	overloaded_changed(cpu, before, before - 1);
 }

@@ -32,11 +32,14 @@
  *            v0 is moved to V at each event. Products are of a weight and a distance from V, which is service: for sums
  *            of lags below 2^43 ns (two hours) none exceeds 63 bits.
  *
- * Limits     pl_line_pick looks at all of the line, so picking takes time in proportion to its length. Virtual times wrap;
- *            their differences decide.
+ *            A line is a tree in order of deadlines, each of which knows the least v below it: a pick, like each other event,
+ *            takes time in proportion to its depth, some log2 of the line's length. It is a treap: what is above has
+ *            the lower rank, and ranks are as if drawn at random.
  *
- * Source: Stoica and Abdel-Wahab, Earliest Eligible Virtual Deadline First, 1995; the kernel's fair class for keeping
- * sums near a moving origin.
+ * Limits     Virtual times wrap; their differences decide.
+ *
+ * Source: Stoica and Abdel-Wahab, Earliest Eligible Virtual Deadline First, 1995; Seidel and Aragon, Randomized search
+ * trees, 1996; the kernel's fair class for keeping sums near a moving origin.
  */
 #ifndef PL_ENTITY_H
 #define PL_ENTITY_H
@@ -58,20 +61,24 @@ struct pl_entity {
 	s64 credit; /* while it is away: its lag as it left, times its weight: ns * 2^20; negative: a debt */
 	u64 owes;   /* while it is away with a debt: when V comes here it is paid */
 	u64 weight; /* PL_LOAD_SHIFT bits of fraction */
-	u64 slice_ns;			 /* the request */
-	u64 id;				 /* the engine's name for a task */
-	struct pl_line PL_MEM *line;	 /* of a group: what it serves; NULL: a task */
-	struct pl_entity PL_MEM *next;	 /* in its line */
-	struct pl_entity PL_MEM *before; /* likewise */
-	u32 on;				 /* it is in a line */
-	u32 reserved;
+	u64 slice_ns;			   /* the request */
+	u64 id;				   /* the engine's name for a task */
+	struct pl_line PL_MEM *line;	   /* of a group: what it serves; NULL: a task */
+	u64 number;			   /* of equals the one with the lowest came first */
+	struct pl_entity PL_MEM *above;	   /* in its line's tree; NULL: at its top */
+	struct pl_entity PL_MEM *below[2]; /* with an earlier and a later deadline */
+	u64 least_v;			   /* of it and all below it */
+	u64 least_ns;			   /* likewise, the shortest request */
+	u32 rank;			   /* drawn from its number: one above has a lower one */
+	u32 on;				   /* it is in a line */
 };
 
 struct pl_line {
 	u64 v0;	    /* near V: V as the last event left it */
 	s64 sum_wv; /* sum of w_i (v_i - v0) */
 	u64 sum_w;
-	struct pl_entity PL_MEM *first;
+	u64 joined; /* how often one has */
+	struct pl_entity PL_MEM *top;
 	struct pl_entity PL_MEM *picked; /* the last one, unless it has left */
 	u32 n;
 	u32 reserved;
@@ -142,6 +149,104 @@ PL_FN s64 pl_entity_kept(const struct pl_line PL_MEM *line, const struct pl_enti
 	return (u64)left >= pl_div(debt, entity->weight) ? entity->credit : -left * (s64)entity->weight;
 }
 
+/* What an entity and all below it have in common. */
+PL_INLINE void pl_tree_sum(struct pl_entity PL_MEM *entity)
+{
+	u64 least_v = entity->v, least_ns = entity->slice_ns;
+	u32 side;
+
+	for (side = 0; side < 2; side++) {
+		const struct pl_entity PL_MEM *below = entity->below[side];
+
+		if (below) {
+			least_v = (s64)(below->least_v - least_v) < 0 ? below->least_v : least_v;
+			least_ns = pl_min(below->least_ns, least_ns);
+		}
+	}
+	entity->least_v = least_v;
+	entity->least_ns = least_ns;
+}
+
+/* From an entity that has changed, or below which something has, to the top. */
+PL_INLINE void pl_tree_sum_up(struct pl_entity PL_MEM *entity)
+{
+	for (; entity && PL_LOOP; entity = entity->above)
+		pl_tree_sum(entity);
+}
+
+/* Hangs `other`, which may be none, where an entity hangs. */
+PL_INLINE void pl_tree_replace(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity,
+			       struct pl_entity PL_MEM *other)
+{
+	struct pl_entity PL_MEM *above = entity->above;
+
+	if (!above)
+		line->top = other;
+	else if (above->below[0] == entity)
+		above->below[0] = other;
+	else
+		above->below[1] = other;
+	if (other)
+		other->above = above;
+}
+
+/* An entity comes to where the one above it is, which goes below it. */
+PL_INLINE void pl_tree_rise(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	struct pl_entity PL_MEM *above = entity->above;
+	u32 side = above->below[1] == entity;
+	struct pl_entity PL_MEM *between = entity->below[!side];
+
+	pl_tree_replace(line, above, entity);
+	above->below[side] = between;
+	if (between)
+		between->above = above;
+	entity->below[!side] = above;
+	above->above = entity;
+	pl_tree_sum(above);
+	pl_tree_sum(entity);
+}
+
+/* Into the tree by its deadline. Returns 0. */
+PL_SUB u64 pl_tree_insert(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA)
+{
+	struct pl_entity PL_MEM *above = NULL;
+	struct pl_entity PL_MEM *at = line->top;
+	u32 side = 0;
+
+	while (at && PL_LOOP) {
+		s64 later = (s64)(entity->deadline - at->deadline);
+
+		above = at;
+		side = later > 0 || (!later && (s64)(entity->number - at->number) > 0);
+		at = at->below[side];
+	}
+	entity->above = above;
+	pl_write(&entity->below[0], NULL);
+	pl_write(&entity->below[1], NULL);
+	if (above)
+		above->below[side] = entity;
+	else
+		line->top = entity;
+	pl_tree_sum_up(entity);
+	while (entity->above && entity->rank < entity->above->rank && PL_LOOP)
+		pl_tree_rise(line, entity);
+	return 0;
+}
+
+/* Out of the tree. Returns 0. */
+PL_SUB u64 pl_tree_remove(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA)
+{
+	struct pl_entity PL_MEM *only;
+
+	while (entity->below[0] && entity->below[1] && PL_LOOP)
+		pl_tree_rise(line, entity->below[entity->below[1]->rank < entity->below[0]->rank]);
+	only = entity->below[0] ? entity->below[0] : entity->below[1];
+	pl_tree_replace(line, entity, only);
+	pl_tree_sum_up(entity->above);
+	return 0;
+}
+
 /*
  * Joins a line with a lag (times 2^20; it is bounded first). weight, above 0, and slice_ns are set. Siblings whose
  * weight changes because the new one joins are weighed before.
@@ -163,11 +268,10 @@ PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *en
 	line->sum_w += entity->weight;
 	line->n++;
 	entity->on = 1;
-	entity->before = NULL;
-	entity->next = line->first;
-	if (line->first)
-		line->first->before = entity;
-	line->first = entity;
+	entity->number = line->joined++;
+	/* Knuth's multiplicative hash: ranks as if drawn at random keep the tree flat. */
+	entity->rank = (u32)entity->number * 2654435761U;
+	pl_tree_insert(line, entity);
 	pl_line_center(line, pl_line_mean(line));
 }
 
@@ -180,12 +284,7 @@ PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 #ifdef PL_MUTATE_LAG
 	lag = 0;
 #endif
-	if (entity->next)
-		entity->next->before = entity->before;
-	if (entity->before)
-		entity->before->next = entity->next;
-	else
-		line->first = entity->next;
+	pl_tree_remove(line, entity);
 	if (line->picked == entity)
 		line->picked = NULL;
 	entity->on = 0;
@@ -213,17 +312,29 @@ PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 		left = (u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight;
 		kept = (u64)pl_smax((s64)(entity->kept_to - entity->v), 0) * entity->weight;
 		pl_line_center(line, mean);
+		pl_tree_remove(line, entity);
 		line->sum_wv -= (s64)(entity->v - mean) * (s64)entity->weight;
 #ifndef PL_MUTATE_WEIGH
 		entity->v = mean - (u64)pl_div_down(lag, weight);
 #endif
 		entity->deadline = entity->v + pl_div(left, weight);
 		entity->kept_to = entity->v + pl_div(kept, weight);
+		pl_tree_insert(line, entity);
 		line->sum_wv += (s64)(entity->v - mean) * (s64)weight;
 		line->sum_w += weight - entity->weight;
 		pl_line_center(line, pl_line_mean(line));
 	}
 	entity->weight = weight;
+}
+
+/* It asks for less at a time from now on: its deadline is no later than that of such a request from here. */
+PL_FN void pl_line_hurry(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 slice_ns)
+{
+	pl_tree_remove(line, entity);
+	entity->slice_ns = slice_ns;
+	entity->deadline =
+	    pl_fair_clamp(entity->deadline, entity->v, entity->v + pl_entity_scale(slice_ns, entity->weight));
+	pl_tree_insert(line, entity);
 }
 
 /* An entity of the line ran. Returns whether its request was served: it has begun the next. */
@@ -234,9 +345,13 @@ PL_FN bool pl_line_ran(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *ent
 	entity->v += delta;
 	line->sum_wv += (s64)(delta * entity->weight);
 	pl_line_center(line, pl_line_mean(line));
-	if ((s64)(entity->v - entity->deadline) < 0)
+	if ((s64)(entity->v - entity->deadline) < 0) {
+		pl_tree_sum_up(entity);
 		return false;
+	}
+	pl_tree_remove(line, entity);
 	pl_entity_request(entity);
+	pl_tree_insert(line, entity);
 	return true;
 }
 
@@ -246,33 +361,37 @@ PL_INLINE u64 pl_entity_left(const struct pl_entity PL_MEM *entity)
 	return ((u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight) >> PL_ENTITY_SHIFT;
 }
 
-/* a goes before b, both in a line whose mean is `mean`: eligible ones by deadline, then the others by v. */
-PL_INLINE bool pl_entity_before(const struct pl_entity PL_MEM *a, const struct pl_entity PL_MEM *b, u64 mean)
+/* One at v, with that deadline, goes before another, both in a line whose mean is `mean`: eligible ones by deadline, then by v. */
+PL_INLINE bool pl_goes_before(u64 v, u64 deadline, u64 other_v, u64 other_deadline, u64 mean)
 {
-	bool a_eligible = (s64)(mean - a->v) >= 0, b_eligible = (s64)(mean - b->v) >= 0;
+	bool eligible = (s64)(mean - v) >= 0, other = (s64)(mean - other_v) >= 0;
 
-	if (a_eligible != b_eligible)
-		return a_eligible;
-	return (a_eligible ? (s64)(a->deadline - b->deadline) : (s64)(a->v - b->v)) < 0;
+	if (eligible != other)
+		return eligible;
+	return (eligible ? (s64)(deadline - other_deadline) : (s64)(v - other_v)) < 0;
 }
 
 /*
- * Whose turn it is, NULL in an empty line; of equals the one that came first. *least_ns: the shortest request here, which
+ * Whose turn it is, NULL in an empty line: of those eligible the first by deadline. *least_ns: the shortest request here, which
  * is what the group above asks for on behalf of its members.
  */
 PL_FN struct pl_entity PL_MEM *pl_line_pick(const struct pl_line PL_MEM *line, u64 *least_ns)
 {
 	u64 mean = pl_line_mean(line);
-	struct pl_entity PL_MEM *best = line->first;
-	struct pl_entity PL_MEM *entity;
+	struct pl_entity PL_MEM *entity = line->top;
 
-	*least_ns = PL_ENTITY_REQUEST_MAX_NS;
-	for (entity = line->first; entity && PL_LOOP; entity = entity->next) {
-		*least_ns = pl_min(*least_ns, entity->slice_ns);
-		if (!pl_entity_before(best, entity, mean))
-			best = entity;
+	*least_ns = entity ? entity->least_ns : PL_ENTITY_REQUEST_MAX_NS;
+	while (entity && PL_LOOP) {
+		struct pl_entity PL_MEM *earlier = entity->below[0];
+
+		if (earlier && (s64)(mean - earlier->least_v) >= 0)
+			entity = earlier;
+		else if ((s64)(mean - entity->v) >= 0)
+			break;
+		else
+			entity = entity->below[1];
 	}
-	return best;
+	return entity;
 }
 
 /* It is its turn. One that goes on has no new time in which it is kept. */

@@ -72,6 +72,8 @@ struct pl_queue {
 	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
 } PL_OWN_LINE;
 
+struct pl_node;
+
 struct pl_group {
 	struct pl_pool pool;
 	struct pl_group_load load;
@@ -83,7 +85,9 @@ struct pl_group {
 	struct pl_queue PL_MEM *queues;	 /* one per CPU */
 	struct pl_load PL_MEM
 	    *crowds; /* one per CPU: tasks runnable here and below; NULL: weights are the group's */
-	u64 id;	     /* the engine's name for it */
+	struct pl_node PL_MEM
+	    *nodes;		   /* one per CPU: its turns there, steps.h; NULL where turns are fair.h's */
+	u64 id;			   /* the engine's name for it */
 	u64 headroom_tolerance_ns; /* of a main group, per window; 0: headroom's configuration says */
 	u32 idle;		   /* cpu.idle */
 	u32 depth;		   /* root 0 */

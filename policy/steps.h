@@ -19,11 +19,12 @@
  *            that needs little at a time has an early deadline, and is served soon. It gets no more for that. A group
  *            asks for as little at a time as the most modest of its members.
  *
- *            As the kernel's fair class (pull_ns is 0) all ask for a slice at a time, and who wakes up waits while the one that
- *            runs is owed time and the request that it was picked for is not served (RUN_TO_PARITY).
+ *            As the kernel's fair class (pull_ns is 0) all ask for a slice at a time, and a task that wakes up waits while the
+ *            one that runs is owed time and the request that it was picked for is not served (RUN_TO_PARITY).
  *
  * Formula    usual += (run time between two sleeps - usual) / 8
- *            request = min(max(1.25 usual, 0.3 ms), slice); of one that has never slept: slice
+ *            request = min(max(1.25 usual, 0.3 ms), slice); of one that has never slept: slice; of one that has run
+ *            for longer than usual since it last slept: of that, instead
  *            a new task owes one request: where it comes in, others that wait go before it
  *
  * Trade-offs A task moved by the engine keeps debt and credit, and one pulled because it is behind gets what it is
@@ -52,70 +53,53 @@ struct pl_node {
 /* A task's part, beside struct pl_task. */
 struct pl_turn {
 	struct pl_entity entity;
-	u64 u;	      /* domain.h */
-	u64 domain_w; /* what its domain counts it with; 0: not counted */
-	u64 used_ns;  /* run time since it last slept */
-	u64 usual_ns; /* between two sleeps; 0: it has never slept */
-	u64 line;     /* where its lag is from: number of the node, plus 1; 0: it is new */
-	s64 behind;   /* credit that a pull gives it at its next enter, times 2^20 */
-	u32 pinned;   /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
+	u64 u;			     /* domain.h */
+	u64 domain_w;		     /* what its domain counts it with; 0: not counted */
+	u64 used_ns;		     /* run time since it last slept */
+	u64 usual_ns;		     /* between two sleeps; 0: it has never slept */
+	struct pl_node PL_MEM *from; /* whose line its lag is from; NULL: it is new */
+	s64 behind;		     /* credit that a pull gives it at its next enter, times 2^20 */
+	u32 pinned; /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
 	u32 reserved;
 };
 
-/* What all steps work on. */
-struct pl_steps {
-	struct pl_node PL_MEM *nodes;	  /* [group's id][CPU] */
-	struct pl_domain PL_MEM *domains; /* [domain]; of CPUs that no task goes to and from: one each */
-	u32 PL_MEM *domain_of;		  /* [CPU] */
-	u64 nr_cpus;
-};
-
-PL_INLINE u64 pl_node_number(const struct pl_steps PL_MEM *steps, const struct pl_group PL_MEM *group,
-			     u32 cpu)
+PL_INLINE struct pl_node PL_MEM *pl_node_of(const struct pl_group PL_MEM *group, u32 cpu)
 {
-	return group->id * steps->nr_cpus + cpu;
-}
-
-PL_INLINE struct pl_node PL_MEM *pl_node_of(const struct pl_steps PL_MEM *steps,
-					    const struct pl_group PL_MEM *group, u32 cpu)
-{
-	return PL_ELEMENT(steps->nodes, pl_node_number(steps, group, cpu));
+	return PL_ELEMENT(group->nodes, cpu);
 }
 
 PL_INLINE u64 pl_turn_request(const struct pl_turn PL_MEM *turn, const struct pl_fair_config PL_MEM *config)
 {
-	u64 usual = turn->usual_ns + turn->usual_ns / 4;
+	/* Once it has run for longer than it usually does that says more. */
+	u64 usual = pl_max(turn->usual_ns, turn->used_ns);
 
-	if (PL_BASELINE(!config->pull_ns))
+	if (PL_BASELINE(!config->pull_ns) || !turn->usual_ns)
 		return config->slice_ns;
-	return turn->usual_ns ? pl_min(pl_max(usual, PL_REQUEST_MIN_NS), config->slice_ns) : config->slice_ns;
+	return pl_min(pl_max(usual + usual / 4, PL_REQUEST_MIN_NS), config->slice_ns);
 }
 
 /* Weighs the groups of a task on its CPU: what each is worth in its parent's line is its share there. */
-PL_FN void pl_steps_tick(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task)
+PL_FN void pl_steps_tick(const struct pl_task PL_MEM *task)
 {
 	struct pl_group PL_MEM *level;
 
 	for (level = task->group; level->parent && PL_LOOP; level = level->parent) {
 		u64 share = level->queues[task->cpu].share;
 
-		struct pl_entity PL_MEM *entity = &pl_node_of(steps, level, task->cpu)->entity;
+		struct pl_entity PL_MEM *entity = &pl_node_of(level, task->cpu)->entity;
 
 		/* Without one it is throttled: what it weighed stays until its tasks have left. */
 		if (share && entity->on)
-			pl_line_weigh(&pl_node_of(steps, level->parent, task->cpu)->line, entity, share);
+			pl_line_weigh(&pl_node_of(level->parent, task->cpu)->line, entity, share);
 	}
-}
-
-PL_INLINE struct pl_domain PL_MEM *pl_domain_of(const struct pl_steps PL_MEM *steps, u32 cpu)
-{
-	return PL_ELEMENT(steps->domains, *PL_ELEMENT(steps->domain_of, cpu));
 }
 
 /* A task whose u is to be set: it comes into its domain with at most behind_ns and ahead_ns from the mean. */
 PL_INLINE void pl_turn_counts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn, u64 weight,
 			      u64 behind_ns, u64 ahead_ns)
 {
+	if (!domain)
+		return;
 	turn->u = pl_domain_clamp(domain, turn->u, weight, behind_ns, ahead_ns);
 	turn->domain_w = turn->pinned ? 0 : weight;
 	if (turn->domain_w)
@@ -124,31 +108,30 @@ PL_INLINE void pl_turn_counts(struct pl_domain PL_MEM *domain, struct pl_turn PL
 
 PL_INLINE void pl_turn_uncounts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn)
 {
-	if (turn->domain_w)
+	if (domain && turn->domain_w)
 		pl_domain_count(domain, turn->u, turn->domain_w, false);
 	turn->domain_w = 0;
 }
 
 /* After pl_task_runnable and pl_task_count. `id`: what pl_steps_pick is to return. */
-PL_FN void pl_steps_enter(const struct pl_steps PL_MEM *steps, struct pl_task PL_MEM *task,
+PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
 			  struct pl_turn PL_MEM *turn, u64 id, const struct pl_fair_config PL_MEM *config)
 {
 	struct pl_entity PL_MEM *entity = &turn->entity;
 	struct pl_group PL_MEM *level = task->group;
-	struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
-	u64 number = pl_node_number(steps, level, task->cpu) + 1;
+	struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 	s64 behind = turn->behind;
 	s64 lag;
 
-	pl_turn_counts(pl_domain_of(steps, task->cpu), turn, task->effective,
-		       behind ? config->lag_max_ns : config->pull_ns, config->lag_max_ns);
+	pl_turn_counts(domain, turn, task->effective, behind ? config->lag_max_ns : config->pull_ns,
+		       config->lag_max_ns);
 	/* Before any joins. */
-	pl_steps_tick(steps, task);
+	pl_steps_tick(task);
 	entity->id = id;
 	entity->slice_ns = pl_turn_request(turn, config);
-	if (!turn->line)
+	if (!turn->from)
 		lag = -(s64)(entity->slice_ns << PL_ENTITY_SHIFT);
-	else if (turn->line == number)
+	else if (turn->from == node)
 		lag = pl_entity_kept(&node->line, entity);
 	else
 #ifdef PL_MUTATE_DEBT
@@ -157,7 +140,7 @@ PL_FN void pl_steps_enter(const struct pl_steps PL_MEM *steps, struct pl_task PL
 		lag = entity->credit;
 #endif
 	turn->behind = 0;
-	turn->line = number;
+	turn->from = node;
 	if (node->line.n) {
 		lag += behind;
 		behind = 0;
@@ -167,18 +150,14 @@ PL_FN void pl_steps_enter(const struct pl_steps PL_MEM *steps, struct pl_task PL
 	for (; level->parent && PL_LOOP; level = level->parent) {
 		struct pl_entity PL_MEM *group = &node->entity;
 
-		node = pl_node_of(steps, level->parent, task->cpu);
+		node = pl_node_of(level->parent, task->cpu);
 		if (group->on) {
 			/* Its members ask for less at a time from now on. */
-			if (entity->slice_ns < group->slice_ns) {
-				group->slice_ns = entity->slice_ns;
-				group->deadline =
-				    pl_fair_clamp(group->deadline, group->v,
-						  group->v + pl_entity_scale(group->slice_ns, group->weight));
-			}
+			if (entity->slice_ns < group->slice_ns)
+				pl_line_hurry(&node->line, group, entity->slice_ns);
 			continue;
 		}
-		group->line = &pl_node_of(steps, level, task->cpu)->line;
+		group->line = &pl_node_of(level, task->cpu)->line;
 		group->slice_ns = entity->slice_ns;
 		lag = group->weight ? pl_entity_kept(&node->line, group) : 0;
 		if (level->queues[task->cpu].share)
@@ -194,38 +173,38 @@ PL_FN void pl_steps_enter(const struct pl_steps PL_MEM *steps, struct pl_task PL
 }
 
 /* Before pl_task_uncount; its run time has been charged. `sleeps`: else it moves or is parked. */
-PL_FN void pl_steps_leave(const struct pl_steps PL_MEM *steps, struct pl_task PL_MEM *task,
+PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
 			  struct pl_turn PL_MEM *turn, bool sleeps)
 {
 	struct pl_group PL_MEM *level = task->group;
-	struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+	struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 
 	if (sleeps && turn->used_ns) {
 		turn->usual_ns =
 		    turn->usual_ns ? turn->usual_ns - turn->usual_ns / 8 + turn->used_ns / 8 : turn->used_ns;
 		turn->used_ns = 0;
 	}
-	pl_turn_uncounts(pl_domain_of(steps, task->cpu), turn);
+	pl_turn_uncounts(domain, turn);
 	pl_line_leave(&node->line, &turn->entity);
 	for (; level->parent && !node->line.n && PL_LOOP; level = level->parent) {
 		struct pl_entity PL_MEM *group = &node->entity;
 
-		node = pl_node_of(steps, level->parent, task->cpu);
+		node = pl_node_of(level->parent, task->cpu);
 		pl_line_leave(&node->line, group);
 	}
 }
 
-PL_FN void pl_steps_ran(const struct pl_steps PL_MEM *steps, struct pl_task PL_MEM *task,
+PL_FN void pl_steps_ran(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
 			struct pl_turn PL_MEM *turn, u64 delta_ns, const struct pl_fair_config PL_MEM *config)
 {
-	struct pl_domain PL_MEM *domain = pl_domain_of(steps, task->cpu);
 	struct pl_entity PL_MEM *entity = &turn->entity;
 	struct pl_group PL_MEM *level = task->group;
 	bool alone = true;
 
 	turn->used_ns += delta_ns;
+	entity->slice_ns = pl_turn_request(turn, config);
 	for (; PL_LOOP; level = level->parent) {
-		struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+		struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 
 		pl_line_ran(&node->line, entity, delta_ns);
 		alone = alone && node->line.n == 1;
@@ -240,14 +219,13 @@ PL_FN void pl_steps_ran(const struct pl_steps PL_MEM *steps, struct pl_task PL_M
 }
 
 /* It is a task's turn, and that of its groups. */
-PL_FN void pl_steps_picked(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
-			   struct pl_turn PL_MEM *turn)
+PL_FN void pl_steps_picked(const struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn)
 {
 	struct pl_entity PL_MEM *entity = &turn->entity;
 	struct pl_group PL_MEM *level;
 
 	for (level = task->group; level && PL_LOOP; level = level->parent) {
-		struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+		struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 
 		pl_line_picked(&node->line, entity);
 		entity = &node->entity;
@@ -255,15 +233,15 @@ PL_FN void pl_steps_picked(const struct pl_steps PL_MEM *steps, const struct pl_
 }
 
 /* Run time until it may be another's turn: what is left of the shortest request on the way that has siblings. */
-PL_FN u64 pl_steps_slice(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
-			 const struct pl_turn PL_MEM *turn, const struct pl_fair_config PL_MEM *config)
+PL_FN u64 pl_steps_slice(const struct pl_task PL_MEM *task, const struct pl_turn PL_MEM *turn,
+			 const struct pl_fair_config PL_MEM *config)
 {
 	const struct pl_entity PL_MEM *entity = &turn->entity;
 	const struct pl_group PL_MEM *level = task->group;
 	u64 slice_ns = config->slice_ns;
 
 	for (; PL_LOOP; level = level->parent) {
-		const struct pl_node PL_MEM *node = pl_node_of(steps, level, task->cpu);
+		const struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 
 		if (node->line.n > 1)
 			slice_ns = pl_min(slice_ns, pl_entity_left(entity));
@@ -278,10 +256,9 @@ PL_FN u64 pl_steps_slice(const struct pl_steps PL_MEM *steps, const struct pl_ta
  * Whose turn it is on a CPU: a task's id. Something is there. `keeps`: a group of which a task has stopped goes on with the
  * next one while it is owed time and the request that it was picked for is not served, as in the kernel's fair class.
  */
-PL_FN u64 pl_steps_pick(const struct pl_steps PL_MEM *steps, const struct pl_group PL_MEM *root, u32 cpu,
-			bool keeps)
+PL_FN u64 pl_steps_pick(const struct pl_group PL_MEM *root, u32 cpu, bool keeps)
 {
-	struct pl_line PL_MEM *line = &pl_node_of(steps, root, cpu)->line;
+	struct pl_line PL_MEM *line = &pl_node_of(root, cpu)->line;
 	struct pl_entity PL_MEM *above = NULL;
 	struct pl_entity PL_MEM *entity = NULL;
 	u64 least_ns;
@@ -290,25 +267,27 @@ PL_FN u64 pl_steps_pick(const struct pl_steps PL_MEM *steps, const struct pl_gro
 		entity = pl_line_pick(line, &least_ns);
 		if (keeps && line->picked && line->picked->line && pl_entity_is_kept(line, line->picked))
 			entity = line->picked;
-		if (above)
+		if (above && above->slice_ns != least_ns) {
 			above->slice_ns = least_ns;
+			pl_tree_sum_up(above);
+		}
 		above = entity;
-		line = entity->line;
+		line = entity ? entity->line : NULL;
 	}
-	return entity->id;
+	return entity ? entity->id : 0;
 }
 
 /*
  * Whether a CPU of the same domain, of whose own tasks the one that is furthest behind is at `own`, takes over a task that
  * waits elsewhere. If so, what that is behind goes along as credit. Before it leaves.
  */
-PL_FN bool pl_steps_pulls(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
-			  struct pl_turn PL_MEM *turn, u32 to, bool has_own, u64 own,
-			  const struct pl_fair_config PL_MEM *config)
+PL_FN bool pl_steps_pulls(const struct pl_domain PL_MEM *from, const struct pl_domain PL_MEM *to,
+			  const struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn, bool has_own,
+			  u64 own, const struct pl_fair_config PL_MEM *config)
 {
 	u64 behind;
 
-	if (*PL_ELEMENT(steps->domain_of, task->cpu) != *PL_ELEMENT(steps->domain_of, to))
+	if (from != to)
 		return false;
 	if (!has_own)
 		return true;
@@ -326,8 +305,8 @@ struct pl_parting {
 	const struct pl_entity PL_MEM *running;
 };
 
-PL_FN struct pl_parting pl_steps_part(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
-				      const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
+PL_FN struct pl_parting pl_steps_part(const struct pl_task PL_MEM *woken, const struct pl_turn PL_MEM *turn,
+				      const struct pl_task PL_MEM *running,
 				      const struct pl_turn PL_MEM *current)
 {
 	const struct pl_group PL_MEM *a = woken->group;
@@ -338,53 +317,73 @@ PL_FN struct pl_parting pl_steps_part(const struct pl_steps PL_MEM *steps, const
 		u32 depth = pl_max(a->depth, b->depth);
 
 		if (a->depth == depth) {
-			parting.woken = &pl_node_of(steps, a, woken->cpu)->entity;
+			parting.woken = &pl_node_of(a, woken->cpu)->entity;
 			a = a->parent;
 		}
 		if (b->depth == depth) {
-			parting.running = &pl_node_of(steps, b, woken->cpu)->entity;
+			parting.running = &pl_node_of(b, woken->cpu)->entity;
 			b = b->parent;
 		}
 	}
-	parting.line = &pl_node_of(steps, a, woken->cpu)->line;
+	parting.line = &pl_node_of(a, woken->cpu)->line;
 	return parting;
 }
 
-/* Whether a task that has just come goes before the one that runs: where their groups part, or by cpu.idle. */
-PL_FN bool pl_steps_preempts(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
-			     const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
-			     const struct pl_turn PL_MEM *current, const struct pl_fair_config PL_MEM *config)
+/*
+ * Whether a task that has just come goes before the one that runs: where their groups part, or by cpu.idle. One that asks for as
+ * much at a time waits while the other is owed time and the request that it was picked for is not served: tasks that wake each
+ * other up take turns then, instead of taking the CPU from each other. ran_ns: what the one that runs has had since it was last
+ * charged.
+ */
+PL_FN bool pl_steps_preempts(const struct pl_task PL_MEM *woken, const struct pl_turn PL_MEM *turn,
+			     const struct pl_task PL_MEM *running, const struct pl_turn PL_MEM *current,
+			     u64 ran_ns, const struct pl_fair_config PL_MEM *config)
 {
+	const struct pl_entity PL_MEM *now;
 	struct pl_parting parting;
-	u64 mean;
+	u64 mean, v, deadline;
 
 	if (woken->idle != running->idle)
 		return running->idle;
-	parting = pl_steps_part(steps, woken, turn, running, current);
+	parting = pl_steps_part(woken, turn, running, current);
 	if (PL_BASELINE(!config->pull_ns))
 		return !pl_entity_is_kept(parting.line, parting.running);
-	mean = pl_line_mean(parting.line);
-	return (s64)(mean - parting.woken->v) >= 0 && pl_entity_before(parting.woken, parting.running, mean);
+	now = parting.running;
+	mean = pl_line_mean(parting.line) + pl_entity_scale(ran_ns, parting.line->sum_w);
+	v = now->v + pl_entity_scale(ran_ns, now->weight);
+	if (parting.woken->slice_ns >= now->slice_ns && (s64)(mean - v) >= 0 && (s64)(now->kept_to - v) > 0)
+		return false;
+	deadline = now->deadline;
+	if ((s64)(v - deadline) >= 0)
+		deadline = v + pl_entity_scale(now->slice_ns, now->weight);
+	return (s64)(mean - parting.woken->v) >= 0 &&
+	       pl_goes_before(parting.woken->v, parting.woken->deadline, v, deadline, mean);
 }
 
 /* Whether a task that has just come owes nothing, where its groups part from those of the one that runs. */
-PL_FN bool pl_steps_owes_nothing(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *woken,
-				 const struct pl_turn PL_MEM *turn, const struct pl_task PL_MEM *running,
-				 const struct pl_turn PL_MEM *current)
+PL_FN bool pl_steps_owes_nothing(const struct pl_task PL_MEM *woken, const struct pl_turn PL_MEM *turn,
+				 const struct pl_task PL_MEM *running, const struct pl_turn PL_MEM *current)
 {
-	struct pl_parting parting = pl_steps_part(steps, woken, turn, running, current);
+	struct pl_parting parting = pl_steps_part(woken, turn, running, current);
 
 	return (s64)(pl_line_mean(parting.line) - parting.woken->v) >= 0;
 }
 
-/* The running task gives the rest of its request away. */
-PL_FN void pl_steps_yield(const struct pl_steps PL_MEM *steps, const struct pl_task PL_MEM *task,
-			  struct pl_turn PL_MEM *turn)
+/* The running task gives the rest of its request away: to those beside it, or where none are to those beside its group. */
+PL_FN void pl_steps_yield(const struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn)
 {
-	struct pl_line PL_MEM *line = &pl_node_of(steps, task->group, task->cpu)->line;
+	struct pl_entity PL_MEM *entity = &turn->entity;
+	struct pl_group PL_MEM *level;
 
-	if (line->n > 1)
-		pl_line_ran(line, &turn->entity, pl_entity_left(&turn->entity) + 1);
+	for (level = task->group; level && PL_LOOP; level = level->parent) {
+		struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
+
+		if (node->line.n > 1) {
+			pl_line_ran(&node->line, entity, pl_entity_left(entity) + 1);
+			return;
+		}
+		entity = &node->entity;
+	}
 }
 
 #endif

@@ -21,7 +21,8 @@ pub struct Task {
     pub parked: u32,
     pub pid: i32,
     pub next_free: u32,
-    pub reserved: u32,
+    pub yielded: u32,
+    pub turn: pl::Turn,
 }
 
 #[repr(C)]

@@ -247,55 +247,49 @@ extern "C" {
     // domain.h
     pub fn pl_domain_count(domain: *mut Domain, u: u64, weight: u64, comes: bool);
     // steps.h
-    pub fn pl_steps_tick(steps: *const Steps, task: *const Task);
+    pub fn pl_steps_tick(task: *const Task);
     pub fn pl_steps_enter(
-        steps: *const Steps,
+        domain: *mut Domain,
         task: *mut Task,
         turn: *mut Turn,
         id: u64,
         config: *const FairConfig,
     );
-    pub fn pl_steps_leave(steps: *const Steps, task: *mut Task, turn: *mut Turn, sleeps: bool);
+    pub fn pl_steps_leave(domain: *mut Domain, task: *mut Task, turn: *mut Turn, sleeps: bool);
     pub fn pl_steps_ran(
-        steps: *const Steps,
+        domain: *mut Domain,
         task: *mut Task,
         turn: *mut Turn,
         delta_ns: u64,
         config: *const FairConfig,
     );
-    pub fn pl_steps_picked(steps: *const Steps, task: *const Task, turn: *mut Turn);
-    pub fn pl_steps_slice(
-        steps: *const Steps,
-        task: *const Task,
-        turn: *const Turn,
-        config: *const FairConfig,
-    ) -> u64;
-    pub fn pl_steps_pick(steps: *const Steps, root: *const Group, cpu: u32, keeps: bool) -> u64;
+    pub fn pl_steps_picked(task: *const Task, turn: *mut Turn);
+    pub fn pl_steps_slice(task: *const Task, turn: *const Turn, config: *const FairConfig) -> u64;
+    pub fn pl_steps_pick(root: *const Group, cpu: u32, keeps: bool) -> u64;
     pub fn pl_steps_pulls(
-        steps: *const Steps,
+        from: *const Domain,
+        to: *const Domain,
         task: *const Task,
         turn: *mut Turn,
-        to: u32,
         has_own: bool,
         own: u64,
         config: *const FairConfig,
     ) -> bool;
     pub fn pl_steps_preempts(
-        steps: *const Steps,
         woken: *const Task,
         turn: *const Turn,
         running: *const Task,
         current: *const Turn,
+        ran_ns: u64,
         config: *const FairConfig,
     ) -> bool;
     pub fn pl_steps_owes_nothing(
-        steps: *const Steps,
         woken: *const Task,
         turn: *const Turn,
         running: *const Task,
         current: *const Turn,
     ) -> bool;
-    pub fn pl_steps_yield(steps: *const Steps, task: *const Task, turn: *mut Turn);
+    pub fn pl_steps_yield(task: *const Task, turn: *mut Turn);
     pub fn pl_task_weigh(
         task: *mut Task,
         cpu: *mut FairCpu,

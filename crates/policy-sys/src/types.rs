@@ -212,6 +212,7 @@ pub struct Group {
     pub side: *mut Group,
     pub queues: *mut Queue,
     pub crowds: *mut Load,
+    pub nodes: *mut Node,
     pub id: u64,
     pub headroom_tolerance_ns: u64,
     pub idle: u32,
@@ -264,10 +265,13 @@ pub struct Entity {
     pub slice_ns: u64,
     pub id: u64,
     pub line: *mut Line,
-    pub next: *mut Entity,
-    pub before: *mut Entity,
+    pub number: u64,
+    pub above: *mut Entity,
+    pub below: [*mut Entity; 2],
+    pub least_v: u64,
+    pub least_ns: u64,
+    pub rank: u32,
     pub on: u32,
-    pub reserved: u32,
 }
 
 #[repr(C)]
@@ -276,7 +280,8 @@ pub struct Line {
     pub v0: u64,
     pub sum_wv: i64,
     pub sum_w: u64,
-    pub first: *mut Entity,
+    pub joined: u64,
+    pub top: *mut Entity,
     pub picked: *mut Entity,
     pub n: u32,
     pub reserved: u32,
@@ -309,19 +314,10 @@ pub struct Turn {
     pub domain_w: u64,
     pub used_ns: u64,
     pub usual_ns: u64,
-    pub line: u64,
+    pub from: *mut Node,
     pub behind: i64,
     pub pinned: u32,
     pub reserved: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Steps {
-    pub nodes: *mut Node,
-    pub domains: *mut Domain,
-    pub domain_of: *mut u32,
-    pub nr_cpus: u64,
 }
 
 // baseline/balance.h
@@ -501,6 +497,7 @@ macro_rules! for_each_struct {
             side,
             queues,
             crowds,
+            nodes,
             id,
             headroom_tolerance_ns,
             idle,
@@ -522,14 +519,13 @@ macro_rules! for_each_struct {
             reserved
         );
         $m!(
-            pl_entity, Entity, v, deadline, kept_to, credit, owes, weight, slice_ns, id, line, next, before,
-            on, reserved
+            pl_entity, Entity, v, deadline, kept_to, credit, owes, weight, slice_ns, id, line, number, above,
+            below, least_v, least_ns, rank, on
         );
-        $m!(pl_line, Line, v0, sum_wv, sum_w, first, picked, n, reserved);
+        $m!(pl_line, Line, v0, sum_wv, sum_w, joined, top, picked, n, reserved);
         $m!(pl_domain, Domain, u0, sum_wu, sum_w);
         $m!(pl_node, Node, entity, line);
-        $m!(pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, line, behind, pinned, reserved);
-        $m!(pl_steps, Steps, nodes, domains, domain_of, nr_cpus);
+        $m!(pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, from, behind, pinned, reserved);
         $m!(
             pl_newidle,
             Newidle,

@@ -9,7 +9,6 @@ const CHUNK: usize = 256;
 
 /// Reached through raw pointers only, as [`super::Memory`] is. What is read is a copy.
 pub(crate) struct Turns {
-    steps: sys::Steps,
     root: Root,
     nr_cpus: usize,
     nodes: ZeroedArray<Node>,
@@ -25,14 +24,11 @@ impl Turns {
     pub fn new(root: Root, nr_groups: usize, nr_cpus: usize) -> Self {
         let nodes = ZeroedArray::new(nr_groups * nr_cpus);
         let (domains, domain_of) = (ZeroedArray::new(nr_cpus), ZeroedArray::new(nr_cpus));
-        let steps = sys::Steps {
-            nodes: nodes.at(0),
-            domains: domains.at(0),
-            domain_of: domain_of.at(0),
-            nr_cpus: nr_cpus as u64,
-        };
+        for group in 0..nr_groups {
+            // SAFETY: groups stand in one array, the root first.
+            unsafe { (*root.0.cast_mut().add(group)).nodes = nodes.at(group * nr_cpus) };
+        }
         Self {
-            steps,
             root,
             nr_cpus,
             nodes,
@@ -40,6 +36,14 @@ impl Turns {
             domain_of,
             turns: Vec::new(),
         }
+    }
+
+    /// Of a CPU.
+    #[inline]
+    fn domain(&self, cpu: u32) -> *mut Domain {
+        // SAFETY: takes a number that is there.
+        let domain = unsafe { *self.domain_of.at(cpu as usize) };
+        self.domains.at(domain as usize)
     }
 
     #[inline]
@@ -84,14 +88,16 @@ impl Turns {
         unsafe { (*self.nodes.at(node)).entity }
     }
 
-    /// All that a line links.
+    /// All that a line links, in no order.
     pub fn entities(&self, node: usize) -> Vec<Entity> {
         let mut entities = Vec::new();
-        let mut next = self.line(node).first;
-        // SAFETY: what is linked in a line is alive.
-        while let Some(entity) = unsafe { next.as_ref() } {
-            entities.push(*entity);
-            next = entity.next;
+        let mut next = vec![self.line(node).top];
+        while let Some(entity) = next.pop() {
+            // SAFETY: what is linked in a line is alive.
+            if let Some(entity) = unsafe { entity.as_ref() } {
+                entities.push(*entity);
+                next.extend(entity.below);
+            }
         }
         entities
     }
@@ -162,58 +168,66 @@ impl Turns {
         // SAFETY: as above.
         unsafe {
             (*turn).pinned = u32::from(pinned);
-            sys::pl_steps_enter(&self.steps, &mut task.0, turn, u64::from(id), config);
+            sys::pl_steps_enter(self.domain(task.cpu), &mut task.0, turn, u64::from(id), config);
         }
     }
 
     pub fn pl_steps_leave(&mut self, task: &mut Task, id: u32, sleeps: bool) {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_leave(&self.steps, &mut task.0, self.turn(id), sleeps) }
+        unsafe { sys::pl_steps_leave(self.domain(task.cpu), &mut task.0, self.turn(id), sleeps) }
     }
 
     #[inline]
     pub fn pl_steps_ran(&mut self, task: &mut Task, id: u32, delta_ns: u64, config: &FairConfig) {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_ran(&self.steps, &mut task.0, self.turn(id), delta_ns, config) }
+        unsafe {
+            sys::pl_steps_ran(
+                self.domain(task.cpu),
+                &mut task.0,
+                self.turn(id),
+                delta_ns,
+                config,
+            )
+        }
     }
 
     pub fn pl_steps_tick(&mut self, task: &Task) {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_tick(&self.steps, &task.0) }
+        unsafe { sys::pl_steps_tick(&task.0) }
     }
 
     pub fn pl_steps_picked(&mut self, task: &Task, id: u32) {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_picked(&self.steps, &task.0, self.turn(id)) }
+        unsafe { sys::pl_steps_picked(&task.0, self.turn(id)) }
     }
 
     pub fn pl_steps_slice(&mut self, task: &Task, id: u32, config: &FairConfig) -> u64 {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_slice(&self.steps, &task.0, self.turn(id), config) }
+        unsafe { sys::pl_steps_slice(&task.0, self.turn(id), config) }
     }
 
     /// Something waits on the CPU, and no task runs there.
     pub fn pl_steps_pick(&self, cpu: u32, keeps: bool) -> u32 {
         assert!((cpu as usize) < self.nr_cpus, "CPU {cpu} of {}", self.nr_cpus);
         // SAFETY: as above.
-        unsafe { sys::pl_steps_pick(&self.steps, self.root.0, cpu, keeps) as u32 }
+        unsafe { sys::pl_steps_pick(self.root.0, cpu, keeps) as u32 }
     }
 
     pub fn pl_steps_owes_nothing(&self, woken: (&Task, u32), running: (&Task, u32)) -> bool {
         let (a, b) = (self.turn(woken.1), self.turn(running.1));
         // SAFETY: as above.
-        unsafe { sys::pl_steps_owes_nothing(&self.steps, &woken.0 .0, a, &running.0 .0, b) }
+        unsafe { sys::pl_steps_owes_nothing(&woken.0 .0, a, &running.0 .0, b) }
     }
 
     pub fn pl_steps_preempts(&self, woken: (&Task, u32), running: (&Task, u32), config: &FairConfig) -> bool {
         let (a, b) = (self.turn(woken.1), self.turn(running.1));
-        // SAFETY: as above.
-        unsafe { sys::pl_steps_preempts(&self.steps, &woken.0 .0, a, &running.0 .0, b, config) }
+        // The engine has charged it. SAFETY: as above.
+        unsafe { sys::pl_steps_preempts(&woken.0 .0, a, &running.0 .0, b, 0, config) }
     }
 
     pub fn pl_steps_yield(&mut self, task: &Task, id: u32) {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_yield(&self.steps, &task.0, self.turn(id)) }
+        unsafe { sys::pl_steps_yield(&task.0, self.turn(id)) }
     }
 
     pub fn pl_steps_pulls(
@@ -227,6 +241,9 @@ impl Turns {
         assert!((to as usize) < self.nr_cpus, "CPU {to} of {}", self.nr_cpus);
         let (has_own, own) = (own.is_some(), own.unwrap_or(0));
         // SAFETY: as above.
-        unsafe { sys::pl_steps_pulls(&self.steps, &task.0, self.turn(id), to, has_own, own, config) }
+        unsafe {
+            let (from, to) = (self.domain(task.cpu), self.domain(to));
+            sys::pl_steps_pulls(from, to, &task.0, self.turn(id), has_own, own, config)
+        }
     }
 }
