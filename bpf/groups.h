@@ -38,7 +38,7 @@ static __always_inline u64 group_bytes(void)
 {
 	u64 bytes =
 	    sizeof(struct live_group) + nr_cpus * (sizeof(struct pl_queue) + sizeof(struct pl_balance) +
-						   (PL_EEVDF ? 1 : 0) * sizeof(struct pl_node));
+						   PL_EEVDF * sizeof(struct pl_node));
 
 	return (bytes + ring_slots() * sizeof(u32) + 63) & ~63ULL;
 }
@@ -96,8 +96,9 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 	group->quota_us = NO_QUOTA_US;
 	group->period_us = 100000;
 	pl_group_init(&group->g, &parent->g, id, queues, balances, nr_cpus,
-		      (u32 PL_MEM *)(PL_EEVDF ? nodes + nr_cpus : nodes), ring_slots());
-	group->g.nodes = nodes;
+		      (u32 PL_MEM *)(nodes + PL_EEVDF * nr_cpus), ring_slots());
+	if (PL_EEVDF)
+		group->g.nodes = nodes;
 	if (parent)
 		group_get(parent);
 	S->groups[slot] = group;

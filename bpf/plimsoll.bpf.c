@@ -55,7 +55,6 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	u64 own_vruntime = 0;
 	bool has_own = false;
 	bool keep = false;
-	s32 next = 0;
 	bool weigh;
 
 	c->took = 0;
@@ -98,7 +97,8 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 			return;
 	}
 	if (PL_EEVDF) {
-		next = whose_turn(cpu);
+		s32 next = whose_turn(cpu);
+
 		keep = keep && next == task->pid;
 		if (!keep && next && take_turn(cpu, next))
 			return;

@@ -29,7 +29,7 @@
  * Trade-offs A task that leaves with credit keeps it while it is away, up to one request and a tick. A debt is paid
  *            as V passes: without that one that has overrun once waits for it after hours of sleep. A task that goes to
  *            another line takes both along.
- *            v0 is moved to V at each event. Products are of a weight and a distance from V, which is service: for sums
+ *            v0 follows V. Products are of a weight and a distance from V, which is service: for sums
  *            of lags below 2^43 ns (two hours) none exceeds 63 bits.
  *
  *            A line is a tree in order of deadlines, each of which knows the least v below it: a pick, like each other event,
@@ -74,7 +74,7 @@ struct pl_entity {
 };
 
 struct pl_line {
-	u64 v0;	    /* near V: V as the last event left it */
+	u64 v0;	    /* near V; of an empty line: V */
 	s64 sum_wv; /* sum of w_i (v_i - v0) */
 	u64 sum_w;
 	u64 joined; /* how often one has */
@@ -272,7 +272,6 @@ PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *en
 	/* Knuth's multiplicative hash: ranks as if drawn at random keep the tree flat. */
 	entity->rank = (u32)entity->number * 2654435761U;
 	pl_tree_insert(line, entity);
-	pl_line_center(line, pl_line_mean(line));
 }
 
 /* Leaves its line with its lag. Siblings whose weight changes because this one leaves are weighed afterwards. */
@@ -322,7 +321,6 @@ PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 		pl_tree_insert(line, entity);
 		line->sum_wv += (s64)(entity->v - mean) * (s64)weight;
 		line->sum_w += weight - entity->weight;
-		pl_line_center(line, pl_line_mean(line));
 	}
 	entity->weight = weight;
 }
@@ -403,11 +401,17 @@ PL_FN void pl_line_picked(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 	entity->kept_to = entity->deadline;
 }
 
-/* Whether the entity that runs is left alone as another one wakes up: it is owed time, and the request that it was picked for
- * is not served. The kernel's RUN_TO_PARITY. */
-PL_FN bool pl_entity_is_kept(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
+/*
+ * Whether the entity that runs is left alone as another one wakes up: it is owed time, and the request that it was picked for is
+ * not served. The kernel's RUN_TO_PARITY. ran_ns: what it has had since it was last charged.
+ */
+PL_FN bool pl_entity_is_kept(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity,
+			     u64 ran_ns)
 {
-	return (s64)(pl_line_mean(line) - entity->v) >= 0 && (s64)(entity->kept_to - entity->v) > 0;
+	u64 mean = pl_line_mean(line) + pl_entity_scale(ran_ns, line->sum_w);
+	u64 v = entity->v + pl_entity_scale(ran_ns, entity->weight);
+
+	return (s64)(mean - v) >= 0 && (s64)(entity->kept_to - v) > 0;
 }
 
 #endif

@@ -265,7 +265,7 @@ PL_FN u64 pl_steps_pick(const struct pl_group PL_MEM *root, u32 cpu, bool keeps)
 
 	while (line && PL_LOOP) {
 		entity = pl_line_pick(line, &least_ns);
-		if (keeps && line->picked && line->picked->line && pl_entity_is_kept(line, line->picked))
+		if (keeps && line->picked && line->picked->line && pl_entity_is_kept(line, line->picked, 0))
 			entity = line->picked;
 		if (above && above->slice_ns != least_ns) {
 			above->slice_ns = least_ns;
@@ -342,17 +342,19 @@ PL_FN bool pl_steps_preempts(const struct pl_task PL_MEM *woken, const struct pl
 	const struct pl_entity PL_MEM *now;
 	struct pl_parting parting;
 	u64 mean, v, deadline;
+	bool kept;
 
 	if (woken->idle != running->idle)
 		return running->idle;
 	parting = pl_steps_part(woken, turn, running, current);
-	if (PL_BASELINE(!config->pull_ns))
-		return !pl_entity_is_kept(parting.line, parting.running);
 	now = parting.running;
+	kept = pl_entity_is_kept(parting.line, now, ran_ns);
+	if (PL_BASELINE(!config->pull_ns))
+		return !kept;
+	if (kept && parting.woken->slice_ns >= now->slice_ns)
+		return false;
 	mean = pl_line_mean(parting.line) + pl_entity_scale(ran_ns, parting.line->sum_w);
 	v = now->v + pl_entity_scale(ran_ns, now->weight);
-	if (parting.woken->slice_ns >= now->slice_ns && (s64)(mean - v) >= 0 && (s64)(now->kept_to - v) > 0)
-		return false;
 	deadline = now->deadline;
 	if ((s64)(v - deadline) >= 0)
 		deadline = v + pl_entity_scale(now->slice_ns, now->weight);

@@ -22,8 +22,9 @@ const LEAST_SEEN_US: u64 = 100;
 pub(crate) struct Headroom {
     pub percent: u32,
     tolerance_ns: u64,
-    /// The topmost groups of the side, and those that want headroom.
-    side: BTreeMap<PathBuf, Side>,
+    /// The topmost groups of the side, and what each had used when it was last read.
+    side: BTreeMap<PathBuf, Option<u64>>,
+    /// Those that want headroom.
     main: Vec<PathBuf>,
     /// When the side was last read.
     last_ns: Option<u64>,
@@ -44,13 +45,6 @@ struct Calm {
     budget_us: u64,
     /// What a group that used nothing may use.
     left_us: u64,
-}
-
-struct Side {
-    /// What it had used when it was last read.
-    usage_us: Option<u64>,
-    /// Its part of the budget, of PART_US. `None`: not said yet.
-    part_us: Option<u64>,
 }
 
 impl Headroom {
@@ -96,16 +90,10 @@ impl Headroom {
         let topmost = |path: &PathBuf| is_side(path) && !path.parent().is_some_and(is_side);
         self.calm = None;
         let before = std::mem::take(&mut self.side);
-        let side = |(path, group): (&PathBuf, &Group)| {
-            let usage_us = before.get(path).and_then(|side: &Side| side.usage_us);
-            // Of one that was made anew nothing was said yet.
-            let part_us = group.side_us;
-            (path.clone(), Side { usage_us, part_us })
-        };
         self.side = groups
-            .iter()
-            .filter(|(path, _)| topmost(path))
-            .map(side)
+            .keys()
+            .filter(|path| topmost(path))
+            .map(|path| (path.clone(), before.get(path).copied().flatten()))
             .collect();
         let mains = groups.iter().filter(|(_, group)| wants(group));
         self.main.clear();
@@ -179,28 +167,28 @@ impl Headroom {
         let since_us = (now_ns - last_ns).max(1) / 1000;
         let used: Vec<u64> = used.into_iter().map(|used_us| rate(used_us, since_us)).collect();
         let used_us: u64 = used.iter().sum();
-        let is_hungry = |(side, used_us): (&Side, &u64)| {
-            let part_us = side.part_us;
+        let is_hungry = |(path, used_us): (&PathBuf, &u64)| {
+            let part_us = groups.get(path).and_then(|group| group.side_us);
             part_us.is_some_and(|part_us| used_us * 8 >= part_us * 7)
         };
-        let hungry: Vec<bool> = self.side.values().zip(&used).map(is_hungry).collect();
+        let hungry: Vec<bool> = self.side.keys().zip(&used).map(is_hungry).collect();
         let nr_side = self.side.len() as u32;
         let nr_hungry = hungry.iter().filter(|hungry| **hungry).count() as u32;
         let mut changed = false;
-        for (((path, side), group_us), hungry) in self.side.iter_mut().zip(&used).zip(hungry) {
+        for ((path, group_us), hungry) in self.side.keys().zip(&used).zip(hungry) {
             let among = if hungry { nr_hungry } else { nr_side };
             // SAFETY: numbers only.
             let part_ns =
                 unsafe { pl::pl_lend_share(budget_us * 1000, group_us * 1000, used_us * 1000, among) };
             let part_us = part_ns / 1000;
-            if side
-                .part_us
+            let Some(group) = groups.get_mut(path) else {
+                continue;
+            };
+            if group
+                .side_us
                 .is_none_or(|before| before.abs_diff(part_us) >= step_us)
             {
-                let Some(group) = groups.get_mut(path) else {
-                    continue;
-                };
-                (side.part_us, group.side_us) = (Some(part_us), Some(part_us));
+                group.side_us = Some(part_us);
                 due.insert(path.clone());
                 changed = true;
             }
@@ -232,9 +220,9 @@ impl Headroom {
     /// What each side group has used since it was last read; 0 of one that was never read.
     fn read_side(&mut self, files: &impl Files, now_ns: u64) -> Vec<u64> {
         self.last_ns = Some(now_ns);
-        let read = |(path, side): (&PathBuf, &mut Side)| {
+        let read = |(path, seen_us): (&PathBuf, &mut Option<u64>)| {
             let usage_us = files.usage_us(path);
-            let before = std::mem::replace(&mut side.usage_us, usage_us);
+            let before = std::mem::replace(seen_us, usage_us);
             let both = before.zip(usage_us);
             both.map_or(0, |(before, now)| now.saturating_sub(before))
         };

@@ -243,7 +243,7 @@ extern "C" {
     pub fn pl_line_ran(line: *mut Line, entity: *mut Entity, delta_ns: u64) -> bool;
     pub fn pl_line_pick(line: *const Line, least_ns: *mut u64) -> *mut Entity;
     pub fn pl_line_picked(line: *mut Line, entity: *mut Entity);
-    pub fn pl_entity_is_kept(line: *const Line, entity: *const Entity) -> bool;
+    pub fn pl_entity_is_kept(line: *const Line, entity: *const Entity, ran_ns: u64) -> bool;
     // domain.h
     pub fn pl_domain_count(domain: *mut Domain, u: u64, weight: u64, comes: bool);
     // steps.h

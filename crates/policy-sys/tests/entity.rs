@@ -82,10 +82,10 @@ fn what_runs_is_left_alone_until_its_request_is_served_while_it_is_owed_time() {
         // Alone it is neither ahead nor behind.
         pl::pl_line_ran(&mut line, a.as_mut(), MS);
         pl::pl_line_join(&mut line, b.as_mut(), 0);
-        assert!(pl::pl_entity_is_kept(&line, a.as_ref()));
+        assert!(pl::pl_entity_is_kept(&line, a.as_ref(), 0));
         pl::pl_line_ran(&mut line, a.as_mut(), MS / 2);
         assert!(
-            !pl::pl_entity_is_kept(&line, a.as_ref()),
+            !pl::pl_entity_is_kept(&line, a.as_ref(), 0),
             "it has had more than its share"
         );
         pl::pl_line_leave(&mut line, b.as_mut());
@@ -93,12 +93,15 @@ fn what_runs_is_left_alone_until_its_request_is_served_while_it_is_owed_time() {
         pl::pl_line_ran(&mut line, a.as_mut(), 2 * MS);
         assert!(a.deadline > a.v);
         pl::pl_line_picked(&mut line, a.as_mut());
-        assert!(!pl::pl_entity_is_kept(&line, a.as_ref()), "its request is served");
+        assert!(
+            !pl::pl_entity_is_kept(&line, a.as_ref(), 0),
+            "its request is served"
+        );
         pl::pl_line_join(&mut line, b.as_mut(), 0);
         pl::pl_line_picked(&mut line, b.as_mut());
         pl::pl_line_ran(&mut line, b.as_mut(), MS);
         pl::pl_line_picked(&mut line, a.as_mut());
-        assert!(pl::pl_entity_is_kept(&line, a.as_ref()));
+        assert!(pl::pl_entity_is_kept(&line, a.as_ref(), 0));
     }
 }
 
