@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# `make wheel`: the Python package, into dist/wheels; `make test-wheel`: that wheel in fresh environments of the oldest and newest
+# `make wheel`: the Python package, into dist/wheels; `make test-wheel`: it in fresh environments of the oldest and newest
 # Python there are. maturin and what the tests use come from PyPI.
 # `make test-clusters`: its sweeps on Ray and Dask.
 # `make test-notebooks`: the notebooks of docs/notebooks, run with it. `make test-wheel-bare`: it in roots of Debian that have
 # python3-minimal and nothing else (root, mmdebstrap; SUITES). `make bench-wheel`: its CPU time beside the program's.
-# wheel.sh build|test|clusters [POINTS]|notebooks|bare|bench BINARY   PYTHONS="python3.9 ...": which ones, instead of those found
+# wheel.sh build|test|clusters [POINTS]|notebooks|bare|bench BINARY
+# WHEEL_PROFILE: of crates/python/Cargo.toml; `release`, into dist/wheels, where nothing is said, or what the Makefile says.
+# PYTHONS="python3.9 ...": which ones, instead of those found
 # Exit: 0 good, 1 a test failed, 3 something needed is not here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +18,8 @@ venv() { # venv FOLDER PYTHON PACKAGE...
 	shift 2
 	rm -rf "$folder"
 	"$python" -m venv "$folder" || absent "$python -m venv failed; python3-venv brings it"
-	"$folder/bin/pip" install -q --disable-pip-version-check "$@" || absent "pip could not install $*"
+	# Most of what is installed is never imported: none of it is compiled ahead.
+	"$folder/bin/pip" install -q --no-compile --disable-pip-version-check "$@" || absent "pip could not install $*"
 }
 
 # Oldest and newest from 3.9 on, of the path and of pyenv.
@@ -34,10 +37,15 @@ pythons() {
 	printf '%s\n' "${found[0]}" "${found[-1]}" | uniq
 }
 
+profile=${WHEEL_PROFILE:-release}
+wheels=target/python/wheels-$profile
+[ "$profile" != release ] || wheels=dist/wheels
+wheel=$(ls "$wheels"/plimsoll-*.whl 2>/dev/null || true)
+[ "${1:-}" = build ] || [ -f "$wheel" ] || absent "no wheel in $wheels; WHEEL_PROFILE=$profile scripts/wheel.sh build makes it"
+
 case ${1:-} in
 build)
 	# Whatever may be part of it: a change of any of them, and only that, makes it anew.
-	wheel=$(ls dist/wheels/plimsoll-*.whl 2>/dev/null || true)
 	if [ -f "$wheel" ] && [ -z "$(find Cargo.toml NOTICE LICENSES crates machines policy scenarios scripts/wheel.sh -newer "$wheel" \
 		-type f -not -name '*.pyc' -print -quit)" ]; then
 		echo "$wheel is newer than all that it is made of"
@@ -45,14 +53,13 @@ build)
 	fi
 	maturin=target/maturin/bin/maturin
 	[ -x $maturin ] || venv target/maturin python3 'maturin>=1.9,<2'
-	mkdir -p dist/wheels
-	rm -f dist/wheels/plimsoll-*.whl
-	CARGO_TARGET_DIR=$PWD/target/python $maturin build --release --locked --manifest-path crates/python/Cargo.toml --out dist/wheels \
-		--compatibility linux
-	ls -l dist/wheels
+	mkdir -p "$wheels"
+	rm -f "$wheels"/plimsoll-*.whl
+	CARGO_TARGET_DIR=$PWD/target/python $maturin build --profile "$profile" --locked --manifest-path crates/python/Cargo.toml \
+		--out "$wheels" --compatibility linux
+	ls -l "$wheels"
 	;;
 test)
-	wheel=$(ls dist/wheels/plimsoll-*.whl)
 	for python in ${PYTHONS:-$(pythons)}; do
 		echo "== $("$python" --version)"
 		folder=$(mktemp -d)
@@ -64,7 +71,6 @@ test)
 	done
 	;;
 clusters)
-	wheel=$(ls dist/wheels/plimsoll-*.whl)
 	folder=$(mktemp -d)
 	trap 'rm -rf "$folder"' EXIT
 	venv "$folder/venv" "${PYTHON:-python3}" "$wheel" ray 'dask[distributed]'
@@ -72,14 +78,12 @@ clusters)
 	(cd "$folder" && venv/bin/python clusters.py "${2:-10000}")
 	;;
 notebooks)
-	wheel=$(ls dist/wheels/plimsoll-*.whl)
 	folder=$(mktemp -d)
 	trap 'rm -rf "$folder"' EXIT
 	venv "$folder/venv" "${PYTHON:-python3}" "$wheel" altair ipykernel nbclient polars
 	"$folder/venv/bin/python" scripts/notebooks.py docs/notebooks
 	;;
 bare)
-	wheel=$(ls dist/wheels/plimsoll-*.whl)
 	command -v mmdebstrap >/dev/null || absent "no mmdebstrap; on Debian: apt-get install mmdebstrap"
 	[ "$(id -u)" = 0 ] || absent "only root can enter a root"
 	folder=$(mktemp -d)
@@ -97,7 +101,6 @@ print(plimsoll.__version__, row['seed'], row['groups.bench.stat.nr_throttled'])"
 	done
 	;;
 bench)
-	wheel=$(ls dist/wheels/plimsoll-*.whl)
 	folder=$(mktemp -d)
 	trap 'rm -rf "$folder"' EXIT
 	venv "$folder/venv" "${PYTHON:-python3}" "$wheel"
