@@ -412,7 +412,10 @@ static __always_inline bool touch(struct task_struct *task, __u64 now)
 	return look_up(task, now, &known);
 }
 
-/* As touch, for programs that run with interrupts off: asks this CPU's table first. */
+/*
+ * As touch, for programs that run with interrupts off: asks this CPU's table first. `now` of 0: the clock is asked if that is
+ * needed, so that threads which are not recorded cost no look at it.
+ */
 static __always_inline bool recall(struct cpu_state *state, struct task_struct *task, __u64 now)
 {
 	__u32 tid = task->pid;
@@ -422,7 +425,7 @@ static __always_inline bool recall(struct cpu_state *state, struct task_struct *
 
 	if (known->task == (__u64)task && known->task_group == group && known->tid == tid)
 		return known->wanted;
-	wanted = look_up(task, now, &sure);
+	wanted = look_up(task, now ? now : bpf_ktime_get_ns(), &sure);
 	known->task = sure ? (__u64)task : 0;
 	known->task_group = group;
 	known->tid = tid;
@@ -618,12 +621,13 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
 	struct cpu_state *state = this_cpu();
-	__u64 now = bpf_ktime_get_ns();
 	struct record_event event;
 	struct task_struct *waker;
+	__u64 now;
 
-	if (!state || !recall(state, task, now))
+	if (!state || !recall(state, task, 0))
 		return 0;
+	now = bpf_ktime_get_ns();
 	waker = bpf_get_current_task_btf();
 	check_current(state, waker, now);
 	event.a = task->pid;
@@ -640,11 +644,12 @@ SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(on_migrate, struct task_struct *task, int cpu)
 {
 	struct cpu_state *state = this_cpu();
-	__u64 now = bpf_ktime_get_ns();
 	struct record_event event;
+	__u64 now;
 
-	if (!state || !recall(state, task, now))
+	if (!state || !recall(state, task, 0))
 		return 0;
+	now = bpf_ktime_get_ns();
 	event.a = task->pid;
 	event.b = cpu;
 	event.kind = RECORD_KIND_MIGRATE;

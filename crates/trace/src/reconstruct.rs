@@ -185,7 +185,7 @@ impl TimelineBuilder {
             }
             What::Migrate { tid, target_cpu } => {
                 if let Some(ix) = self.find(tid, ts) {
-                    self.threads[ix].move_to_queue(target_cpu, ts);
+                    self.threads[ix].cpu = Some(target_cpu);
                 }
             }
             What::Wakeup { tid, waker, .. } => {
@@ -325,7 +325,6 @@ impl TimelineBuilder {
             bursts: Vec::new(),
             runs: Vec::new(),
             wakes: Vec::new(),
-            moves: Vec::new(),
             requests: Vec::new(),
         };
         let group = known.and_then(|k| k.group);
@@ -619,11 +618,6 @@ impl Open {
                 burst.queued = self.cpu;
             }
         }
-    }
-
-    fn move_to_queue(&mut self, cpu: u32, now_ns: i64) {
-        self.cpu = Some(cpu);
-        self.out.moves.push((now_ns, cpu));
     }
 
     /// Its open burst, if there is one, belongs to the group in which it does most of its work: a thread that moves

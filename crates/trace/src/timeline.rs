@@ -41,8 +41,6 @@ pub struct ThreadTimeline {
     pub runs: Vec<Run>,
     /// Wake-ups that it caused, of all bursts.
     pub wakes: Vec<Wake>,
-    /// As it was put on another CPU's queue while it waited: when, and which CPU.
-    pub moves: Vec<(i64, u32)>,
     /// Times at which probes said that a request began (`true`) or ended.
     pub requests: Vec<(i64, bool)>,
 }

@@ -515,7 +515,6 @@ fn a_woken_thread_waits_where_it_left_or_was_put_and_is_moved_from_there() {
     let queued: Vec<_> = thread.bursts.iter().map(|b| b.queued).collect();
     // The first was under way; the last was woken as it went to sleep.
     assert_eq!(queued, [None, Some(0), Some(1), Some(1)]);
-    assert_eq!(thread.moves, [(160, 0)]);
     header.migrations = false;
     let timeline = Timeline::build(
         &header,
