@@ -218,6 +218,11 @@ cases! {
             also: &["target/guest/pressure"],
             ..Case::of(&["pressure.sh"])
         };
+        a_crowd_that_is_due_nothing_does_not_end_the_scheduler: Case {
+            cpus: "1",
+            also: &["target/guest/pressure"],
+            ..Case::of(&["starving.sh"])
+        };
         a_group_that_is_idle_no_longer_has_its_share_at_once: Case {
             loaded: false,
             also: &["target/guest/duty"],
