@@ -130,21 +130,21 @@ test-package: package ## install the packages into clean roots of Debian, and tr
 wheel: ## build the Python package, into dist/wheels (maturin from PyPI)
 	@scripts/wheel.sh build
 
-# The tests run a wheel of less optimization: building the released one takes longer than all of them.
+# The tests run a wheel of less optimization: building the released one takes longer than all of them. The script builds what it tests.
 test-wheel test-notebooks: export WHEEL_PROFILE ?= quick
-test-wheel: wheel ## try a quickly built wheel in fresh environments of the oldest and newest Python here (PyPI; WHEEL_PROFILE=release: the one of `make wheel`; PYTHONS="python3.9 ...")
+test-wheel: ## try a quickly built wheel in fresh environments of the oldest and newest Python here (PyPI; WHEEL_PROFILE=release: the one of `make wheel`; PYTHONS="python3.9 ...")
 	@scripts/wheel.sh test
 
-test-wheel-bare: wheel ## import and run the wheel in roots of Debian with python3-minimal alone (root, mmdebstrap)
+test-wheel-bare: ## import and run the wheel in roots of Debian with python3-minimal alone (root, mmdebstrap)
 	@scripts/wheel.sh bare
 
-bench-wheel: wheel $(if $(filter target/release/plimsoll,$(BINARY)),build) ## CPU time of 1,000 simulations in one process of Python, beside plimsoll sweep (BINARY=)
+bench-wheel: $(if $(filter target/release/plimsoll,$(BINARY)),build) ## CPU time of 1,000 simulations in one process of Python, beside plimsoll sweep (BINARY=)
 	@scripts/wheel.sh bench $(BINARY)
 
-test-notebooks: wheel ## run the notebooks of docs/notebooks with that wheel (PyPI; WHEEL_PROFILE=release)
+test-notebooks: ## run the notebooks of docs/notebooks with that wheel (PyPI; WHEEL_PROFILE=release)
 	@scripts/wheel.sh notebooks
 
-test-clusters: wheel ## sweep on local clusters of Ray and Dask with two workers each: the same bytes, a killed worker, overhead (PyPI; POINTS=10000)
+test-clusters: ## sweep on local clusters of Ray and Dask with two workers each: the same bytes, a killed worker, overhead (PyPI; POINTS=10000)
 	@scripts/wheel.sh clusters $(or $(POINTS),10000)
 
 # BENCH_LIVE: more arguments, such as --scheduler plimsoll or --only quota

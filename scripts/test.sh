@@ -24,8 +24,8 @@ part() {
 	fi
 }
 
-# A build from nothing takes a fifth less without what would make the next one of the same crates quick. Whoever has such a build
-# keeps it: the other kind would build everything anew.
+# A build from nothing takes a fifth less without what would make the next one of the same crates quick. Where there is such a
+# build, it is gone on with: the other kind would build everything anew.
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
 
 part policy scripts/test-policy.sh

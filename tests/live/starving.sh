@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# One CPU, 45 s: 300 threads in a group of weight 1 beside one in a group of weight 10000. They are due a turn of 3 ms each in two and a
-# half hours, and the kernel ends a sched_ext scheduler that lets a thread wait for 30 s: any tenant could end it. Each has to
-# run, and the heavy thread has to have what the weights say, but for that.
+# One CPU, 45 s: 300 threads in a group of weight 1 beside one in a group of weight 10000. They are due a turn of 3 ms each
+# in two and a half hours, and the kernel ends a sched_ext scheduler that lets a thread wait for 30 s: any tenant could end it.
+# The scheduler has to be there at the end, and the heavy thread to have had nine tenths of the CPU.
 #   make static guest
 #   dist/plimsoll vm --timing --cpus 1 --scheduler plimsoll --file target/guest/pressure \
 #     --file tests/live/starving.sh -- starving.sh
