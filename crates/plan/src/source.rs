@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace file, read, believed and compiled; or the reasons why not.
-use plimsoll_replay::{machine, recorded, replay_cancelled_by, Outcome, Program, Settings, SettingsError};
+use plimsoll_replay::{
+    machine, recorded, replay_cancelled_by, Outcome, Program, Settings, SettingsError, MISPAIRED_MAX,
+};
 use plimsoll_sim::{Costs, Machine};
 use plimsoll_trace::{Place, RequestSpec, Timeline, TraceError, DOUBTFUL_SHARE_MAX};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-
-/// Share of a client's answers that may be those of other requests, above which no latency is shown. A client with one
-/// request under way whose server is slow to block after an answer stays below it.
-const MISPAIRED_MAX: f64 = 0.05;
 
 pub struct Source {
     /// As it was named.

@@ -11,6 +11,10 @@
 use plimsoll_trace::{SocketOp, ThreadIx, Timeline};
 use std::collections::BTreeSet;
 
+/// Share of a client's answers that may be those of other requests, above which they tell no latency. A client with one request
+/// under way whose server is slow to block after an answer stays below it.
+pub const MISPAIRED_MAX: f64 = 0.05;
+
 /// What was seen of all clients' answers, if requests are found by wake-ups of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pairing {

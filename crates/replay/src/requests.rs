@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a request is: pairs of moments, found in the recording, that exist again in every replay.
 //!
-//! Without `--request`, what sockets say if they were recorded: see [`crate::sockets`]. Else a wake-up chain: a thread outside of the planned group (a client) wakes one inside, blocks,
-//! and is woken from inside. The request lasts from the first wake-up to the second. Where the client's message found
-//! its receiver still running there is no first wake-up; then it lasts from the client's blocking. Without such
-//! clients, arrivals from devices and from threads that were not recorded begin a request, and without those, timers;
-//! it ends where the thread blocks, waits for storage or for its own program not counted as the end.
+//! Without `--request`, what sockets say if they were recorded: see [`crate::sockets`]. Else a wake-up chain: a thread outside
+//! of the planned group (a client) wakes one inside, blocks, and is woken from inside. The request lasts from the first wake-up
+//! to the second. Where the client's message found its receiver still running there is no first wake-up; then it lasts from
+//! the client's blocking. Without such clients, or where they are rare and their answers in doubt, arrivals from devices and
+//! from threads that were not recorded begin a request, and without those, timers; it ends where the thread blocks, waits for
+//! storage or for its own program not counted as the end.
 use crate::groups::{is_below, Group};
 use crate::marks::Mark;
-use crate::pairing::{asked_on_sockets, Pairing};
+use crate::pairing::{asked_on_sockets, Pairing, MISPAIRED_MAX};
 use crate::program::{Burst, Start, Thread};
 use crate::recording::{is_stuck, same_program};
 use crate::request::{Arrival, ClassIx, Loop, RequestClass, RequestInfo};
@@ -34,6 +35,10 @@ pub(crate) struct Found {
 
 /// Kernel threads that wake others on the kernel's behalf, not as clients.
 const HELPERS: [&str; 6] = ["kworker", "rcu", "jbd2", "migration", "ksoftirqd", "kcompactd"];
+
+/// Clients whose answers are less than one of so many arrivals are passed over if these are in doubt, too: less would not
+/// move a 99th percentile.
+const RARE: usize = 100;
 
 struct Finder<'a> {
     timeline: &'a Timeline,
@@ -222,12 +227,25 @@ impl Finder<'_> {
                 self.client(client, |finder, other| finder.inside[other as usize], Mark::Woken);
             }
         }
+        // A few wake-ups out of the group that no request is seen of are not what it does.
+        let few = self.found.requests.len() * RARE < self.arrived();
+        if few && self.found.pairing.in_doubt() > MISPAIRED_MAX {
+            self.found = Found::default();
+        }
         if self.found.requests.is_empty() {
             self.arrivals(|cause| matches!(cause, Cause::Interrupt | Cause::Outside { .. }));
         }
         if self.found.requests.is_empty() {
             self.arrivals(|cause| matches!(cause, Cause::Timer));
         }
+    }
+
+    /// Bursts of the group that no thread of the recording began.
+    fn arrived(&self) -> usize {
+        let inside = self.timeline.threads.iter().zip(&self.inside);
+        let bursts = inside.filter(|(_, inside)| **inside).flat_map(|(t, _)| &t.bursts);
+        let arrived = |cause| matches!(cause, Cause::Interrupt | Cause::Outside { .. } | Cause::Timer);
+        bursts.filter(|burst| arrived(burst.cause)).count()
     }
 
     fn clients(&mut self, request: &RequestSpec) {

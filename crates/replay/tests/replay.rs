@@ -37,6 +37,27 @@ fn replay_under_recorded_settings_shows_what_was_recorded() {
     }
 }
 
+/// A parent that is told once that something happened is no client of the group's 300 pieces of work.
+#[test]
+fn one_wake_up_out_of_the_group_is_not_taken_for_what_it_does() {
+    let (mut header, mut events) = example::open_loop(300);
+    header.threads.push(Thread {
+        tid: 10,
+        comm: "parent".into(),
+        group: Some(0),
+        ..header.threads[0].clone()
+    });
+    events.push(switch(1, 0, 10, State::Sleeping, 0));
+    let told = 100 * 10 * MS + 2 * MS;
+    events.push(waking(told, 1, 10, 20, Context::Task));
+    events.push(switch(told + 20, 0, 0, State::Runnable, 10));
+    events.push(switch(told + MS, 0, 10, State::Sleeping, 0));
+    events.sort_by_key(|event| event.ts_ns);
+    let (program, _) = compile(&header, &events);
+    assert_eq!(program.nr_requests(), 300);
+    assert_eq!(program.pairing.answers, 0);
+}
+
 /// Every 10 ms one thread works for 4 ms, and wakes another of its group after 1 ms. In every other round that takes the CPU at
 /// once, for 1 ms; in the others it waits until the first is done.
 #[test]
