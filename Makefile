@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-containerd verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus bench-live wheel test-wheel test-wheel-bare test-notebooks bench-wheel test-clusters
+.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-slurm test-containerd verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus thanos bench-live wheel test-wheel test-wheel-bare test-notebooks bench-wheel test-clusters
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,8 +104,14 @@ target/guest/%: vm/guest/%.c $(wildcard vm/guest/*.h)
 prometheus: ## unpack Debian's Prometheus and VictoriaMetrics below target, for the tests of metrics; nothing is installed
 	@scripts/prometheus.sh
 
+thanos: ## build Thanos below target, from Go's module proxy, for its test (minutes; not part of test-live)
+	@scripts/thanos.sh
+
 test-kubernetes: ## the DaemonSet and the Helm chart: lint, template, the API's schemas (PyPI; Helm is built by go if it is not there)
 	@scripts/test-kubernetes.sh
+
+test-slurm: static ## the array of packaging/sweep on a real Slurm in a root of Debian: a task is taken away, the same bytes (root, mmdebstrap)
+	@scripts/test-slurm.sh
 
 # PODS: how many come and go.
 RUNTIME_FILES := $(foreach name,containerd containerd-shim-runc-v2 runc,--file target/containerd/bin/$(name)) --file tests/live/checks.sh

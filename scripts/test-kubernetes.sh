@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# `make test-kubernetes`: packaging/kubernetes against the API's own schemas (PyPI's kubernetes-validate ships them), strictly:
+# `make test-kubernetes`: packaging/kubernetes and packaging/sweep/job.yaml against the API's own schemas (PyPI's kubernetes-validate ships them), strictly:
 # a key that is not known is an error. It must also be refused after a typing error, or nothing was checked. The chart by Helm's
 # own lint and template: with its own values it is the plain YAML, key by key.
 # Exit: 0 all holds, 1 something does not, 3 a tool is missing.
@@ -37,6 +37,8 @@ for word in readOnlyRootFilesystem hostPath httpGet; do
 	fi
 done
 echo "holds   $manifest, for Kubernetes 1.27, 1.31 and 1.36"
+valid packaging/sweep/job.yaml
+echo "holds   packaging/sweep/job.yaml, likewise"
 
 "$helm" lint --strict --quiet --kube-version 1.31 $chart
 rendered >"$folder/plain.yaml"

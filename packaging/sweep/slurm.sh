@@ -7,7 +7,7 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --mem=4G
 #SBATCH --requeue
-#SBATCH --signal=TERM@60
+#SBATCH --signal=B:TERM@60
 set -eu
 [ $# -eq 2 ] || { echo "usage: sbatch slurm.sh SPEC DIR" >&2; exit 2; }
 export RAYON_NUM_THREADS="${SLURM_CPUS_PER_TASK:-8}"

@@ -172,7 +172,7 @@ fn what_is_wrong_with_a_sweep_is_said_with_its_place_before_anything_is_run() {
     refused(
         "scenario = \"burst\"\n[vary]\ngroup.bench.burst_us = [1]\n",
         expect![[r#"
-            error: spec.toml:3:1: vary.group: allowed: the whole key of the scenario in quotes, as in "group.web.quota_us"
+            error: spec.toml:3:1: vary.group: allowed: the whole key in quotes, as in "group.web.quota_us"
         "#]],
     );
 }

@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Points that are plans from recordings.
-//!
-//! The same recordings are shared by the plans that are searched for at one time, and are read again where none is.
 use crate::grid::{keys, place, problem_at, Combination, Grid, Setting, Varied};
 use crate::key::Content;
 use crate::planned::planned;
 use crate::points::{Points, Runner};
 use crate::shard::Shard;
+use crate::shelf::{by_recordings, with_recording, RecordingsError, Shelf, Which};
 use plimsoll_columns::{Cell, Row};
-use plimsoll_plan::{Goal, PlanError, Question, Recordings, SourceError, Target};
+use plimsoll_plan::{Goal, PlanError, Question, Target};
 use plimsoll_plan::{MAX_CPUS, MIN_THROUGHPUT_PERCENT};
 use plimsoll_scenario::{find, nearest, Problem, Problems, Tree};
 use plimsoll_trace::RequestSpec;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 /// Many plans from recordings.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -43,40 +39,27 @@ enum Taken {
 
 /// What may be set and vary; several goals of one plan have ";" between them.
 const KEYS: [&str; 6] = ["goal", "group", "request", "for", "max_cpus", "min_throughput"];
-/// The column of which recording it is.
-const RECORDING: &str = "recording";
-
-/// What cannot be planned.
-#[derive(Debug, thiserror::Error)]
-pub enum PlansError {
-    #[error(transparent)]
-    Problems(#[from] Problems),
-    #[error(transparent)]
-    Source(#[from] SourceError),
-}
-
-/// Which recordings, and how they are read.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Which {
-    files: Vec<usize>,
-    group: Option<String>,
-    /// As it is given: [`RequestSpec`] is of this text.
-    request: Option<String>,
-}
-
-type Kept = Arc<Mutex<Weak<Recordings>>>;
 
 /// Plans every combination of which is a question.
 pub struct Plans {
     tree: Tree,
     grid: Grid,
-    files: Vec<PathBuf>,
+    shelf: Shelf,
     asked: Vec<(Which, Question)>,
     contents: Vec<Content>,
-    read: Mutex<BTreeMap<Which, Kept>>,
 }
 
 impl Plans {
+    /// Whether a file asks for plans: it has a goal.
+    pub fn asks(spec: &Path) -> Result<bool, Problems> {
+        let name = spec.display().to_string();
+        let text =
+            find::text(spec).map_err(|error| Problems::one(&name, format!("cannot read it: {error}")))?;
+        let tree = Tree::parse(&name, &text)?;
+        let has_goal = |table| keys(&tree, table).iter().any(|key| key == "goal");
+        Ok(["set", "vary"].into_iter().any(has_goal))
+    }
+
     /// Reads the file of what varies, and the bytes of the recordings. What is in them says [`Plans::check`]. `version`: of the
     /// program.
     pub fn load(spec: &Path, recordings: &[PathBuf], version: &str) -> Result<Self, Problems> {
@@ -114,12 +97,7 @@ impl Plans {
         if !problems.is_empty() {
             return Err(Problems::sorted(problems));
         }
-        let digests = recordings.iter().map(|path| {
-            digest(path).map_err(|error| {
-                Problems::one(path.display().to_string(), format!("cannot read it: {error}"))
-            })
-        });
-        let digests = digests.collect::<Result<Vec<_>, _>>()?;
+        let shelf = Shelf::new(recordings)?;
         let all: Vec<usize> = (0..recordings.len()).collect();
         let parts: Vec<Vec<usize>> = match file.recordings {
             Taken::Together => vec![all],
@@ -145,9 +123,8 @@ impl Plans {
             .collect();
         let contents = asked.iter().map(|(which, question)| {
             let question = format!("{question:?} {:?} {:?}", which.group, which.request);
-            let files = which.files.iter().map(|file| &digests[*file][..]);
             let mut content = vec![version.as_bytes(), question.as_bytes()];
-            content.extend(files);
+            content.extend(shelf.contents(which));
             Content::of(&content)
         });
         Ok(Plans {
@@ -155,21 +132,15 @@ impl Plans {
             grid,
             asked,
             tree,
-            files: recordings.to_vec(),
-            read: Mutex::default(),
+            shelf,
         })
     }
 
     /// Reads all recordings of a shard, and refuses what cannot be planned from them.
-    pub fn check(&self, shard: Shard) -> Result<(), PlansError> {
-        let own = (0..self.points()).filter(|point| shard.has(*point));
-        let mut by_recordings: BTreeMap<&Which, BTreeSet<usize>> = BTreeMap::new();
-        for combination in own.map(|point| self.combination(point)) {
-            let (which, _) = &self.asked[combination];
-            by_recordings.entry(which).or_default().insert(combination);
-        }
-        for (which, combinations) in by_recordings {
-            let recordings = self.recordings(which, &Arc::default())?;
+    pub fn check(&self, shard: Shard) -> Result<(), RecordingsError> {
+        let which = |combination: usize| &self.asked[combination].0;
+        for (which, combinations) in by_recordings(self, shard, which) {
+            let recordings = self.shelf.read(which, &Arc::default())?;
             for combination in combinations {
                 let (_, question) = &self.asked[combination];
                 question
@@ -191,32 +162,6 @@ impl Plans {
         };
         problem_at(&self.tree, &path, error.to_string())
     }
-
-    /// Recordings that others may use at the same time.
-    fn recordings(&self, which: &Which, stop: &Arc<AtomicBool>) -> Result<Arc<Recordings>, SourceError> {
-        // A reader that panicked has left nothing half-done.
-        let own = {
-            let mut all = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-            all.entry(which.clone()).or_default().clone()
-        };
-        let mut kept = own.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = kept.upgrade() {
-            return Ok(there);
-        }
-        let paths: Vec<&Path> = which
-            .files
-            .iter()
-            .map(|file| self.files[*file].as_path())
-            .collect();
-        let request = which.request.as_deref().map(|text| {
-            text.parse::<RequestSpec>()
-                .unwrap_or_else(|_| unreachable!("it was one when the points were made"))
-        });
-        let read = Recordings::read(&paths, which.group.as_deref(), request.as_ref())?;
-        let read = Arc::new(read.cancelled_by(stop));
-        *kept = Arc::downgrade(&read);
-        Ok(read)
-    }
 }
 
 impl Points for Plans {
@@ -234,7 +179,7 @@ impl Points for Plans {
 
     fn runner(&self, combination: usize, stop: &Arc<AtomicBool>) -> Runner<'_> {
         let (which, question) = &self.asked[combination];
-        let recordings = self.recordings(which, stop);
+        let recordings = self.shelf.read(which, stop);
         let failed = |text: String| Some(Row::from([("error".to_string(), Cell::Text(text))]));
         Box::new(move |seed, stop| {
             let recordings = match &recordings {
@@ -250,32 +195,6 @@ impl Points for Plans {
             }
         })
     }
-}
-
-/// The same for each recording, by its name.
-fn with_recording(grid: &Grid, recordings: &[PathBuf]) -> Grid {
-    let name = |path: &PathBuf| Setting::Text(path.display().to_string());
-    let mut keys = vec![RECORDING.to_string()];
-    keys.extend(grid.keys.iter().cloned());
-    let of = |path| {
-        let own = name(path);
-        grid.combinations.iter().map(move |combination| {
-            let mut all = vec![own.clone()];
-            all.extend(combination.iter().cloned());
-            all
-        })
-    };
-    Grid {
-        keys,
-        combinations: recordings.iter().flat_map(of).collect(),
-        seeds: grid.seeds.clone(),
-    }
-}
-
-fn digest(path: &Path) -> io::Result<[u8; 32]> {
-    let mut digest = Sha256::new();
-    io::copy(&mut File::open(path)?, &mut digest)?;
-    Ok(digest.finalize().into())
 }
 
 fn check_keys(tree: &Tree, varied: &Varied) -> Vec<Problem> {

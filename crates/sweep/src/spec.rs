@@ -100,16 +100,15 @@ impl Sweep {
     }
 }
 
-/// `[vary.group.web]` and `group.web.quota_us = [...]` are tables in tables: here a key of the scenario is one in quotes.
-fn check_keys(tree: &Tree) -> Result<(), Problems> {
+/// `[vary.group.web]` and `group.web.quota_us = [...]` are tables in tables: here a key is one in quotes.
+pub(crate) fn check_keys(tree: &Tree) -> Result<(), Problems> {
     let mut problems = Vec::new();
     for table in ["set", "vary"] {
         for key in keys(tree, table) {
             let node = tree.node_at(&[table, &key]).expect("it is one of its keys");
             let is_range = table == "vary" && node.keys().any(|key| ["from", "to"].contains(&key));
             if node.kind() == "a table" && !is_range {
-                let message =
-                    "allowed: the whole key of the scenario in quotes, as in \"group.web.quota_us\"";
+                let message = "allowed: the whole key in quotes, as in \"group.web.quota_us\"";
                 problems.push(tree.problem_at(&[table, &key], message));
             }
         }

@@ -51,7 +51,7 @@ pub enum SummaryError {
 }
 
 /// Columns that are shown if none is asked for, what matters most first.
-const USUAL: [&str; 9] = [
+const USUAL: [&str; 13] = [
     "workloads.*.latencies.*.p50_ns",
     "workloads.*.latencies.*.p99_ns",
     "groups.*.stat.nr_throttled",
@@ -61,6 +61,11 @@ const USUAL: [&str; 9] = [
     "recommended.p99_ns",
     "recommended.throttled",
     "today.p99_ns",
+    // Of replays.
+    "p50_ns",
+    "p99_ns",
+    "throttled",
+    "cpus",
 ];
 
 /// Quantiles of the columns asked for, or of latencies, rates, use and throttling as far as they are not the same in all

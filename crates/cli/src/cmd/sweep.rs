@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `plimsoll sweep`: a scenario, or plans from recordings, under many values and seeds, on one machine or many.
+//! `plimsoll sweep`: a scenario, replays of recordings or plans from them, under many values and seeds, on one machine or many.
 use crate::exit::{Failure, Outcome, Result};
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_report::Table;
 use plimsoll_sweep::{
-    figure, html, merge, run as run_points, summary, Columns, Plans, PlansError, Points, Shard, Simulations,
-    Store, Summary, Sweep,
+    figure, html, merge, run as run_points, summary, Columns, Plans, Points, RecordingsError, Replays, Shard,
+    Simulations, Store, Summary, Sweep,
 };
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ const EXAMPLES: &str = "Examples:
           every point that is not in the folder yet, on all CPUs
   plimsoll sweep burst.toml --out /shared/burst --shard 3/8
           every eighth point: one machine of eight that share a folder
+  plimsoll sweep replay mon.trace tue.trace --spec limits.toml --out replays
+          a replay of each recording for each limit and seed of the file
   plimsoll sweep plan mon.trace tue.trace --spec goals.toml --out plans
           a plan for each goal, target and seed of the file
   plimsoll sweep merge burst.toml --out burst -o burst.parquet
@@ -64,6 +66,7 @@ struct Place {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Replay(ReplayArgs),
     Plan(PlanArgs),
     Merge(MergeArgs),
     Report(ReportArgs),
@@ -86,6 +89,33 @@ const PLAN_EXAMPLES: &str = "Examples:
 #[derive(clap::Args)]
 #[command(after_help = PLAN_EXAMPLES, after_long_help = PLAN_EXAMPLES)]
 struct PlanArgs {
+    #[command(flatten)]
+    recorded: Recorded,
+}
+
+const REPLAY_EXAMPLES: &str = "Examples:
+  plimsoll sweep replay mon.trace tue.trace --spec limits.toml --out replays
+          every replay that is not in the folder yet
+  plimsoll sweep merge limits.toml mon.trace tue.trace --out replays -o replays.parquet
+          one table of all replays";
+
+/// Replay recordings under many limits and seeds
+///
+/// SPEC is TOML: which keys of `plimsoll simulate --replay --set` vary (a grid or a random sample), and the seeds, which are of
+/// the limits' periods (docs/src/how-to/sweep.md). Each recording is replayed alone. Each replay is kept as a row under a key
+/// of its content: the recording's bytes, what is changed, the seed, the version. All else is as for `plimsoll sweep`.
+///
+/// Exit code 130: it was told to stop; what was done is kept.
+#[derive(clap::Args)]
+#[command(after_help = REPLAY_EXAMPLES, after_long_help = REPLAY_EXAMPLES)]
+struct ReplayArgs {
+    #[command(flatten)]
+    recorded: Recorded,
+}
+
+/// Recordings, and what is asked of them.
+#[derive(clap::Args)]
+struct Recorded {
     /// Traces of `plimsoll record`, of one service
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
@@ -112,7 +142,7 @@ struct MergeArgs {
     #[command(flatten)]
     place: Place,
 
-    /// Of plans: the recordings, in the order in which `plimsoll sweep plan` was given them
+    /// Of replays and plans: the recordings, in the order in which `plimsoll sweep replay` or `plan` was given them
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
 
@@ -159,7 +189,8 @@ pub fn run(args: &Args) -> Result {
     match (&args.command, &args.place) {
         (Some(Command::Merge(args)), _) => run_merge(args),
         (Some(Command::Report(args)), _) => run_report(args),
-        (Some(Command::Plan(args)), _) => run_plans(args),
+        (Some(Command::Replay(args)), _) => run_replays(&args.recorded),
+        (Some(Command::Plan(args)), _) => run_plans(&args.recorded),
         (None, Some(place)) => {
             let points = simulations(&place.spec)?;
             run_shard(points, &place.out, args.shard.unwrap_or(Shard::WHOLE))
@@ -172,14 +203,33 @@ fn simulations(spec: &Path) -> std::result::Result<Arc<dyn Points>, Failure> {
     Ok(Arc::new(Simulations::new(Sweep::load(spec)?, crate::VERSION)?))
 }
 
-fn run_plans(args: &PlanArgs) -> Result {
+fn run_replays(args: &Recorded) -> Result {
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let replays = Replays::load(&args.spec, &args.traces, crate::VERSION)?;
+    replays.check(shard).map_err(recordings)?;
+    run_shard(Arc::new(replays), &args.out, shard)
+}
+
+fn run_plans(args: &Recorded) -> Result {
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let plans = Plans::load(&args.spec, &args.traces, crate::VERSION)?;
-    plans.check(shard).map_err(|error| match error {
-        PlansError::Problems(problems) => Failure::from(problems),
-        PlansError::Source(error) => Failure::from(error),
-    })?;
+    plans.check(shard).map_err(recordings)?;
     run_shard(Arc::new(plans), &args.out, shard)
+}
+
+fn recordings(error: RecordingsError) -> Failure {
+    match error {
+        RecordingsError::Problems(problems) => Failure::from(problems),
+        RecordingsError::Source(error) => Failure::from(error),
+    }
+}
+
+/// What a file asks of recordings: with a goal plans, without one replays.
+fn asked_of(spec: &Path, traces: &[PathBuf]) -> std::result::Result<Arc<dyn Points>, Failure> {
+    Ok(match Plans::asks(spec)? {
+        true => Arc::new(Plans::load(spec, traces, crate::VERSION)?),
+        false => Arc::new(Replays::load(spec, traces, crate::VERSION)?),
+    })
 }
 
 fn run_shard(points: Arc<dyn Points>, out: &Path, shard: Shard) -> Result {
@@ -231,7 +281,7 @@ fn run_merge(args: &MergeArgs) -> Result {
     output::check(inputs, None, [&args.output])?;
     let points = match args.traces.is_empty() {
         true => simulations(&args.place.spec)?,
-        false => Arc::new(Plans::load(&args.place.spec, &args.traces, crate::VERSION)?),
+        false => asked_of(&args.place.spec, &args.traces)?,
     };
     let store = Store::at(&args.place.out).map_err(folder)?;
     let merged = merge(points.as_ref(), &store).map_err(folder)?;
@@ -239,7 +289,14 @@ fn run_merge(args: &MergeArgs) -> Result {
         let (spec, out) = (args.place.spec.display(), args.place.out.display());
         let command = match args.traces.is_empty() {
             true => format!("plimsoll sweep {spec} --out {out}"),
-            false => format!("plimsoll sweep plan TRACE... --spec {spec} --out {out}"),
+            false => {
+                let what = if Plans::asks(&args.place.spec)? {
+                    "plan"
+                } else {
+                    "replay"
+                };
+                format!("plimsoll sweep {what} TRACE... --spec {spec} --out {out}")
+            }
         };
         errln!(
             "error: {spec}: {} of {} points are missing; allowed: run them ({command}), or --partial",
