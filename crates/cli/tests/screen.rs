@@ -193,3 +193,32 @@ fn what_is_damaged_is_said_and_the_exit_code_is_1() {
         "{shown}"
     );
 }
+
+/// A container without a limit: whether it has one, an answer that is not whole may have left out.
+#[test]
+fn an_answer_that_is_not_whole_is_said_and_the_exit_code_is_1() {
+    let dir = directory("screen-part");
+    let (settings, counters): (Vec<String>, Vec<String>) = six()[5]
+        .documents()
+        .into_iter()
+        .partition(|one| one.contains("kube_pod_container"));
+    let settings = settings.concat();
+    let warning = r#""status":"success","warnings":["store b is away"]"#;
+    let in_part = settings.replace(r#""status":"success""#, warning);
+    for (name, text) in [
+        ("counters", counters.concat()),
+        ("whole", settings),
+        ("part", in_part),
+    ] {
+        std::fs::write(dir.join(name), text).expect("a file");
+    }
+    for (settings, code, class) in [("whole", 0, "needs a limit"), ("part", 1, "unknown")] {
+        let output = screen(&dir, &["counters", settings, "--csv", "found.csv"]);
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{shown}");
+        assert_eq!(shown.contains("store b is away"), code == 1, "{shown}");
+        let csv = std::fs::read_to_string(dir.join("found.csv")).expect("written");
+        let row = csv.lines().nth(1).expect("a row");
+        assert_eq!(row.split(',').nth(4), Some(class), "{row}");
+    }
+}

@@ -18,6 +18,9 @@ pub struct Series {
     pub points: Vec<(i64, f64)>,
 }
 
+/// What VictoriaMetrics' "isPartial" says.
+pub(crate) const PARTIAL: &str = "the answer is partial";
+
 /// What an answer says beside its series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
@@ -99,7 +102,7 @@ impl<'de> Visitor<'de> for Answer<'_> {
                 }
                 "isPartial" => {
                     if map.next_value::<bool>()? {
-                        self.said.warnings.push("the answer is partial".into());
+                        self.said.warnings.push(PARTIAL.into());
                     }
                 }
                 "data" => {

@@ -88,7 +88,7 @@ pub struct Settings {
     pub request: Option<f64>,
     /// Seconds; the kernel's default where nothing says otherwise.
     pub period_s: f64,
-    /// Whether any series of the fleet names limits or requests: if none does, `None` says nothing.
+    /// Whether series of the fleet name limits and requests, and all of them were had: if not, `None` says nothing.
     pub named: bool,
 }
 
@@ -181,6 +181,15 @@ pub fn certain(digest: &Digest, set: &Settings, pods: f64, asked_ms: i64, option
     here != Class::Unknown && beside.into_iter().all(|edges| class(edges) == here)
 }
 
+fn unknown(reason: String) -> Verdict {
+    Verdict {
+        class: Class::Unknown,
+        reason,
+        advice: Advice::default(),
+        estimates: Vec::new(),
+    }
+}
+
 /// Samples below which nothing is said: a quarter of an hour at 30 s.
 const SAMPLES_MIN: u64 = 30;
 
@@ -197,12 +206,6 @@ fn judge(
     options: &Options,
     edges: &Edges,
 ) -> Verdict {
-    let unknown = |reason: String| Verdict {
-        class: Class::Unknown,
-        reason,
-        advice: Advice::default(),
-        estimates: Vec::new(),
-    };
     let fine = digest.fine_samples();
     if fine < SAMPLES_MIN {
         let coarse = digest.covered_ms > 3_600_000;
@@ -268,7 +271,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Burst is taken to halve what is throttled where the model leaves this share of it. The model takes pieces of work to come
-/// independently; where they come more regularly, burst helps more. Of seeds 1 to 200 of `examples/known.rs` 92% of those
+/// independently; where they come more regularly, burst helps more. Of seeds 1 to 200 of `examples/known` 92% of those
 /// named so profit, and 88% of those that profit are named; at a half it is 97% and 81%.
 const HELPS: f64 = 0.65;
 
@@ -401,6 +404,9 @@ fn quiet(
     let mut advice = Advice::default();
     let mut estimates = Vec::new();
     if request < 0.75 * reserved && back >= options.worth_cpus {
+        if set.request.is_none() && !set.named {
+            return unknown("whether it has a request below its limit, and which, no series says".into());
+        }
         advice.request = Some(request);
         advice.back_cpus = back;
         let mut below = String::new();

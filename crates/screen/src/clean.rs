@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a counter's samples to what it grew by between two of them. What cannot be trusted is left out and counted.
+use crate::digest::{FINE_MS, GAP_MS};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -108,7 +109,10 @@ pub fn joined(mut parts: Vec<(String, Vec<Growth>)>, faults: &mut Faults) -> Vec
     if parts.len() == 1 {
         return parts.pop().expect("one").1;
     }
-    let covered_ms = |part: &[Growth]| part.iter().map(|one| one.length_ms).sum::<i64>();
+    let covered_ms = |part: &[Growth]| {
+        let known = part.iter().filter(|one| one.length_ms <= GAP_MS);
+        known.map(|one| one.length_ms).sum::<i64>()
+    };
     let longest_ms = parts
         .iter()
         .map(|(_, part)| covered_ms(part))
@@ -118,8 +122,16 @@ pub fn joined(mut parts: Vec<(String, Vec<Growth>)>, faults: &mut Faults) -> Vec
     // Of two that say the same the one with fewer gaps; where they differ little the same one for every counter, so that
     // their samples belong together.
     parts.sort_by_cached_key(|(name, part)| (-(covered_ms(part) * 4 / longest_ms), name.clone()));
+    // What one of them missed another may have seen: what it grew by over such a gap comes last.
+    let (fine, coarse): (Vec<_>, Vec<_>) = parts
+        .into_iter()
+        .map(|(_, part)| {
+            part.into_iter()
+                .partition::<Vec<_>, _>(|one| one.length_ms <= *FINE_MS.end())
+        })
+        .unzip();
     let mut all: Vec<Growth> = Vec::new();
-    for (_, part) in parts {
+    for part in fine.into_iter().chain(coarse) {
         let mut next = 0;
         let mut free = Vec::with_capacity(part.len());
         for one in part {

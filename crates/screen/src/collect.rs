@@ -67,6 +67,7 @@ pub struct Collector {
     faults: Faults,
     /// Any limit, request, quota or period of a container.
     settings_seen: bool,
+    settings_in_part: bool,
     other_series: BTreeMap<String, u64>,
     unnamed: u64,
     samples: u64,
@@ -138,6 +139,16 @@ impl Collector {
         self.warn(warning);
     }
 
+    /// Limits and requests may be set that were not answered.
+    pub fn settings_in_part(&mut self) {
+        self.settings_in_part = true;
+    }
+
+    /// Whether a limit or request that no series names is not set.
+    fn named(&self) -> bool {
+        self.settings_seen && !self.settings_in_part
+    }
+
     /// Samples that came although they lie outside of the time asked for.
     pub fn outside(&mut self, samples: u64) {
         self.faults.outside += samples;
@@ -194,7 +205,7 @@ impl Collector {
         let new = self.entries.iter().filter(|(_, entry)| !entry.settled);
         for members in self.groups(new).into_values() {
             let suspect = members.iter().any(|(container, _)| suspects.contains(*container));
-            let look = Look::at(&members, end_ms, true, self.settings_seen);
+            let look = Look::at(&members, end_ms, true, self.named());
             if suspect
                 || !certain(
                     &look.digest,
@@ -322,7 +333,7 @@ impl Collector {
                     &members,
                     to_ms.unwrap_or(0),
                     self.range_ms.is_some(),
-                    self.settings_seen,
+                    self.named(),
                     options,
                 )
             })
@@ -636,11 +647,9 @@ impl Screening {
         let mut rows: Vec<&Row> = self
             .rows
             .iter()
-            .filter(|row| matches!(row.class, Class::ThrottledByBursts | Class::TooSmall))
+            .filter(|row| row.worth_recording() > 0.0)
             .collect();
-        // What each throttled period costs is at least a part of it, for each pod.
-        let weight = |row: &Row| row.throttled_share * row.used_p99.max(0.01) * row.pods.max(1) as f64;
-        rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        rows.sort_by(|a, b| b.worth_recording().total_cmp(&a.worth_recording()));
         rows.truncate(most);
         rows
     }

@@ -5,9 +5,9 @@ use crate::clean::Growth;
 use std::collections::BTreeMap;
 
 /// Stretches between two samples that show bursts: the usual 15 to 60 s, and a missed scrape.
-const FINE_MS: std::ops::RangeInclusive<i64> = 1_000..=125_000;
+pub(crate) const FINE_MS: std::ops::RangeInclusive<i64> = 1_000..=125_000;
 /// Longer ones are gaps: what happened in them is not known well enough even for a sum.
-const GAP_MS: i64 = 15 * 60 * 1000;
+pub(crate) const GAP_MS: i64 = 15 * 60 * 1000;
 /// Use is counted in classes of this ratio; an error of 4% in use is below that of the scrape's time stamps.
 const RATIO: f64 = 1.08;
 /// Of fewer pairs the size is off by more than the factor that bounds allow for (`model::OFF`) about once in ten times.

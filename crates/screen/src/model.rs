@@ -56,7 +56,7 @@ pub struct Estimate {
 }
 
 /// A change of limit or burst by the factor r in the model is taken for one between r to the first and r to the second power. Fitted
-/// on seeds 1 to 600 of `examples/known.rs`; docs/src/lab/screen.md has what others give.
+/// on seeds 1 to 600 of `examples/known`; docs/src/lab/screen.md has what others give.
 pub const BEND: (f64, f64) = (0.5, 3.0);
 
 /// R of label (5) is known to this factor, up and down: it is drawn from some tens of samples, and between a period and a sample

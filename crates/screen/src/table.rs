@@ -44,6 +44,19 @@ pub struct Row {
     pub notes: Vec<String>,
 }
 
+impl Row {
+    /// How much it may lose by its limit: what each throttled period costs is at least a part of it, for each pod. 0: it is not
+    /// throttled.
+    pub fn worth_recording(&self) -> f64 {
+        match self.class {
+            Class::ThrottledByBursts | Class::TooSmall => {
+                self.throttled_share * self.used_p99.max(0.01) * self.pods.max(1) as f64
+            }
+            _ => 0.0,
+        }
+    }
+}
+
 /// A column of files: its name, in which its unit stands, and its value; `None`: not set or not known.
 type Field = (&'static str, fn(&Row) -> Option<Cell>);
 

@@ -2,7 +2,7 @@
 //! Containers with a known answer, as Prometheus would say them, and what damage does to the answer: a class may become
 //! "unknown", never another.
 mod common;
-use common::{fleet, limited, screen, Made};
+use common::{fleet, limited, screen, Made, BEGIN_MS};
 use plimsoll_screen::{answer, Class, Collector, Options};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -204,6 +204,23 @@ fn two_servers_that_scraped_the_same_container_count_once() {
     assert_eq!(
         (one.class, one.used, one.periods),
         (two.class, two.used, two.periods)
+    );
+}
+
+/// For 20 minutes, which are too long for a sum.
+#[test]
+fn what_one_of_two_servers_missed_the_other_has_seen() {
+    let made = limited(1.0, 0.2, 0.02);
+    let away = BEGIN_MS + 3_000_000..BEGIN_MS + 4_200_000;
+    let one = made.clone().replica("a").without(&away);
+    let two = made.clone().replica("b").scraped_later(7_000);
+    let (right, found) = (screen(&[made.json()]), screen(&[one.json(), two.json()]));
+    let (right, found) = (&right.rows[0], &found.rows[0]);
+    assert!(
+        found.periods > 0.99 * right.periods && found.periods <= right.periods,
+        "{} of {} periods",
+        found.periods,
+        right.periods
     );
 }
 

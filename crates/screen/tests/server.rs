@@ -420,6 +420,13 @@ fn owners_that_cannot_be_had_are_said() {
 
 #[test]
 fn warnings_and_partial_answers_are_said() {
+    let asked_for: [(&str, fn(&Asked) -> bool); 5] = [
+        ("samples", is_window),
+        ("settings", |asked| asked.path.ends_with("query_range")),
+        ("containers", |asked| asked.get("query").starts_with("count")),
+        ("namespaces", |asked| asked.path.ends_with("values")),
+        ("owners", |asked| asked.path.ends_with("series")),
+    ];
     for (to, word) in [
         (
             r#""status":"success","warnings":["store b is away"]"#,
@@ -427,14 +434,52 @@ fn warnings_and_partial_answers_are_said() {
         ),
         (r#""status":"success","isPartial":true"#, "partial"),
     ] {
-        let fake = Fake::new(made(), move |asked| {
-            is_window(asked).then_some(Fault::Replace(r#""status":"success""#, to))
+        for (what, is_it) in asked_for {
+            let fake = Fake::new(made(), move |asked| {
+                is_it(asked).then_some(Fault::Replace(r#""status":"success""#, to))
+            });
+            let found = ask(&fake).expect("an answer");
+            assert!(
+                found.incomplete && found.warnings.iter().any(|text| text.contains(word)),
+                "{what}: {:?}",
+                found.warnings
+            );
+        }
+    }
+}
+
+/// A store that is away has the limits, or the requests, of all but one container.
+#[test]
+fn settings_that_are_answered_in_part_make_no_other_class() {
+    let right = right();
+    for forget in [Made::unnamed_limit, Made::unnamed_request] {
+        let mut fleet = made();
+        // Without its limit nothing says that it has one: these series are often dropped, too.
+        fleet[3].drop_series("container_cpu_cfs_periods_total");
+        fleet[3].drop_series("container_cpu_cfs_throttled_periods_total");
+        // Without its request its limit would be taken for it.
+        fleet[2] = common::limited(4.0, 0.1, 0.0).request(0.5).pod("space2", "pod2");
+        let (first, others) = fleet.split_at(1);
+        let fleet: Vec<Made> = first
+            .iter()
+            .cloned()
+            .chain(others.iter().cloned().map(forget))
+            .collect();
+        let fake = Fake::new(fleet, |asked| {
+            let warning = r#""status":"success","warnings":["store b is away"]"#;
+            let settings = asked.path.ends_with("query_range");
+            settings.then_some(Fault::Replace(r#""status":"success""#, warning))
         });
         let found = ask(&fake).expect("an answer");
-        assert!(
-            found.incomplete && found.warnings.iter().any(|text| text.contains(word)),
-            "{:?}",
-            found.warnings
+        assert!(found.incomplete);
+        for (name, class) in classes(&found) {
+            let right = if name == "pod2" { Class::Fine } else { right[&name] };
+            assert!(class == right || class == Class::Unknown, "{name}: {class:?}");
+        }
+        assert_eq!(
+            classes(&found)["pod0"],
+            right["pod0"],
+            "what is known has its class"
         );
     }
 }

@@ -5,7 +5,7 @@ mod server;
 use crate::exit::{Failure, Outcome, Result};
 use crate::{number, output};
 use plimsoll_report::Table;
-use plimsoll_screen::{input, Class, Collector, Left, Options, Row, Screening};
+use plimsoll_screen::{input, Class, Collector, Left, Metric, Options, Row, Screening};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -186,10 +186,19 @@ fn write_patches(folder: &Path, found: &Screening) -> std::result::Result<(), Fa
 
 fn read_file(path: &Path, collector: &mut Collector) -> std::result::Result<(), Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure::file("read it", path, &error))?;
-    let said = input::read(&bytes, &mut |series| collector.take(series, None))
-        .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+    let mut counters_alone = true;
+    let said = input::read(&bytes, &mut |series| {
+        let name = series.labels.get("__name__");
+        counters_alone &= name.and_then(|name| Metric::of(name)).is_some();
+        collector.take(series, None);
+    })
+    .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+    // Warnings mean that an answer is not whole.
+    if !said.warnings.is_empty() && !(counters_alone && said.series > 0) {
+        collector.settings_in_part();
+    }
     for warning in said.warnings {
-        collector.warn(format!("{}: the server warned: {warning}", path.display()));
+        collector.incomplete(format!("{}: the server warned: {warning}", path.display()));
     }
     if said.series == 0 {
         collector.warn(format!("{}: an empty answer", path.display()));

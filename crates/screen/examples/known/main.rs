@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Screening held to what is known: workloads made in the simulator, their cpu.stat sampled as a server would, screened, and
-//! compared with what the simulation itself gives under other limits.
+//! compared with what the simulation itself gives under other limits; the order in which they are worth recording, with how
+//! much their requests lose to the limit; and the class of the first PLANS, with what `plan` says of a recording of them.
 //!
-//!     cargo run --release -p plimsoll-screen --example known -- [WORKLOADS] [FIRST_SEED] [--each]
-use plimsoll_screen::answer::{Labels, Series};
-use plimsoll_screen::{Class, Collector, Metric, Options, Row, Thin};
-use plimsoll_sim::{
-    Config, GroupId, GroupSpec, Limits, Machine, Observer, Policy, Results, Simulation, TaskId, Topology,
-};
-use plimsoll_workload::{Arrivals, Duty, Place, Server, Spread};
-use rand::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
-use std::collections::BTreeSet;
+//!     cargo run --release -p plimsoll-screen --example known -- [WORKLOADS] [FIRST_SEED] [PLANS] [--each]
+mod planned;
+mod ranking;
+mod sampler;
+mod screened;
+mod workload;
 
-/// 33 samples at 60 s.
-const SECONDS: u64 = 1_920;
-const CPUS: u32 = 8;
-const PERIOD_NS: u64 = 100_000_000;
-const SAMPLE_NS: u64 = 15_000_000_000;
+use planned::{planned, Planned};
+use plimsoll_screen::{Class, Options};
+use plimsoll_sim::observer::NoObserver;
+use plimsoll_sim::{Limits, Results};
+use rayon::prelude::*;
+use screened::{at_first_look, screened};
+use std::collections::{BTreeMap, BTreeSet};
+use workload::{Known, PERIOD_NS, SECONDS};
 
 /// How many samples of 15 s make one: 15, 30 and 60 s.
 const STEPS: [usize; 3] = [1, 2, 4];
@@ -26,155 +25,8 @@ const STEPS: [usize; 3] = [1, 2, 4];
 /// One sample of so many at 15 s is seen by a first look: 64 and 32 of 128.
 const FIRST_LOOKS: [usize; 2] = [2, 4];
 
-/// Time, use, periods, throttled ones; ns and numbers.
-type Sample = (u64, u64, u64, u64);
-
-/// cpu.stat of one group, at every 15 s.
-struct Sampler {
-    group: GroupId,
-    since_ns: Vec<Option<u64>>,
-    used_ns: u64,
-    standing: BTreeSet<u32>,
-    periods: u64,
-    throttled: u64,
-    next_ns: u64,
-    samples: Vec<Sample>,
-}
-
-impl Sampler {
-    fn new(group: GroupId) -> Self {
-        Sampler {
-            group,
-            since_ns: vec![None; CPUS as usize],
-            used_ns: 0,
-            standing: BTreeSet::new(),
-            periods: 0,
-            throttled: 0,
-            next_ns: 0,
-            samples: Vec::new(),
-        }
-    }
-
-    fn until(&mut self, now_ns: u64) {
-        while self.next_ns <= now_ns {
-            let at_ns = self.next_ns;
-            let running = self.since_ns.iter().flatten();
-            let more_ns: u64 = running.map(|since_ns| at_ns.saturating_sub(*since_ns)).sum();
-            let used_ns = self.used_ns + more_ns;
-            self.samples.push((at_ns, used_ns, self.periods, self.throttled));
-            self.next_ns += SAMPLE_NS;
-        }
-    }
-}
-
-impl Observer for Sampler {
-    fn run(&mut self, now_ns: u64, cpu: u32, _: TaskId, group: GroupId) {
-        self.until(now_ns);
-        if group == self.group {
-            self.since_ns[cpu as usize] = Some(now_ns);
-        }
-    }
-    fn stop(&mut self, now_ns: u64, cpu: u32, _: TaskId, _: plimsoll_sim::observer::Stop) {
-        self.until(now_ns);
-        if let Some(since_ns) = self.since_ns[cpu as usize].take() {
-            self.used_ns += now_ns - since_ns;
-        }
-    }
-    fn throttle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {
-        self.until(now_ns);
-        if group == self.group {
-            self.standing.insert(cpu);
-        }
-    }
-    fn unthrottle(&mut self, now_ns: u64, group: GroupId, cpu: u32) {
-        self.until(now_ns);
-        if group == self.group {
-            self.standing.remove(&cpu);
-        }
-    }
-    /// At a period's end, before what waits is released.
-    fn pool(&mut self, now_ns: u64, group: GroupId, _: i64) {
-        self.until(now_ns);
-        if group == self.group {
-            self.periods += 1;
-            self.throttled += u64::from(!self.standing.is_empty());
-        }
-    }
-}
-
-/// A workload by its seed: what it does does not depend on the limit.
-struct Known {
-    server: Option<Server>,
-    duty: Option<Duty>,
-    limit: f64,
-}
-
-impl Known {
-    fn of(seed: u64) -> Known {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let spreads = [Spread::Fixed, Spread::Uniform, Spread::Exponential, Spread::Heavy];
-        let limit = [0.25, 0.5, 1.0, 2.0, 4.0][random.random_range(0..5)];
-        let rho: f64 = random.random_range(0.05..1.05);
-        // 2 to 200 ms of CPU time.
-        let work_us: f64 = 10f64.powf(random.random_range(3.3..5.3));
-        let used = limit * rho;
-        let kind = random.random_range(0..4);
-        let duty = (kind == 3).then(|| {
-            let threads = random.random_range(1..=4);
-            Duty {
-                threads,
-                work_us,
-                interval_us: f64::from(threads) * work_us / used,
-                stagger_us: [0.0, 777.0][random.random_range(0..2)],
-                ..Duty::default()
-            }
-        });
-        let rate_per_s = used * 1e6 / work_us;
-        let server = (kind < 3).then(|| Server {
-            workers: random.random_range(1..=16),
-            arrivals: match kind {
-                0 => Arrivals::Poisson { rate_per_s },
-                1 => Arrivals::Bursts {
-                    rate_per_s,
-                    size: random.random_range(2..=16),
-                    regular: false,
-                },
-                _ => Arrivals::Fixed { rate_per_s },
-            },
-            work_us,
-            spread: spreads[random.random_range(0..4)],
-            ..Server::default()
-        });
-        Known { server, duty, limit }
-    }
-
-    /// `limits`: CPUs, period in ns, burst in seconds.
-    fn run(&self, seed: u64, limits: (f64, u64, f64)) -> (Results, Sampler) {
-        let (limit, period_ns, burst_s) = limits;
-        let mut config = Config::new(Machine::new(Topology::flat(CPUS)), SECONDS * 1_000_000_000);
-        config.seed = seed;
-        config.policy = Policy::mainline();
-        let mut group = GroupSpec::new("/app", GroupId::ROOT);
-        group.limits = Limits {
-            quota_ns: Some((limit * period_ns as f64) as u64),
-            period_ns,
-            burst_ns: (burst_s * 1e9) as u64,
-            ..Limits::UNLIMITED
-        };
-        let group = config.add_group(group);
-        let place = Place::new("app", group);
-        if let Some(server) = &self.server {
-            server.build(&place, &mut config);
-        }
-        if let Some(duty) = &self.duty {
-            duty.build(&place, &mut config);
-        }
-        let mut sampler = Sampler::new(group);
-        let simulation = Simulation::new(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let results = simulation.run(Some(&mut sampler)).expect("it goes on");
-        (results, sampler)
-    }
-}
+/// Workloads of which `screen` names ten to be recorded.
+const FLEET: usize = 100;
 
 fn share(results: &Results) -> f64 {
     let stat = results.groups[1].stat.expect("it has a limit");
@@ -187,81 +39,11 @@ fn p99_ns(results: &Results) -> u64 {
         .value_at_quantile(0.99)
 }
 
-/// The row of a container of which every `every`-th sample was taken.
-fn screened(samples: &[Sample], every: usize, limit: f64) -> Row {
-    let mut collector = Collector::new(None);
-    let label = |name: &str| -> Labels {
-        let pairs = [
-            ("__name__", name),
-            ("namespace", "known"),
-            ("pod", "app"),
-            ("container", "app"),
-            ("resource", "cpu"),
-        ];
-        pairs
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .into()
-    };
-    let at_ms = |ns: u64| 1_700_000_000_000 + (ns / 1_000_000) as i64;
-    let mut take = |name: &str, value: &dyn Fn(&Sample) -> f64| {
-        let points = samples.iter().step_by(every).map(|s| (at_ms(s.0), value(s)));
-        let series = Series {
-            labels: label(name),
-            points: points.collect(),
-        };
-        collector.take(series, None);
-    };
-    take("container_cpu_usage_seconds_total", &|s| s.1 as f64 / 1e9);
-    take("container_cpu_cfs_periods_total", &|s| s.2 as f64);
-    take("container_cpu_cfs_throttled_periods_total", &|s| s.3 as f64);
-    take("kube_pod_container_resource_limits", &|_| limit);
-    collector.finish(&Options::default()).rows.remove(0)
-}
-
-/// The class of a container of which a first look sees every `every`-th stretch between two samples; `None`: it leaves a doubt.
-fn at_first_look(samples: &[Sample], every: usize, limit: f64) -> Option<Class> {
-    let end_ms = 1_700_000_000_000 + (samples.last()?.0 / 1_000_000) as i64;
-    let mut collector = Collector::new(Some((1_700_000_000_000, end_ms)));
-    let interval_ms = (SAMPLE_NS / 1_000_000) as i64;
-    let thin = Thin {
-        step_ms: interval_ms * every as i64,
-        interval_ms,
-    };
-    let at_ms = |ns: u64| 1_700_000_000_000 + (ns / 1_000_000) as i64;
-    let labels = || -> Labels {
-        [("namespace", "known"), ("pod", "app"), ("container", "app")]
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .into()
-    };
-    let mut take = |metric: Metric, value: &dyn Fn(&Sample) -> f64| {
-        let pairs: Vec<_> = samples.windows(2).collect();
-        let looks = pairs.iter().rev().step_by(every).rev();
-        let points = looks.map(|two| {
-            (
-                at_ms(two[1].0),
-                (value(&two[1]) - value(&two[0])) * 1e9 / SAMPLE_NS as f64,
-            )
-        });
-        let series = Series {
-            labels: labels(),
-            points: points.collect(),
-        };
-        collector.take_rates(series, metric, thin);
-    };
-    take(Metric::Usage, &|s| s.1 as f64 / 1e9);
-    take(Metric::Periods, &|s| s.2 as f64);
-    take(Metric::ThrottledPeriods, &|s| s.3 as f64);
-    let mut labels = labels();
-    labels.insert("resource".into(), "cpu".into());
-    let points = vec![(end_ms, limit)];
-    collector.take(
-        Series { labels, points },
-        Some("kube_pod_container_resource_limits"),
-    );
-    collector.flush();
-    let options = Options::default();
-    let sure = collector.in_doubt(&BTreeSet::new(), &options).is_empty();
-    sure.then(|| collector.finish(&options).rows.remove(0).class)
+/// Seconds that requests lose to their limit, in each second.
+fn lost(limited: &Results, unlimited: &Results) -> f64 {
+    let mean_ns = |results: &Results| results.workloads[0].latencies[0].histogram.mean();
+    let requests = limited.workloads[0].latencies[0].histogram.len() as f64;
+    (mean_ns(limited) - mean_ns(unlimited)).max(0.0) / 1e9 * requests / SECONDS as f64
 }
 
 /// What the simulation gives under one change, beside the model's estimate, low and high.
@@ -282,11 +64,16 @@ struct Outcome {
     /// And takes a fifth of the 99th percentile of latency, or more.
     faster: bool,
     compared: Vec<Compared>,
+    /// By which `screen` chooses what is worth recording; 0: it is not called throttled.
+    worth: f64,
+    lost: f64,
+    /// `None`: not among those that are planned.
+    planned: Option<Result<Planned, String>>,
     /// What was sampled is not cpu.stat: a mistake in this program.
     wrong_sampler: bool,
 }
 
-fn known(seed: u64) -> Outcome {
+fn known(seed: u64, plans: bool) -> Outcome {
     let known = Known::of(seed);
     let (results, sampler) = known.run(seed, (known.limit, PERIOD_NS, 0.0));
     let stat = results.groups[1].stat.expect("it has a limit");
@@ -305,8 +92,12 @@ fn known(seed: u64) -> Outcome {
         }
     });
     let throttled = now >= Options::default().throttled_share;
+    let unlimited = known.watched(seed, Limits::UNLIMITED, SECONDS, &mut NoObserver);
     let outcome = Outcome {
         compared: compared.collect(),
+        worth: rows[1].worth_recording(),
+        lost: lost(&results, &unlimited),
+        planned: plans.then(|| planned(&known, seed, rows[1].throttled_share)),
         classes: std::array::from_fn(|i| rows[i].class),
         first_look: FIRST_LOOKS.map(|every| at_first_look(&sampler.samples, every, known.limit)),
         throttled,
@@ -337,8 +128,11 @@ fn main() {
         args.next()
             .map_or(default, |text| text.parse().expect("a whole number"))
     };
-    let (nr, first) = (number(200), number(1001));
-    let all: Vec<Outcome> = (first..first + nr).into_par_iter().map(known).collect();
+    let (nr, first, plans) = (number(200), number(1001), number(0));
+    let all: Vec<Outcome> = (first..first + nr)
+        .into_par_iter()
+        .map(|seed| known(seed, seed < first + plans))
+        .collect();
     let count = |of: &dyn Fn(&Outcome) -> bool| all.iter().filter(|one| of(one)).count();
     println!(
         "{nr} workloads from seed {first}, {SECONDS} s each; sampled unlike cpu.stat: {}",
@@ -389,4 +183,85 @@ fn main() {
             widths[widths.len() / 2]
         );
     }
+    order(&all);
+    if plans > 0 {
+        beside_plan(&all);
+    }
+}
+
+/// How well the order of what is worth recording is that of what requests lose.
+fn order(all: &[Outcome]) {
+    for (what, of) in [
+        ("throttled", None),
+        ("called bursts", Some(Class::ThrottledByBursts)),
+    ] {
+        let called = |o: &&Outcome| o.worth > 0.0 && of.is_none_or(|class| o.classes[1] == class);
+        let pairs: Vec<(f64, f64)> = all.iter().filter(called).map(|o| (o.worth, o.lost)).collect();
+        let fleets: Vec<(f64, f64)> = all
+            .chunks(FLEET)
+            .map(|fleet| {
+                let pairs: Vec<_> = fleet.iter().filter(called).map(|o| (o.worth, o.lost)).collect();
+                ranking::first_hold(&pairs, 10)
+            })
+            .collect();
+        let mean = |side: fn(&(f64, f64)) -> f64| fleets.iter().map(side).sum::<f64>() / fleets.len() as f64;
+        println!(
+            "order of the {} {what}: correlation with what requests lose {:.2}; of that the ten first of {FLEET} workloads hold \
+             {:.0}% on average, the ten largest {:.0}%",
+            pairs.len(),
+            ranking::correlation(&pairs),
+            100.0 * mean(|hold| hold.0),
+            100.0 * mean(|hold| hold.1)
+        );
+    }
+}
+
+fn beside_plan(all: &[Outcome]) {
+    let of = all.iter().filter_map(|o| Some((o, o.planned.as_ref()?)));
+    let (mut classes, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    let mut pairs = Vec::new();
+    for (outcome, planned) in of {
+        match planned {
+            Ok(plan) => {
+                *classes
+                    .entry((plan.holds, outcome.classes[1], plan.class))
+                    .or_insert(0) += 1;
+                if outcome.worth > 0.0 && plan.holds {
+                    pairs.push((outcome.worth, plan.gain_ns));
+                }
+            }
+            Err(why) => *refused.entry(why.as_str()).or_insert(0) += 1,
+        }
+    }
+    for ((holds, screen, plan), nr) in &classes {
+        let same = if screen == plan { "" } else { ", differs" };
+        println!(
+            "replays hold {holds}: screen {:?}, plan {:?}: {nr}{same}",
+            screen.name(),
+            plan.name()
+        );
+    }
+    for (why, nr) in refused {
+        println!("no plan of {nr}: {why}");
+    }
+    let count = |is: &dyn Fn(Class, Class) -> bool| -> u32 {
+        let held = classes
+            .iter()
+            .filter(|((holds, screen, plan), _)| *holds && is(*screen, *plan));
+        held.map(|(_, nr)| nr).sum()
+    };
+    let bursts = Class::ThrottledByBursts;
+    println!(
+        "where replays hold: {} of {} in the class of plan; named as bursts {}, of which plan says so of {}; plan says so of {}",
+        count(&|screen, plan| screen == plan),
+        count(&|_, _| true),
+        count(&|screen, _| screen == bursts),
+        count(&|screen, plan| screen == bursts && plan == bursts),
+        count(&|_, plan| plan == bursts),
+    );
+    println!(
+        "order of {} by what plan gains of the 99th percentile: correlation {:.2}",
+        pairs.len(),
+        ranking::correlation(&pairs)
+    );
 }

@@ -209,6 +209,29 @@ enum Way {
 /// Series of one answer, and what it says beside them.
 type Answer = (Vec<Series>, Said);
 
+/// An answer that has names instead of samples.
+#[derive(serde::Deserialize)]
+struct Names<T> {
+    data: Option<Vec<T>>,
+    error: Option<String>,
+    warnings: Option<Vec<String>>,
+    #[serde(default, rename = "isPartial")]
+    partial: bool,
+}
+
+fn names<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<(Vec<T>, Said), String> {
+    let found: Names<T> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let mut said = Said {
+        warnings: found.warnings.unwrap_or_default(),
+        ..Said::default()
+    };
+    if found.partial {
+        said.warnings.push(answer::PARTIAL.into());
+    }
+    let without = || found.error.unwrap_or("an answer without data".into());
+    Ok((found.data.ok_or_else(without)?, said))
+}
+
 fn whole(bytes: &[u8]) -> Result<Answer, String> {
     let mut all = Vec::new();
     let said = answer::read(bytes, &mut |series| all.push(series)).map_err(|error| error.to_string())?;
@@ -277,18 +300,15 @@ impl Fetch<'_> {
     }
 
     fn namespaces(&mut self, usage: &str) -> Result<Vec<String>, FetchError> {
-        #[derive(serde::Deserialize)]
-        struct Values {
-            #[serde(default)]
-            data: Vec<String>,
-        }
         let parameters = self.over_all(usage);
-        let read = |bytes: &[u8]| serde_json::from_slice::<Values>(bytes).map_err(|error| error.to_string());
         match self
             .server
-            .get("/api/v1/label/namespace/values", &parameters, read)
+            .get("/api/v1/label/namespace/values", &parameters, names)
         {
-            Ok(values) => Ok(values.data),
+            Ok((found, said)) => {
+                self.heed(&said);
+                Ok(found)
+            }
             // Some gateways let queries through and nothing else.
             Err(problem) if problem.kind == Kind::Unknown || problem.kind == Kind::TooMuch => {
                 self.collector.incomplete(format!(
@@ -311,17 +331,12 @@ impl Fetch<'_> {
 
     /// What belongs to what stands in the labels: samples are not asked for.
     fn owners(&mut self, scope: &Scope) -> Result<(), FetchError> {
-        #[derive(serde::Deserialize)]
-        struct Found {
-            data: Vec<Labels>,
-        }
         for metric in ["kube_pod_owner", "kube_replicaset_owner", "kube_job_owner"] {
             let parameters = self.over_all(&scope.owners(metric));
-            let read =
-                |bytes: &[u8]| serde_json::from_slice::<Found>(bytes).map_err(|error| error.to_string());
-            match self.server.get("/api/v1/series", &parameters, read) {
-                Ok(found) => {
-                    for labels in found.data {
+            match self.server.get("/api/v1/series", &parameters, names::<Labels>) {
+                Ok((found, said)) => {
+                    self.heed(&said);
+                    for labels in found {
                         let points = Vec::new();
                         self.collector.take(Series { labels, points }, Some(metric));
                     }
@@ -356,6 +371,9 @@ impl Fetch<'_> {
             match self.server.get("/api/v1/query_range", &parameters, whole) {
                 Ok((found, said)) => {
                     self.heed(&said);
+                    if !said.warnings.is_empty() {
+                        self.collector.settings_in_part();
+                    }
                     for series in found {
                         self.collector.take(series, None);
                     }
@@ -378,7 +396,8 @@ impl Fetch<'_> {
             ("query", scope.samples(usage, PROBE_MS)),
             ("time", seconds(self.to_ms)),
         ];
-        let (found, _) = self.server.get("/api/v1/query", &probe, whole).ok()?;
+        let (found, said) = self.server.get("/api/v1/query", &probe, whole).ok()?;
+        self.heed(&said);
         let apart: Vec<(Option<Container>, i64)> = found
             .iter()
             .filter_map(|series| {
@@ -403,7 +422,8 @@ impl Fetch<'_> {
             ("query", scope.resets(usage, self.wanted.length_ms)),
             ("time", seconds(self.to_ms)),
         ];
-        let (fell, _) = self.server.get("/api/v1/query", &resets, whole).ok()?;
+        let (fell, said) = self.server.get("/api/v1/query", &resets, whole).ok()?;
+        self.heed(&said);
         let uneven = apart.into_iter().filter(|(_, gap_ms)| {
             let ratio = *gap_ms as f64 / interval_ms as f64;
             !(0.67..=1.5).contains(&ratio)

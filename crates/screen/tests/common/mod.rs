@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Containers made by hand: their counters as Prometheus would say them.
 #![allow(dead_code)]
+pub mod real;
 pub mod server;
 
 use plimsoll_screen::{answer, Collector, Options, Screening};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::fmt::Write;
+use std::ops::Range;
 
 pub const BEGIN_MS: i64 = 1_700_000_000_000;
 const STEP_MS: i64 = 30_000;
@@ -140,6 +142,18 @@ impl Made {
         self
     }
 
+    /// No series names it.
+    pub fn unnamed_limit(mut self) -> Self {
+        self.limit = None;
+        self
+    }
+
+    /// No series names it.
+    pub fn unnamed_request(mut self) -> Self {
+        self.request = None;
+        self
+    }
+
     pub fn samples(mut self, nr: usize) -> Self {
         for (_, points) in &mut self.counters {
             points.truncate(nr);
@@ -154,6 +168,26 @@ impl Made {
 
     pub fn replica(mut self, name: &str) -> Self {
         self.labels = format!(r#","prometheus_replica":"{name}""#);
+        self
+    }
+
+    /// Nothing was scraped meanwhile.
+    pub fn without(mut self, ms: &Range<i64>) -> Self {
+        for (_, points) in &mut self.counters {
+            points.retain(|(at_ms, _)| !ms.contains(at_ms));
+        }
+        self
+    }
+
+    /// The same counters, read at other times.
+    pub fn scraped_later(mut self, by_ms: i64) -> Self {
+        for (_, points) in &mut self.counters {
+            let between = points.windows(2).map(|two| {
+                let share = by_ms as f64 / (two[1].0 - two[0].0) as f64;
+                (two[0].0 + by_ms, two[0].1 + share * (two[1].1 - two[0].1))
+            });
+            *points = between.collect();
+        }
         self
     }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `plan` says of a workload from a recording of it, as `plimsoll record` would write one.
+#[path = "../../../replay/tests/common/recorder.rs"]
+mod recorder;
+
+use crate::workload::{of, Known, CPUS, GROUP, PATH, PERIOD_NS};
+use plimsoll_plan::{Goal, Question, Recordings};
+use plimsoll_screen::{Class, Options};
+use plimsoll_trace::{example, Cpu, CpuStat, Group};
+use recorder::Recorder;
+
+/// That `plan` sees: the beginning of what is sampled.
+const SECONDS: u64 = 60;
+
+/// The class that follows from a plan, and what it gains.
+pub struct Planned {
+    pub class: Class,
+    /// Whether the replays show what was recorded.
+    pub holds: bool,
+    /// Of the 99th percentile of latency, ns.
+    pub gain_ns: f64,
+}
+
+/// The goal is what the class "bursts" promises: throttled in less than `Options::throttled_share` of the periods, or half as often
+/// as was counted.
+///
+/// # Errors
+/// Why there is no plan.
+pub fn planned(known: &Known, seed: u64, counted: f64) -> Result<Planned, String> {
+    let options = Options::default();
+    let goal = format!(
+        "throttled < {:.3}%",
+        100.0 * options.throttled_share.max(counted / 2.0)
+    );
+    let recordings = recorded(known, seed)?;
+    let question = Question::about(vec![goal
+        .parse::<Goal>()
+        .map_err(|error| format!("{error:?}"))?]);
+    let answer = question
+        .answer(&recordings, &|_, _| {})
+        .map_err(|error| error.to_string())?;
+    let (new, today) = (&answer.plan.recommended, &answer.plan.today);
+    let cpus = new
+        .limits
+        .quota_us
+        .map(|us| us as f64 / new.limits.period_us as f64);
+    let free = known.limit - cpus.unwrap_or(f64::INFINITY);
+    let class = match (today.meets, cpus) {
+        (true, Some(cpus)) if cpus < 0.75 * known.limit && free >= options.worth_cpus => Class::TooLarge,
+        (true, _) => Class::Fine,
+        (false, Some(cpus)) if cpus <= 1.001 * known.limit => Class::ThrottledByBursts,
+        (false, _) => Class::TooSmall,
+    };
+    Ok(Planned {
+        class,
+        holds: answer.holds(),
+        gain_ns: today.p99_ns - new.p99_ns,
+    })
+}
+
+fn recorded(known: &Known, seed: u64) -> Result<Recordings, String> {
+    let mut header = example::header(0, &[]);
+    let cpu = |cpu| Cpu {
+        cpu,
+        ..Default::default()
+    };
+    header.machine.cpus = (0..CPUS).map(cpu).collect();
+    header.only_below = Some(PATH.into());
+    header.groups[GROUP.0 as usize] = Group {
+        path: PATH.into(),
+        quota_us: Some((known.limit * PERIOD_NS as f64 / 1e3) as u64),
+        period_us: Some(PERIOD_NS / 1_000),
+        burst_us: Some(0),
+        ..Default::default()
+    };
+    let mut recorder = Recorder::new(header, GROUP.0);
+    let limits = of((known.limit, PERIOD_NS, 0.0));
+    let results = known.watched(seed, limits, SECONDS, &mut recorder);
+    let (mut header, events) = recorder.finish(SECONDS * 1_000_000_000);
+    let stat = results.groups[GROUP.0 as usize].stat.expect("it has a limit");
+    let none = CpuStat {
+        nr_periods: Some(0),
+        nr_throttled: Some(0),
+        ..Default::default()
+    };
+    let group = &mut header.groups[GROUP.0 as usize];
+    group.stat_end = Some(CpuStat {
+        nr_periods: Some(stat.nr_periods),
+        nr_throttled: Some(stat.nr_throttled),
+        ..Default::default()
+    });
+    group.stat_start = Some(none);
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join("known.trace");
+    example::write(&path, &header, &events).map_err(|error| error.to_string())?;
+    Recordings::read(&[path], Some(PATH), None).map_err(|error| error.to_string())
+}
