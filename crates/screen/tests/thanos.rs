@@ -209,7 +209,7 @@ fn thanos_doubles_nothing_and_says_when_a_store_is_away() {
     // Limits and requests were answered in part: that one has none is not known.
     assert_eq!(found.count(Class::Unknown), 100);
 
-    let error = screened(whole_or_none, None).err().expect("not whole");
+    let error = screened(whole_or_none, None).expect_err("not whole");
     assert!(
         matches!(&error, FetchError::Failed(text) if text.contains(&store)),
         "{error}"

@@ -194,7 +194,8 @@ fn read_file(path: &Path, collector: &mut Collector) -> std::result::Result<(), 
     })
     .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     // Warnings mean that an answer is not whole.
-    if !said.warnings.is_empty() && !(counters_alone && said.series > 0) {
+    let of_settings = !counters_alone || said.series == 0;
+    if of_settings && !said.warnings.is_empty() {
         collector.settings_in_part();
     }
     for warning in said.warnings {
