@@ -66,7 +66,7 @@ test: setup ## run every test but the slow suites (test-live, fuzz)
 LIVE := cargo test -p plimsoll-vm --test robustness -- --ignored --test-threads=2
 test-live: guest static prometheus ## run the tests that boot a real kernel in QEMU (over half an hour, the build included); ROBUST=WORD: only matching ones
 	$(if $(ROBUST),,scripts/same-bytes.sh)
-	$(if $(ROBUST),,cargo test -p plimsoll-screen --test prometheus -- --ignored)
+	$(if $(ROBUST),,cargo test -p plimsoll-screen --test all prometheus:: -- --ignored)
 	$(if $(ROBUST),,cargo test -p plimsoll-vm --test boot --test network -- --ignored --test-threads=1)
 	$(LIVE) $(or $(ROBUST),--skip older_too:: --skip next:: --skip next_too::)
 	$(if $(ROBUST),,$(call ON_NEXT,next::))

@@ -12,7 +12,7 @@ trap 'rm -rf "$out"' EXIT
 declare -A binary=([debug]="${CARGO_TARGET_DIR:-target}/debug/plimsoll" [release]=dist/plimsoll)
 for scenario in limits busy; do
 	for build in debug release; do
-		"${binary[$build]}" simulate "crates/cli/tests/golden/$scenario.toml" \
+		"${binary[$build]}" simulate "crates/cli/tests/all/golden/$scenario.toml" \
 			--json "$out/$scenario.$build.json" --trace "$out/$scenario.$build.pftrace" >"$out/$scenario.$build.txt" 2>/dev/null
 	done
 	for kind in json pftrace txt; do

@@ -45,7 +45,7 @@ pub struct Cli {
 /// With the commit, in a release build: build.rs.
 pub const VERSION: &str = env!("PLIMSOLL_VERSION");
 
-/// Made and compared by tests/notice.rs.
+/// Made and compared by tests/all/notice.rs.
 const NOTICE: &str = include_str!("../../../NOTICE");
 
 #[derive(clap::Subcommand)]

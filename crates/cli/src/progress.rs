@@ -94,7 +94,7 @@ mod tests {
 
     /// The bytes of a timeline, from what every method is told but those that it leaves out.
     fn timeline(bar: Option<&ProgressBar>) -> Vec<u8> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/limits.toml");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/golden/limits.toml");
         let scenario = Scenario::load(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
         let simulation = Simulation::new(scenario.config()).expect("a checked scenario");
         let names = std::iter::once("/").chain(scenario.groups.iter().map(|group| group.name.as_str()));

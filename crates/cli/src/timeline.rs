@@ -348,7 +348,7 @@ mod tests {
         let bytes = timeline.finish(1000).expect("memory");
         let mut text = String::new();
         dump(&bytes, 0, &mut text).expect("protobuf");
-        expect_file!["../tests/golden/timeline.txt"].assert_eq(&text);
+        expect_file!["../tests/all/golden/timeline.txt"].assert_eq(&text);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! policy/ for Rust: the same C that BPF compiles, built natively.
 //!
 //! Invariant: no scheduling rule is written here. Types mirror the headers, functions are the headers', and
-//! tests/layout.rs holds the two together.
+//! tests/all/layout.rs holds the two together.
 mod functions;
 mod limits;
 mod types;
@@ -102,7 +102,7 @@ pub unsafe trait Zeroed: Copy {}
 
 macro_rules! of_integers_and_pointers {
     ($c:ident, $name:ident, $($field:ident),*) => {
-        // SAFETY: tests/layout.rs holds it against a struct of C, which has nothing else.
+        // SAFETY: tests/all/layout.rs holds it against a struct of C, which has nothing else.
         unsafe impl Zeroed for $name {}
     };
 }

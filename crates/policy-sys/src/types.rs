@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The structs of policy/*.h, field by field. tests/layout.rs compares sizes and offsets with the C compiler's;
+//! The structs of policy/*.h, field by field. tests/all/layout.rs compares sizes and offsets with the C compiler's;
 //! what the fields mean is said in the headers.
 
 // bandwidth.h

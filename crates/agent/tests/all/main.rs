@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The tests of this crate, as one program: to link one for each file takes longer than it runs.
+mod cri;
+mod histories;
+mod made_up;
+mod nri;

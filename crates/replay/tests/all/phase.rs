@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where the periods of a recorded limit began: a service whose quota and boundaries are known.
+use crate::common::{compile, p, run};
+use plimsoll_replay::{recorded, replay, Program, Settings};
+use plimsoll_trace::example::{connection, header, switch, waking, MS};
+use plimsoll_trace::{Connection, Context, Event, Side, SocketOp, Sockets, State, What};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+use std::sync::Arc;
+
+const PERIOD_NS: i64 = 100 * MS;
+const QUOTA_NS: i64 = 23 * MS;
+
+/// One thread that serves what came first, and stands still where it has used up its quota, until the period ends. The clock
+/// begins at `begin_ns`, boundaries are at `phase_ns` and each 100 ms.
+fn throttled(seed: u64, begin_ns: i64, phase_ns: i64) -> (Arc<Program>, plimsoll_sim::Machine) {
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let mut random = |mean: f64| (-mean * (1.0 - rng.random::<f64>()).ln()) as i64 + 1000;
+    let period_of = |now: i64| (now - phase_ns).div_euclid(PERIOD_NS);
+    let socket = |ts_ns: i64, tid: u32, op, bytes| {
+        let what = What::Socket {
+            tid,
+            connection: 0,
+            op,
+            bytes,
+        };
+        Event { ts_ns, cpu: 1, what }
+    };
+    let mut events = vec![switch(begin_ns + 1, 1, 20, State::Sleeping, 0)];
+    let (mut at, mut now, mut sleeps) = (begin_ns + MS, begin_ns + 2, true);
+    let (mut period, mut left) = (i64::MIN, 0);
+    for _ in 0..600 {
+        at += random(10e6);
+        let mut work = random(2e6).min(20 * MS);
+        if !sleeps && now < at {
+            events.push(switch(now, 1, 20, State::Sleeping, 0));
+            sleeps = true;
+        }
+        events.push(socket(at, 0, SocketOp::Arrived, 100));
+        let mut runs = !sleeps;
+        if sleeps {
+            events.push(waking(at + 1, 1, 20, 0, Context::Interrupt));
+            now = at + 2;
+        }
+        let mut read = false;
+        while work > 0 {
+            if period_of(now) != period {
+                (period, left) = (period_of(now), QUOTA_NS);
+            }
+            if left == 0 {
+                if std::mem::replace(&mut runs, false) {
+                    events.push(switch(now, 1, 20, State::Runnable, 0));
+                }
+                now = phase_ns + (period + 1) * PERIOD_NS + random(20e3);
+                continue;
+            }
+            if !std::mem::replace(&mut runs, true) {
+                events.push(switch(now, 1, 0, State::Runnable, 20));
+            }
+            if !std::mem::replace(&mut read, true) {
+                events.push(socket(now, 20, SocketOp::Read, 100));
+            }
+            let ns = work.min(left).min(phase_ns + (period + 1) * PERIOD_NS - now);
+            (work, left, now) = (work - ns, left - ns, now + ns);
+        }
+        events.push(socket(now, 20, SocketOp::Wrote, 200));
+        sleeps = false;
+    }
+    let free = now + 1;
+    events.push(switch(free, 1, 20, State::Sleeping, 0));
+    events.sort_by_key(|e| e.ts_ns);
+    let mut header = header(free + MS, &[(20, "web", 1)]);
+    header.clock.start_ns = begin_ns;
+    header.machine.hz = Some(1000);
+    header.groups[1].quota_us = Some((QUOTA_NS / 1000) as u64);
+    header.groups[1].period_us = Some((PERIOD_NS / 1_000_000 * 1000) as u64);
+    header.only_below = Some("/web".into());
+    header.sockets = Sockets {
+        recorded: true,
+        without: None,
+        connections: vec![Connection {
+            local_port: Some(80),
+            ..connection(0, Side::Accepted)
+        }],
+    };
+    compile(&header, &events)
+}
+
+#[test]
+fn periods_begin_where_they_did_in_the_recording() {
+    for seed in 0..4 {
+        let phase_ns = seed as i64 * 23 * MS + 7 * MS + 1234;
+        let (program, machine) = throttled(seed, 1_700_000_123_456, phase_ns);
+        let seen = recorded(&program);
+        let replayed = run(&program, &machine, &[]);
+        let mut elsewhere = Settings::recorded(&program);
+        elsewhere.phase = 0.5;
+        let elsewhere = replay(&program, &machine, &elsewhere, None).unwrap();
+        for percent in [50.0, 99.0] {
+            let (a, b) = (p(&seen, percent), p(&replayed, percent));
+            assert!(
+                (a - b).abs() < 0.05 * a,
+                "seed {seed}: p{percent} {a} ms, replayed {b}"
+            );
+        }
+        let sum = |outcome: &plimsoll_replay::Outcome| {
+            let each = outcome.requests.iter().zip(&seen.requests);
+            each.map(|(a, b)| a.latency_ns.abs_diff(b.latency_ns))
+                .sum::<u64>()
+        };
+        let (near, far) = (sum(&replayed), sum(&elsewhere));
+        assert!(
+            4 * near < far,
+            "seed {seed}: off by {near} ns, {far} with boundaries elsewhere"
+        );
+    }
+}

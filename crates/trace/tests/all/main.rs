@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The tests of this crate, as one program: to link one for each file takes longer than it runs.
+mod common;
+mod file;
+mod import;
+mod kinds;
+mod mutated;
+mod reconstruct;
