@@ -36,6 +36,7 @@ RATE, GOAL_FACTOR, THROTTLE_FACTOR = 100, 4, 1.25
 ALIKE = {"p50": 0.10, "p99": 0.15}
 ALIKE_MS = 0.3
 BISECTIONS = 4
+LATE_MAX_S = 30
 DISTURBED = 0.05  # of the machine, taken by what is not ours: a run is then not of the service alone
 SITUATIONS = {"a": "alone", "b": "beside two spinning groups", "c": "throttled"}
 
@@ -135,7 +136,9 @@ class Bench:
 
     def record(self, trace, seconds):
         """What `record` says of the requests, and what the client measured of the same ones."""
-        attack = self.begin_attack(seconds + 4)
+        # Beside spinning groups of such a weight it takes seconds to move a process into a group; the client goes on until
+        # the recording has ended.
+        client, results = self.begin_attack(seconds + LATE_MAX_S)
         time.sleep(1)
         started = time.time()
         foreign = self.foreign_s()
@@ -144,7 +147,8 @@ class Bench:
                    "--json"]
         recorder = self.groups.start("client", command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         said, error = recorder.communicate(timeout=seconds + 60)
-        rows = self.end_attack(*attack)
+        client.send_signal(signal.SIGINT)
+        rows = self.end_attack(client, results)
         if recorder.returncode != 0:
             raise RuntimeError(f"record: exit {recorder.returncode}: {error.strip()}")
         report = json.loads(said)
