@@ -43,7 +43,7 @@ TURN_FN int turn_leaves(u64 task_address, bool sleeps)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 
-	pl_steps_leave(NO_DOMAIN, &task->t, &task->turn, sleeps);
+	pl_steps_leave(NO_DOMAIN, &task->t, &task->turn, sleeps, false);
 	return 0;
 }
 

@@ -70,8 +70,12 @@ struct pl_entity {
 	u64 least_v;			   /* of it and all below it */
 	u64 least_ns;			   /* likewise, the shortest request */
 	u32 rank;			   /* drawn from its number: one above has a lower one */
-	u32 on;				   /* it is in a line */
+	u32 on;				   /* it is in a line: PL_ENTITY_* */
 };
+
+#define PL_ENTITY_ON 1
+/* Its task sleeps: it stays until V has passed what it owes. Only where the kernel is simulated: pl_line_delay. */
+#define PL_ENTITY_DELAYED 2
 
 struct pl_line {
 	u64 v0;	    /* near V; of an empty line: V */
@@ -296,6 +300,39 @@ PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 	pl_line_center(line, pl_line_mean(line));
 	entity->credit = lag;
 	entity->owes = line->v0 + (u64)pl_div_down(-pl_smin(lag, 0), entity->weight);
+}
+
+/*
+ * An entity whose task goes to sleep while it owes time stays in its line until it is picked, or its task wakes up. Meanwhile V
+ * advances as if it ran: beside an entity of a hundred times the weight that has just gone to sleep, what runs then is
+ * far ahead of V, and what wakes up before the next pick goes first. Returns whether it stays. Source: DELAY_DEQUEUE of the
+ * kernel's fair class, since 6.12.
+ */
+PL_FN bool pl_line_delay(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	if (pl_entity_lag(line, entity) >= 0)
+		return false;
+	if (line->picked == entity)
+		line->picked = NULL;
+	entity->on = PL_ENTITY_DELAYED;
+	return true;
+}
+
+/* One that was delayed leaves: what it is owed by now it loses, as that came while it slept (DELAY_ZERO). */
+PL_FN void pl_line_forget(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	pl_line_leave(line, entity);
+	entity->credit = pl_smin(entity->credit, 0);
+}
+
+/* The task of one that was delayed has woken up. */
+PL_FN void pl_line_resume(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	entity->on = PL_ENTITY_ON;
+	if (pl_entity_lag(line, entity) <= 0)
+		return;
+	pl_line_leave(line, entity);
+	pl_line_join(line, entity, 0);
 }
 
 /* Weighs an entity anew. In a line it keeps its lag, and of its request what is left; V stays. */

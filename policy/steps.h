@@ -20,7 +20,8 @@
  *            asks for as little at a time as the most modest of its members.
  *
  *            As the kernel's fair class (pull_ns is 0) all ask for a slice at a time, and a task that wakes up waits while the
- *            one that runs is owed time and the request that it was picked for is not served (RUN_TO_PARITY).
+ *            one that runs is owed time and the request that it was picked for is not served (RUN_TO_PARITY). What goes to
+ *            sleep with a debt stays in its line until that is paid, where the kernel does so (pl_line_delay).
  *
  * Formula    usual += (run time between two sleeps - usual) / 8
  *            request = min(max(1.25 usual, 0.3 ms), slice); of one that has never slept: slice; of one that has run
@@ -127,6 +128,8 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		       config->lag_max_ns);
 	/* Before any joins. */
 	pl_steps_tick(task);
+	if (PL_BASELINE(entity->on && turn->from != node))
+		pl_line_forget(&turn->from->line, entity);
 	entity->id = id;
 	entity->slice_ns = pl_turn_request(turn, config);
 	if (!turn->from)
@@ -145,13 +148,19 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		lag += behind;
 		behind = 0;
 	}
-	entity->weight = task->weight << PL_LOAD_SHIFT;
-	pl_line_join(&node->line, entity, lag);
+	if (PL_BASELINE(entity->on)) {
+		pl_line_resume(&node->line, entity);
+	} else {
+		entity->weight = task->weight << PL_LOAD_SHIFT;
+		pl_line_join(&node->line, entity, lag);
+	}
 	for (; level->parent && PL_LOOP; level = level->parent) {
 		struct pl_entity PL_MEM *group = &node->entity;
 
 		node = pl_node_of(level->parent, task->cpu);
 		if (group->on) {
+			if (PL_BASELINE(group->on == PL_ENTITY_DELAYED))
+				pl_line_resume(&node->line, group);
 			/* Its members ask for less at a time from now on. */
 			if (entity->slice_ns < group->slice_ns)
 				pl_line_hurry(&node->line, group, entity->slice_ns);
@@ -172,9 +181,12 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 	}
 }
 
-/* Before pl_task_uncount; its run time has been charged. `sleeps`: else it moves or is parked. */
+/*
+ * Before pl_task_uncount; its run time has been charged. `sleeps`: else it moves or is parked. `delays`: what sleeps with a
+ * debt stays, see pl_line_delay; never live.
+ */
 PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
-			  struct pl_turn PL_MEM *turn, bool sleeps)
+			  struct pl_turn PL_MEM *turn, bool sleeps, bool delays)
 {
 	struct pl_group PL_MEM *level = task->group;
 	struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
@@ -185,11 +197,16 @@ PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		turn->used_ns = 0;
 	}
 	pl_turn_uncounts(domain, turn);
+	delays = PL_BASELINE(delays) && sleeps;
+	if (delays && pl_line_delay(&node->line, &turn->entity))
+		return;
 	pl_line_leave(&node->line, &turn->entity);
 	for (; level->parent && !node->line.n && PL_LOOP; level = level->parent) {
 		struct pl_entity PL_MEM *group = &node->entity;
 
 		node = pl_node_of(level->parent, task->cpu);
+		if (delays && pl_line_delay(&node->line, group))
+			return;
 		pl_line_leave(&node->line, group);
 	}
 }
@@ -253,6 +270,20 @@ PL_FN u64 pl_steps_slice(const struct pl_task PL_MEM *task, const struct pl_turn
 }
 
 /*
+ * What was picked of a line and has nothing to run leaves it: a task that sleeps, or a group of such. Returns whether it did.
+ */
+PL_INLINE bool pl_steps_forgets(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	if (entity->on == PL_ENTITY_DELAYED)
+		pl_line_forget(line, entity);
+	else if (entity->line && !entity->line->n)
+		pl_line_leave(line, entity);
+	else
+		return false;
+	return true;
+}
+
+/*
  * Whose turn it is on a CPU: a task's id. Something is there. `keeps`: a group of which a task has stopped goes on with the
  * next one while it is owed time and the request that it was picked for is not served, as in the kernel's fair class.
  */
@@ -267,6 +298,11 @@ PL_FN u64 pl_steps_pick(const struct pl_group PL_MEM *root, u32 cpu, bool keeps)
 		entity = pl_line_pick(line, &least_ns);
 		if (keeps && line->picked && line->picked->line && pl_entity_is_kept(line, line->picked, 0))
 			entity = line->picked;
+		if (PL_BASELINE(entity && pl_steps_forgets(line, entity))) {
+			line = &pl_node_of(root, cpu)->line;
+			above = NULL;
+			continue;
+		}
 		if (above && above->slice_ns != least_ns) {
 			above->slice_ns = least_ns;
 			pl_tree_sum_up(above);

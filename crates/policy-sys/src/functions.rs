@@ -255,7 +255,7 @@ extern "C" {
         id: u64,
         config: *const FairConfig,
     );
-    pub fn pl_steps_leave(domain: *mut Domain, task: *mut Task, turn: *mut Turn, sleeps: bool);
+    pub fn pl_steps_leave(domain: *mut Domain, task: *mut Task, turn: *mut Turn, sleeps: bool, delays: bool);
     pub fn pl_steps_ran(
         domain: *mut Domain,
         task: *mut Task,

@@ -119,6 +119,7 @@ fn mainline_or_published(config: &mut Config, semantics: Semantics, program: &Pr
             // Among threads of one group it is a habit of the recording that decides, below, which this rule does not have.
             if program.kernel.has_lags() && program.has_rivals() {
                 config.policy.fair = Fair::Eevdf;
+                config.policy.delay_dequeue = program.kernel.delays_dequeue();
                 config.policy.core.fair.slice_ns = Mainline::base_slice_ns(nr_cpus);
             }
             // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if the running task is not past

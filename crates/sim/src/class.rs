@@ -59,7 +59,7 @@ pub trait Class {
     /// A task is counted on its CPU. `pinned`: it may run on this one only; known to a class that needs domains.
     fn join(&mut self, entry: &mut Entry, pinned: bool) {}
 
-    /// It no longer is: it sleeps, or goes elsewhere, or its group is throttled. Its time has been charged.
+    /// It no longer is: it sleeps, or goes elsewhere, exits, or its group is throttled. Its time has been charged.
     fn leave(&mut self, entry: &mut Entry, sleeps: bool) {}
 
     /// What a waiting task is ordered by. It must not change while the task waits, but in [`Needs::reweighs`].
@@ -143,6 +143,7 @@ pub struct Shape {
     /// The class may check what it does at each step.
     pub check: bool,
     pub(crate) baseline: bool,
+    pub(crate) delays: bool,
     pub(crate) root: pl::Root,
 }
 

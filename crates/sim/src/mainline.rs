@@ -4,6 +4,7 @@ use crate::switches::{CgroupMode, Policy};
 
 /// The first releases with a rule.
 const LAGS_SINCE: (u32, u32) = (6, 6);
+const DELAYS_SINCE: (u32, u32) = (6, 12);
 const CONCUR_SINCE: (u32, u32) = (7, 3);
 
 /// A kernel's fair class, by its release.
@@ -38,6 +39,12 @@ impl Mainline {
     /// Tasks take turns by lag and deadline (EEVDF): since 6.6. One that is not known is taken for such a kernel.
     pub fn has_lags(self) -> bool {
         self.version.is_none_or(|version| version >= LAGS_SINCE)
+    }
+
+    /// What goes to sleep with a debt stays in its queue until that is paid (DELAY_DEQUEUE): since 6.12. One that is not known is
+    /// taken for such a kernel.
+    pub fn delays_dequeue(self) -> bool {
+        self.version.is_none_or(|version| version >= DELAYS_SINCE)
     }
 
     /// What a group's weight is for, where the kernel's cgroup_mode was not written: "concur" since 7.3. One that is
@@ -89,6 +96,15 @@ mod tests {
                 (lags, mode),
                 "{release}"
             );
+        }
+        for (release, delays) in [
+            ("6.8", false),
+            ("6.11.9", false),
+            ("6.12.48", true),
+            ("7.2", true),
+            ("", true),
+        ] {
+            assert_eq!(Mainline::of(release).delays_dequeue(), delays, "{release}");
         }
     }
 }

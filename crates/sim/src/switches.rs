@@ -48,6 +48,9 @@ pub struct Policy {
     pub wake_search: WakeSearch,
     /// By which rules tasks take turns.
     pub fair: Fair,
+    /// Under [`Fair::Eevdf`]: what goes to sleep with a debt stays in its queue until that is paid (DELAY_DEQUEUE), as in kernels
+    /// since 6.12.
+    pub delay_dequeue: bool,
     /// What a group's weight is for.
     pub cgroup_mode: CgroupMode,
 }
@@ -132,6 +135,7 @@ impl Default for Policy {
             wake_search: WakeSearch::Live,
             fair: Fair::Flat,
             cgroup_mode: CgroupMode::Smp,
+            delay_dequeue: false,
         }
     }
 }

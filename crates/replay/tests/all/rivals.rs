@@ -47,6 +47,7 @@ fn truth(kernel: &str, beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Head
     config.policy.core.fair.wakeup_gran_ns = 0;
     if kernel == SINCE_6_6 {
         config.policy.fair = Fair::Eevdf;
+        config.policy.delay_dequeue = true;
         config.policy.core.fair.slice_ns = 1_400_000; // of two CPUs
     }
     let mut web = GroupSpec::new("/web", GroupId::ROOT);

@@ -556,7 +556,7 @@ impl<C: Class> Engine<'_, C> {
             Stop::Blocked
         };
         let task = self.take_off(cpu, why);
-        self.uncount(task, cpu, true);
+        self.uncount(task, cpu, state != State::Exited);
         self.no_longer_runnable(task, cpu);
         let entry = &mut self.tasks[task as usize];
         entry.state = state;

@@ -42,6 +42,7 @@ impl<'o, C: Class> Engine<'o, C> {
             nr_groups: nr_groups as u32,
             check: config.check,
             baseline: config.policy.core.fair.pull_ns == 0,
+            delays: config.policy.delay_dequeue,
             root: memory.root(),
         });
         let mut engine = Self {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Shares and waits where tasks take turns by earliest eligible virtual deadline (policy/entity.h, steps.h).
 use plimsoll_sim::{
-    Behaviour, Config, Context, CpuSet, Fair, GroupId, GroupSpec, Machine, Observer, Results, Simulation,
-    Step, TaskId, TaskSpec, Topology, WorkloadId,
+    Behaviour, Config, Context, CpuSet, Fair, GroupId, GroupSpec, Machine, Observer, Policy, Results,
+    Simulation, Step, TaskId, TaskSpec, Topology, WorkloadId,
 };
 
 const US: u64 = 1_000;
@@ -67,6 +67,21 @@ impl Case {
             });
             task.start_ns = u64::from(k) * period_us * US / u64::from(n) + 1;
         }
+    }
+
+    /// A task that works for `work_us` at each of these times of every period.
+    fn timed(&mut self, group: GroupId, at_us: &'static [u64], work_us: u64, period_us: u64) {
+        let (mut next, mut works) = (0, false);
+        self.task(group, move |_: &mut Context| {
+            works = !works;
+            if !works {
+                return Step::Compute { ns: work_us * US };
+            }
+            let (round, place) = (next / at_us.len() as u64, next as usize % at_us.len());
+            next += 1;
+            let at_ns = (round * period_us + at_us[place]) * US + 1;
+            Step::SleepUntil { at_ns }
+        });
     }
 
     fn run(self) -> Results {
@@ -338,4 +353,29 @@ fn over_any_window_each_group_has_what_the_fluid_gives_it_within_a_slice_and_a_t
             "group {group}: {behind} .. {ahead} ns"
         );
     }
+}
+
+/// Since Linux 6.12 a client that goes to sleep holds V back until the next pick, most often a tick. What ran meanwhile is ahead
+/// of V, so that a service that the client has asked does its work in one go.
+#[test]
+fn what_sleeps_with_a_debt_holds_its_line_back_where_the_kernel_leaves_it_there() {
+    let wait_ns = |delays| {
+        let mut machine = Case::new(1, 8000);
+        machine.config.policy = Policy::mainline();
+        machine.config.policy.fair = Fair::Eevdf;
+        machine.config.policy.core.fair.slice_ns = 700 * US;
+        machine.config.policy.delay_dequeue = delays;
+        machine.config.check = true;
+        let client = machine.group(GroupId::ROOT, 10_000);
+        let service = machine.group(GroupId::ROOT, 100);
+        let batch = machine.group(GroupId::ROOT, 100);
+        machine.timed(client, &[0, 550, 1_100, 2_250], 20, 10_000);
+        machine.timed(service, &[1_110], 1_200, 10_000);
+        machine.spinners(1, batch, 0, None);
+        let results = machine.run();
+        let own = &results.groups[service.0 as usize].run_delay;
+        own.total_ns
+    };
+    let (with, without) = (wait_ns(true), wait_ns(false));
+    assert!(with * 2 < without, "{with} and {without} ns");
 }

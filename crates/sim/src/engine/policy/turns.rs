@@ -172,9 +172,10 @@ impl Turns {
         }
     }
 
-    pub fn pl_steps_leave(&mut self, task: &mut Task, id: u32, sleeps: bool) {
+    /// `delays`: a task that exits or goes elsewhere must not be left in a line.
+    pub fn pl_steps_leave(&mut self, task: &mut Task, id: u32, sleeps: bool, delays: bool) {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_leave(self.domain(task.cpu), &mut task.0, self.turn(id), sleeps) }
+        unsafe { sys::pl_steps_leave(self.domain(task.cpu), &mut task.0, self.turn(id), sleeps, delays) }
     }
 
     #[inline]

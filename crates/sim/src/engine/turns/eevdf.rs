@@ -12,6 +12,8 @@ pub(super) struct Eevdf {
     checked: bool,
     /// As in the kernel's fair class.
     keeps: bool,
+    /// What sleeps with a debt stays in its line until it is paid.
+    delays: bool,
     /// Of each task, with what lag it left its line: a second book.
     left: Vec<Option<Left>>,
 }
@@ -35,6 +37,7 @@ impl Eevdf {
             nr_cpus: shape.nr_cpus,
             checked: shape.check,
             keeps: shape.baseline,
+            delays: shape.delays,
             left: Vec::new(),
         }
     }
@@ -67,7 +70,7 @@ impl Eevdf {
     pub fn leave(&mut self, entry: &mut Entry, sleeps: bool) {
         let task = entry.task.0;
         let lag = self.checked.then(|| self.lag(task, entry.policy));
-        self.turns.pl_steps_leave(entry.policy, task, sleeps);
+        self.turns.pl_steps_leave(entry.policy, task, sleeps, self.delays);
         if let Some(lag) = lag {
             self.book_left(task, entry.policy, lag);
         }
