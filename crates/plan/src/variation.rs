@@ -5,8 +5,10 @@
 //!   more draw lies, in nine of ten cases, within `mean -+ t * s * sqrt(1 + 1/n)`: s their standard deviation, t the 95th
 //!   percentile of Student's distribution with n - 1 degrees of freedom (the prediction interval of every textbook). The
 //!   costliest of n alone would not do: the next run is above it in one of n + 1 cases.
-//! - One recording: another run may take throughout what one of its blocks took, between the 5th and the 95th percentile
-//!   of them. What differs between runs only is not in that.
+//! - One recording: another run may take throughout what one of its blocks took, between the 5th and the 95th percentile of
+//!   them, but no further than the same interval reaches around their median, with the standard deviation that their quartiles
+//!   give. A block in which a collector or a compiler ran is in the replay as it was; that all of another run is like
+//!   that block is not to be expected. What differs between runs only is not in that.
 //! - Recordings taken one after the other are not independent if the machine drifts: they are too much alike. So
 //!   the blocks of several recordings count as well as those of one: the one that reaches further.
 //! - Recordings of less than an hour show nothing of what an hour changes: neighbours on the same hardware, clocks, caches.
@@ -49,6 +51,8 @@ const BLOCK_MIN_NS: u64 = 1_000_000_000;
 const BLOCK_REQUESTS: f64 = 10.0;
 /// Fewer blocks say nothing about a distribution.
 const BLOCKS_MIN: usize = 4;
+/// How far the quartiles of a normal distribution are apart, in standard deviations.
+const QUARTILES_APART: f64 = 1.349;
 
 /// What the CPU time of a request is taken to change by where recordings cannot show it: about as much as it did within
 /// four minutes between recordings of one and the same open loop (docs/src/reference/plan.md, "Several recordings").
@@ -79,7 +83,7 @@ impl Variation {
     /// Reaches at least as far as the blocks of all recordings do. `median_ns`: cost of the median one.
     pub fn and_blocks(mut self, programs: &[&Program], median_ns: f64) -> Variation {
         let costs = programs.iter().flat_map(|p| block_costs(&p.stretches).1);
-        if let Some((low, high)) = nine_of_ten(costs.collect()) {
+        if let Some((low, high)) = one_more(costs.collect()) {
             self.low = self.low.min(low / median_ns);
             self.high = self.high.max(high / median_ns);
         }
@@ -106,7 +110,7 @@ impl Variation {
 
     pub fn within(program: &Program) -> Variation {
         let (block_ns, costs) = block_costs(&program.stretches);
-        match nine_of_ten(costs.clone()) {
+        match one_more(costs.clone()) {
             None => Variation {
                 seen_in: SeenIn::Nothing,
                 cost_ns: vec![program.cost_ns()],
@@ -133,14 +137,22 @@ impl Variation {
     }
 }
 
-/// The 5th and the 95th percentile of the costs of blocks, if there are enough of them.
-fn nine_of_ten(mut costs: Vec<f64>) -> Option<(f64, f64)> {
-    if costs.len() < BLOCKS_MIN {
+/// Between which costs one more block lies in nine of ten cases: the 5th and the 95th percentile, as far as the quartiles let
+/// expect them. `None`: of too few.
+fn one_more(mut costs: Vec<f64>) -> Option<(f64, f64)> {
+    let count = costs.len();
+    if count < BLOCKS_MIN {
         return None;
     }
     costs.sort_by(f64::total_cmp);
-    let at = |percent| costs[rank_of(percent, costs.len())];
-    Some((at(5.0), at(95.0)))
+    let at = |percent| costs[rank_of(percent, count)];
+    let [low, middle, high] = [25.0, 50.0, 75.0].map(|percent| at(percent).ln());
+    let deviation = (high - low) / QUARTILES_APART;
+    let off = student_95(count - 1) * deviation * (1.0 + 1.0 / count as f64).sqrt();
+    Some((
+        at(5.0).max((middle - off).exp()),
+        at(95.0).min((middle + off).exp()),
+    ))
 }
 
 /// CPU time per request of each block, and how long blocks are on average: each is 1 s, and as much longer as it takes for
@@ -199,6 +211,19 @@ mod tests {
             three > nine && nine > thirty && thirty > 1.05,
             "{three} {nine} {thirty}"
         );
+    }
+
+    #[test]
+    fn a_block_with_a_collector_in_it_is_not_what_another_run_is_like() {
+        let alike = || (0..13).map(|i| 7e5 * (1.0 + 0.02 * f64::from(i % 3)));
+        let (low, high) = one_more(alike().collect()).unwrap();
+        assert!(low <= 7e5 && (7.2e5..8e5).contains(&high), "{low} {high}");
+        let (_, with) = one_more(alike().chain([4e6]).collect()).unwrap();
+        assert!(with < 1.1 * high, "{with} {high}");
+        // What a third of the blocks does another run may do.
+        let (_, often) = one_more((0..12).map(|i| if i % 3 == 0 { 2e6 } else { 7e5 }).collect()).unwrap();
+        assert!(often >= 2e6, "{often}");
+        assert!(one_more(vec![7e5; 3]).is_none());
     }
 
     #[test]
