@@ -121,12 +121,12 @@ fn verdict_of(close: &Candidate) -> Verdict {
     }
 }
 
-/// By the first goal that is about latency, else by p99 of all requests.
+/// By the first goal that is about latency, else by p99 of all requests, and where there are none by the share of throttled periods.
 pub(crate) fn frontier(tried: &[Candidate], options: &Options) -> Vec<Candidate> {
     let by = options.goals.iter().position(|g| g.subject != Subject::Throttled);
     let value = |c: &Candidate| match by {
         Some(goal) => c.values[goal].unwrap_or(f64::INFINITY),
-        None => c.p99_ns,
+        None => c.p99_ns.unwrap_or(c.throttled),
     };
     let mut best = f64::INFINITY;
     let mut found: Vec<Candidate> = Vec::new();

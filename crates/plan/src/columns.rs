@@ -82,6 +82,11 @@ pub fn goal_cells(goals: &[Goal], c: &Candidate, ranges: bool, figure: fn(f64) -
     cells
 }
 
+/// A latency in ms; "-": there are no requests.
+pub fn latency_cell(ns: Option<f64>, figure: fn(f64) -> String) -> String {
+    ns.map_or("-".into(), |ns| figure(ns / 1e6))
+}
+
 /// A range, its ends times `scale`.
 pub fn range_cell(range: Option<Range>, scale: f64, figure: fn(f64) -> String) -> String {
     range.map_or("-".into(), |r| {

@@ -220,7 +220,9 @@ pub struct Checked<'a> {
     pub replayed: f64,
     /// Largest relative difference that is allowed; null: for information.
     pub tolerance: Option<f64>,
-    /// Whether the difference is within the tolerance.
+    /// In `unit`: a difference that is allowed whatever it is relatively.
+    pub points: f64,
+    /// Whether the difference is within what is allowed.
     pub holds: bool,
 }
 
@@ -232,6 +234,7 @@ impl<'a> Checked<'a> {
             recorded: check.recorded,
             replayed: check.replayed,
             tolerance: check.tolerance,
+            points: check.points,
             holds: check.holds(),
         }
     }

@@ -44,6 +44,7 @@ pub struct Explanation {
     /// How long each of them shared with a throttling, ns: the average, and the longest.
     pub wait_ns: f64,
     pub wait_most_ns: u64,
+    /// 0 without requests, as without any limit.
     pub p99_ns: u64,
     /// The same without any limit.
     pub free_p99_ns: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A plan as one self-contained page: the frontier, the distributions of latencies, a timeline of throttling. Inline
 //! SVG, no scripts, nothing loaded from elsewhere.
-use crate::columns::{goal_cells, goal_titles, range_cell};
+use crate::columns::{goal_cells, goal_titles, latency_cell, range_cell};
 use crate::goal::Goal;
 use crate::paste::Paste;
 use crate::recordings::Recordings;
@@ -80,8 +80,11 @@ pub fn html(
     page += &table(&shown, &options.goals);
     page += "<h2>Frontier</h2><p class=note>What each amount of CPU buys at best. Filled: all goals met.</p>";
     page += &frontier(plan);
-    page += "<h2>Latencies</h2><p class=note>Share of requests that took longer; both axes logarithmic.</p>";
-    page += &latencies(&recorded(program), &outcomes);
+    if program.nr_requests() > 0 {
+        page +=
+            "<h2>Latencies</h2><p class=note>Share of requests that took longer; both axes logarithmic.</p>";
+        page += &latencies(&recorded(program), &outcomes);
+    }
     page += "<h2>Throttling</h2><p class=note>When some CPU of the group was throttled, the first 2 s.</p>";
     page += &timeline(&outcomes);
     page += "<h2>Settings</h2>";
@@ -111,8 +114,8 @@ fn table(shown: &[(&str, &str, &Candidate)], goals: &[Goal]) -> String {
         let mut cells = vec![
             format!("{:.2}", c.reserved_cpus),
             format!("{:.2}", c.cpus),
-            digits(c.p50_ns / 1e6),
-            digits(c.p99_ns / 1e6),
+            latency_cell(c.p50_ns, digits),
+            latency_cell(c.p99_ns, digits),
             range_cell(c.p99_range, 1e-6, digits),
         ];
         cells.extend(goal_cells(goals, c, true, digits));
@@ -143,12 +146,13 @@ fn digits(value: f64) -> String {
 }
 
 fn frontier(plan: &Plan) -> String {
-    let points: Vec<(f64, f64)> = plan
-        .frontier
-        .iter()
-        .map(|c| (c.reserved_cpus, c.p99_ns / 1e6))
-        .collect();
-    let place = |c: &Candidate| (c.reserved_cpus, c.p99_ns / 1e6);
+    let has_requests = plan.today.p99_ns.is_some();
+    let height = |c: &Candidate| match has_requests {
+        true => c.p99_ns.unwrap_or(0.0) / 1e6,
+        false => c.throttled * 100.0,
+    };
+    let place = |c: &Candidate| (c.reserved_cpus, height(c));
+    let points: Vec<(f64, f64)> = plan.frontier.iter().map(place).collect();
     let (today, recommended) = (place(&plan.today), place(&plan.recommended));
     let all = || points.iter().chain([&today, &recommended]);
     let x = Axis::linear(
@@ -156,11 +160,18 @@ fn frontier(plan: &Plan) -> String {
         0.0,
         all().map(|p| p.0).fold(0.1, f64::max) * 1.05,
     );
-    let y = Axis::log("p99, ms", all().map(|p| p.1));
+    let y = match has_requests {
+        true => Axis::log("p99, ms", all().map(|p| p.1)),
+        false => Axis::linear("throttled periods, %", 0.0, 100.0),
+    };
     let mut chart = Chart::new(x, y);
     chart.steps(&points, "#888");
     for (c, point) in plan.frontier.iter().zip(&points) {
-        let note = format!("{}: p99 {} ms, {}", c.limits, digits(c.p99_ns / 1e6), c.state());
+        let what = match has_requests {
+            true => format!("p99 {} ms", digits(height(c))),
+            false => format!("throttled in {:.1}% of the periods", height(c)),
+        };
+        let note = format!("{}: {what}, {}", c.limits, c.state());
         chart.dot(*point, 4.5, "#888", c.meets, &note);
     }
     chart.dot(today, 6.0, "#3057b8", true, "today");

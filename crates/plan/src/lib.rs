@@ -29,7 +29,7 @@ mod target;
 mod variation;
 
 pub use candidates::Knobs;
-pub use columns::{goal_cells, goal_titles, range_cell};
+pub use columns::{goal_cells, goal_titles, latency_cell, range_cell};
 pub use confidence::Range;
 pub use enough::TooFewRequests;
 pub use excerpt::SEARCHED;
@@ -46,6 +46,6 @@ pub use replayed::{Figures, Replayed};
 pub use replicates::Replicates;
 pub use runtimes::{runtimes, Runtime};
 pub use search::{plan, Candidate, Limits, Options, Other, Plan, PlanError, Verdict};
-pub use source::{Source, SourceError};
+pub use source::{NoRequests, Source, SourceError};
 pub use target::Target;
 pub use variation::{SeenIn, Variation, DRIFT};

@@ -22,11 +22,11 @@ pub struct WaitingForOthers {
 }
 
 impl WaitingForOthers {
-    /// Of the first percentile among the goals, else of p99 of all requests. `None`: no others were recorded, or they
-    /// make no difference.
+    /// Of the first percentile among the goals, else of p99 of all requests. `None`: no others were recorded, they
+    /// make no difference, or there are no requests.
     pub fn of(source: &Source, goals: &[Goal]) -> Result<Option<WaitingForOthers>, SettingsError> {
         let program = &source.program;
-        if !program.has_rivals() {
+        if !program.has_rivals() || program.nr_requests() == 0 {
             return Ok(None);
         }
         let goal = goals.iter().find_map(|goal| match &goal.subject {

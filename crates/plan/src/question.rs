@@ -59,6 +59,8 @@ pub struct Answer {
 /// What has to be said before a plan is followed.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings {
+    /// Recordings without requests: no latency is shown.
+    pub no_requests: Vec<String>,
     /// Recordings whose replays do not show what was recorded.
     pub not_shown: Vec<String>,
     /// Requests that are more than one.
@@ -74,7 +76,8 @@ pub struct Warnings {
 impl Warnings {
     pub fn all(&self) -> Vec<String> {
         let others = [&self.overlapping, &self.limits_below, &self.unsafe_anyway];
-        let first = self.not_shown.iter().chain(others.into_iter().flatten());
+        let first = self.not_shown.iter().chain(&self.no_requests);
+        let first = first.chain(others.into_iter().flatten());
         first.chain(&self.few_requests).cloned().collect()
     }
 }
@@ -203,10 +206,12 @@ impl Answer {
                 return paste;
             };
             let c = &own.recommended;
+            let p99 = c
+                .p99_ns
+                .map_or(String::new(), |ns| format!("p99 {} ms, ", figure(ns / 1e6)));
             let instead = format!(
-                "what is recommended ({}); this is the best that it can say (p99 {} ms, throttled in {:.1}% of the periods)",
+                "what is recommended ({}); this is the best that it can say ({p99}throttled in {:.1}% of the periods)",
                 found.recommended.limits,
-                figure(c.p99_ns / 1e6),
                 c.throttled * 100.0
             );
             other.lacks = Some(
@@ -229,6 +234,7 @@ impl Answer {
         };
         Warnings {
             not_shown: failed.map(|(source, _)| not_shown(source)).collect(),
+            no_requests: no_requests(recordings),
             overlapping: overlapping(recordings),
             limits_below: limits_below(&recordings.median().program),
             unsafe_anyway: unsafe_anyway(recordings, &self.plan),
@@ -238,6 +244,11 @@ impl Answer {
 }
 
 /// Says it where what is called a request is more than one, in more than 1 of 100.
+fn no_requests(recordings: &Recordings) -> Vec<String> {
+    let why = recordings.sources.iter().filter_map(|s| s.no_requests.as_ref());
+    why.map(|why| format!("no latency is shown: {why}")).collect()
+}
+
 fn overlapping(recordings: &Recordings) -> Option<String> {
     let sockets = recordings.sources.iter().filter_map(|s| s.program.sockets);
     let count: u64 = sockets.map(|seen| seen.overlapping).sum();

@@ -177,16 +177,20 @@ impl Recordings {
             }
         );
         let median = &self.median().file;
+        let per = match self.median().no_requests {
+            None => "request",
+            Some(_) => "second",
+        };
         match (v.seen_in, v.block_ns) {
             (SeenIn::Recordings, _) => format!(
-                "CPU per request differs by {:.1}% between the recordings ({} ms); by this, their blocks and the \
+                "CPU per {per} differs by {:.1}% between the recordings ({} ms); by this, their blocks and the \
                  machine's drift nine of ten other runs are expected to take {another} of that of the median one \
                  ({median})",
                 v.difference() * 100.0,
                 figures.join(", "),
             ),
             (SeenIn::Blocks, block) => format!(
-                "CPU per request differs by {:.1}% between the {} blocks of this recording, {:.1} s each on average; by this and the \
+                "CPU per {per} differs by {:.1}% between the {} blocks of this recording, {:.1} s each on average; by this and the \
                  machine's drift another run is taken to need {another}. What differs only between runs is not \
                  covered: give several recordings",
                 v.difference() * 100.0,
@@ -194,7 +198,7 @@ impl Recordings {
                 block.unwrap_or(0) as f64 / 1e9,
             ),
             (SeenIn::Nothing, _) => format!(
-                "how CPU per request varies cannot be seen in this recording (too short, or too few requests), and is \
+                "how CPU per {per} varies cannot be seen in this recording (too short, or too few requests), and is \
                  not covered but for the machine's drift ({another}): give several recordings"
             ),
         }
@@ -274,6 +278,10 @@ fn fits(source: &Source, other: &Source) -> Result<(), SourceError> {
     };
     if source.request != other.request {
         return refuse("request", words(source), words(other));
+    }
+    let found = |s: &Source| if s.no_requests.is_some() { "none" } else { "found" };
+    if found(source) != found(other) {
+        return refuse("requests", found(source).into(), found(other).into());
     }
     let [a, b] = [source, other].map(|s| &s.program.groups[s.program.target as usize]);
     for (what, a, b) in [

@@ -9,7 +9,7 @@ use crate::goal::{Goal, Subject};
 use crate::quantities::measure;
 use crate::recordings::{Case, Recordings};
 use crate::replicates::Replicates;
-use crate::source::Source;
+use crate::source::{NoRequests, Source};
 use crate::variation::Variation;
 use plimsoll_replay::{GroupSettings, Outcome, Semantics, Settings, SettingsError};
 use rayon::prelude::*;
@@ -44,8 +44,9 @@ pub struct Candidate {
     pub limits: Limits,
     /// CPUs that are kept for the group: its limit, or the whole machine.
     pub reserved_cpus: f64,
-    pub p50_ns: f64,
-    pub p99_ns: f64,
+    /// Of all requests; `None`: there are none.
+    pub p50_ns: Option<f64>,
+    pub p99_ns: Option<f64>,
     pub throttled: f64,
     pub cpus: f64,
     /// Requests that were done, in a second.
@@ -188,6 +189,8 @@ pub enum PlanError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     TooFewRequests(#[from] TooFewRequests),
+    #[error("goal {goal:?}: {why}; or ask for throttled alone")]
+    NoRequests { goal: String, why: NoRequests },
 }
 
 /// How often the search goes back between what is too little and what is enough, and the step below which it does not:
@@ -219,7 +222,8 @@ pub(crate) struct Search<'a> {
 
 /// Searches. `progress` is told how many replays are done, of how many that are planned so far.
 ///
-/// Refuses goals for percentiles of fewer requests than they need ([`TooFewRequests`]), and to plan for the root group: no limit can be set there, so every setting would seem to do as well as none.
+/// Refuses goals for latencies where there are no requests, and for percentiles of fewer than they need ([`TooFewRequests`]);
+/// and to plan for the root group: no limit can be set there, so every setting would seem to do as well as none.
 pub fn plan(
     recordings: &Recordings,
     options: &Options,
@@ -340,6 +344,14 @@ pub fn check(recordings: &Recordings, goals: &[Goal]) -> Result<(), PlanError> {
         return Err(error.into());
     }
     for goal in goals {
+        let mut none = recordings
+            .sources
+            .iter()
+            .filter_map(|source| source.no_requests.clone());
+        if let (false, Some(why)) = (goal.subject == Subject::Throttled, none.next()) {
+            let goal = goal.text.clone();
+            return Err(PlanError::NoRequests { goal, why });
+        }
         recordings
             .sources
             .iter()
@@ -518,7 +530,7 @@ impl Search<'_> {
     fn judge(&self, own: GroupSettings, outcome: &Outcome) -> Candidate {
         let program = &self.recordings.median().program;
         let of = |subject: &Subject| measure(program, outcome, subject);
-        let percentile = |percent| of(&Subject::Percentile { percent, class: None }).unwrap_or(0.0);
+        let percentile = |percent| of(&Subject::Percentile { percent, class: None });
         let values = self.values(outcome, |percent| percent);
         let reserved_cpus = own
             .cpus()
@@ -605,8 +617,8 @@ impl Search<'_> {
             ..candidate.clone()
         };
         let or = |range: Option<Range>, value: f64| range.map_or(value, |r| r.middle);
-        close.p50_ns = or(close.p50_range, close.p50_ns);
-        close.p99_ns = or(close.p99_range, close.p99_ns);
+        close.p50_ns = close.p50_range.map(|r| r.middle).or(close.p50_ns);
+        close.p99_ns = close.p99_range.map(|r| r.middle).or(close.p99_ns);
         close.throttled = or(close.throttled_range, close.throttled);
         close.cpus = or(close.cpus_range, close.cpus);
         // The share of today's that is kept is one replay's beside another's: runs differ in what clients ask for.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace file, read, believed and compiled; or the reasons why not.
-use plimsoll_replay::{
-    machine, recorded, replay_cancelled_by, Outcome, Program, Settings, SettingsError, MISPAIRED_MAX,
-};
+use plimsoll_replay::{machine, recorded, replay_cancelled_by, Outcome, Program, Settings, SettingsError};
 use plimsoll_sim::{Costs, Machine};
 use plimsoll_trace::{Place, RequestSpec, Timeline, TraceError, DOUBTFUL_SHARE_MAX};
 use std::path::Path;
@@ -18,6 +16,8 @@ pub struct Source {
     pub warnings: Vec<String>,
     /// What a request is.
     pub request: Option<RequestSpec>,
+    /// Why it has no requests, and what to do about it; `None`: it has. Then there is no latency, but CPU use and throttling.
+    pub no_requests: Option<NoRequests>,
     /// What the trace says of the machine, for comparison with other recordings.
     pub recorded_on: plimsoll_trace::Machine,
     /// When this is set, replays are of no use any more: those under way end with an error.
@@ -47,13 +47,22 @@ pub enum SourceError {
     },
 }
 
+/// A recording without requests that can be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {what}: {found}; {allowed}")]
+pub struct NoRequests {
+    pub file: String,
+    what: &'static str,
+    found: String,
+    allowed: String,
+}
+
 impl Source {
     /// Reads any kind of trace that Plimsoll knows. `group` is the one that is planned for; `None`: the one with the
     /// most CPU time. `request` is what counts as one; `None`: what was given as the trace was recorded, else wake-up
     /// chains.
     ///
-    /// Refuses traces that contradict themselves in more than 1 of 100 switches, that hold no switches, and those in
-    /// which no request is found, or whose answers cannot be told apart.
+    /// Refuses traces that contradict themselves in more than 1 of 100 switches, and those that hold no switches.
     pub fn read(
         path: &Path,
         group: Option<&str>,
@@ -88,35 +97,41 @@ impl Source {
         let request = request.cloned().or(recorded_with);
         let smt_percent = Costs::default().smt_percent;
         let program = Program::build(&header, &timeline, group, request.as_ref(), smt_percent)?;
-        if program.nr_requests() == 0 {
-            let threads: Vec<&str> = busiest(&program);
-            return Err(empty(
-                "no request is found",
-                format!(
-                    "group {}, {}; busiest threads of the trace: {}",
-                    program.groups[program.target as usize].path,
-                    request.map_or("wake-up chains".into(), |r| r.to_string()),
-                    threads.join(", ")
-                ),
-                "name another --group or --request",
-            ));
-        }
+        let none = |what, found, allowed: &str| NoRequests {
+            file: path.display().to_string(),
+            what,
+            found,
+            allowed: allowed.into(),
+        };
         let pairing = program.pairing;
         let in_doubt = format!(
             "of {} answers {} came to a thread with no request since the answer before that is seen, and {} to one that had \
              asked again before it",
             pairing.answers, pairing.unseen, pairing.several
         );
-        if pairing.in_doubt() > MISPAIRED_MAX {
-            return Err(empty(
+        let no_requests = if !pairing.tells_apart() {
+            Some(none(
                 "which answer belongs to which request cannot be told from wake-ups",
-                in_doubt,
+                in_doubt.clone(),
                 "clients with several requests under way: record with plimsoll record and without --request (sockets tell \
                  them apart), or name the threads that answer (--request comm:GLOB)",
-            ));
-        }
+            ))
+        } else if program.nr_requests() == 0 {
+            let group = &program.groups[program.target as usize].path;
+            let definition = request
+                .as_ref()
+                .map_or("wake-up chains".into(), |r| r.to_string());
+            let threads = busiest(&program).join(", ");
+            Some(none(
+                "no request is found",
+                format!("group {group}, {definition}; busiest threads of the trace: {threads}"),
+                "name another --group or --request",
+            ))
+        } else {
+            None
+        };
         let mut warnings: Vec<String> = timeline.quality.warnings.iter().map(|w| w.to_string()).collect();
-        if pairing.in_doubt() > DOUBTFUL_SHARE_MAX {
+        if no_requests.is_none() && pairing.in_doubt() > DOUBTFUL_SHARE_MAX {
             warnings.push(format!("latencies may be those of other requests: {in_doubt}"));
         }
         Ok(Source {
@@ -126,6 +141,7 @@ impl Source {
             warnings,
             program: Arc::new(program),
             request,
+            no_requests,
             cancel: None,
             replayed: OnceLock::new(),
             compared: OnceLock::new(),

@@ -99,6 +99,10 @@ pub fn plan(py: Python<'_>, error: &PlanError) -> PyErr {
             let problem = (String::new(), "goals".to_string(), error.to_string());
             with(py, error.to_string(), vec![problem])
         }
+        PlanError::NoRequests { why, .. } => {
+            let problem = (why.file.clone(), "goals".to_string(), error.to_string());
+            with(py, error.to_string(), vec![problem])
+        }
     }
 }
 

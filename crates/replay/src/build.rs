@@ -88,7 +88,11 @@ impl Program {
             None if by_sockets => By::Sockets(&sockets),
             None => By::Wakeups,
         };
-        let found = requests::find(timeline, &threads, &groups, &bursts, &firsts, target, by);
+        let mut found = requests::find(timeline, &threads, &groups, &bursts, &firsts, target, by);
+        if !found.pairing.tells_apart() {
+            found.requests.clear();
+            found.classes.clear();
+        }
         let mut marks = Marks::new(timeline, &firsts);
         for (ix, request) in found.requests.iter().enumerate() {
             if let Some(begin) = request.begin {

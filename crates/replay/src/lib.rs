@@ -47,7 +47,7 @@ pub use error::SettingsError;
 pub use groups::Group;
 pub use machine::{describe as describe_machine, machine};
 pub use outcome::{CpuStat, GroupOutcome, Outcome, Request};
-pub use pairing::{Pairing, MISPAIRED_MAX};
+pub use pairing::Pairing;
 pub use program::{Program, SocketCounts, Stretch, Thread, STRETCH_NS};
 pub use request::{ClassIx, Loop, RequestClass};
 pub use run::{recorded, replay, replay_cancelled_by};

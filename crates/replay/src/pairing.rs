@@ -11,10 +11,6 @@
 use plimsoll_trace::{SocketOp, ThreadIx, Timeline};
 use std::collections::BTreeSet;
 
-/// Share of a client's answers that may be those of other requests, above which they tell no latency. A client with one request
-/// under way whose server is slow to block after an answer stays below it.
-pub const MISPAIRED_MAX: f64 = 0.05;
-
 /// What was seen of all clients' answers, if requests are found by wake-ups of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pairing {
@@ -26,7 +22,16 @@ pub struct Pairing {
     pub several: u64,
 }
 
+/// Share of answers that may be those of other requests, above which they are told apart no more. A client with one request
+/// under way whose server is slow to block after an answer stays below it.
+const MISPAIRED_MAX: f64 = 0.05;
+
 impl Pairing {
+    /// Whether the requests that are found are the clients'.
+    pub fn tells_apart(&self) -> bool {
+        self.in_doubt() <= MISPAIRED_MAX
+    }
+
     /// Share of answers that may be those of another request; 0 of none.
     pub fn in_doubt(&self) -> f64 {
         (self.unseen + self.several) as f64 / self.answers.max(1) as f64

@@ -206,9 +206,13 @@ impl Program {
             .filter(move |g| g.parent == Some(self.target) && counts(g.work_ns, all_ns))
     }
 
-    /// CPU time of the planned group for each request, ns.
+    /// CPU time of the planned group for each request, ns; where there are none, for each second of the recording.
     pub fn cost_ns(&self) -> f64 {
-        self.groups[self.target as usize].work_ns as f64 / self.requests.len().max(1) as f64
+        let times = match self.requests.len() {
+            0 => self.duration_ns.max(1) as f64 / 1e9,
+            requests => requests as f64,
+        };
+        self.groups[self.target as usize].work_ns as f64 / times
     }
 
     /// Share of the planned group's CPU time that arrivals set off which keep their own times.

@@ -9,7 +9,7 @@
 //! storage or for its own program not counted as the end.
 use crate::groups::{is_below, Group};
 use crate::marks::Mark;
-use crate::pairing::{asked_on_sockets, Pairing, MISPAIRED_MAX};
+use crate::pairing::{asked_on_sockets, Pairing};
 use crate::program::{Burst, Start, Thread};
 use crate::recording::{is_stuck, same_program};
 use crate::request::{Arrival, ClassIx, Loop, RequestClass, RequestInfo};
@@ -229,7 +229,7 @@ impl Finder<'_> {
         }
         // A few wake-ups out of the group that no request is seen of are not what it does.
         let few = self.found.requests.len() * RARE < self.arrived();
-        if few && self.found.pairing.in_doubt() > MISPAIRED_MAX {
+        if few && !self.found.pairing.tells_apart() {
             self.found = Found::default();
         }
         if self.found.requests.is_empty() {

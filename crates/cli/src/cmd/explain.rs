@@ -143,24 +143,37 @@ fn text(source: &Source, check: &SelfCheck, found: &Explanation, as_recorded: bo
         "  Threads that ran then, and in how many of the cases: {}\n",
         names.join(", ")
     );
-    text += &format!(
-        "\nrequests\n  {} of {} were under way while it was throttled, {} ms of it on average, {} at most\n  \
-         p99 is {} ms, and {} without a limit\n\ninstead\n",
-        found.waited,
-        found.requests,
-        ms(found.wait_ns),
-        ms(found.wait_most_ns as f64),
-        ms(found.p99_ns as f64),
-        ms(found.free_p99_ns as f64)
-    );
+    if found.requests > 0 {
+        text += &requests(found);
+    }
+    text += "\ninstead\n";
+    let latency = |ns: u64| match found.requests {
+        0 => "-".into(),
+        _ => ms(ns as f64),
+    };
     let mut table = Table::new(&["limit", "CPUs", "throttled", "p99 ms"]);
     for other in &found.instead {
         table.row(vec![
             other.limits.to_string(),
             figure(other.limits.quota_us.unwrap_or(0) as f64 / other.limits.period_us as f64),
             format!("{:.1}%", other.throttled * 100.0),
-            ms(other.p99_ns as f64),
+            latency(other.p99_ns),
         ]);
     }
     text + &table.to_string()
+}
+
+/// How the group's throttling met its requests.
+fn requests(found: &Explanation) -> String {
+    let ms = |ns: f64| figure(ns / 1e6);
+    format!(
+        "\nrequests\n  {} of {} were under way while it was throttled, {} ms of it on average, {} at most\n  \
+         p99 is {} ms, and {} without a limit\n",
+        found.waited,
+        found.requests,
+        ms(found.wait_ns),
+        ms(found.wait_most_ns as f64),
+        ms(found.p99_ns as f64),
+        ms(found.free_p99_ns as f64)
+    )
 }

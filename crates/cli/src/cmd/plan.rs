@@ -8,8 +8,8 @@ use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::document::Planned;
 use plimsoll_plan::{
-    figure, goal_cells, goal_titles, range_cell, runtimes, Answer, Candidate, Goal, Paste, Plan, Question,
-    Recordings, Target, Verdict, WaitingForOthers, MAX_CPUS, MIN_THROUGHPUT_PERCENT,
+    figure, goal_cells, goal_titles, latency_cell, range_cell, runtimes, Answer, Candidate, Goal, Paste,
+    Plan, Question, Recordings, Target, Verdict, WaitingForOthers, MAX_CPUS, MIN_THROUGHPUT_PERCENT,
 };
 use plimsoll_replay::Semantics;
 use plimsoll_report::Table;
@@ -207,6 +207,7 @@ pub fn run(args: &Args) -> Result {
         warnings: warnings
             .few_requests
             .into_iter()
+            .chain(warnings.no_requests)
             .chain(warnings.overlapping)
             .chain(warnings.limits_below)
             .chain(warnings.unsafe_anyway)
@@ -305,8 +306,8 @@ fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
             figure(c.reserved_cpus),
             figure(c.cpus),
             figure(c.rate),
-            figure(c.p50_ns / 1e6),
-            figure(c.p99_ns / 1e6),
+            latency_cell(c.p50_ns, figure),
+            latency_cell(c.p99_ns, figure),
             range_cell(c.p99_range, 1e-6, figure),
         ];
         cells.extend(goal_cells(all, c, true, figure));
@@ -329,8 +330,8 @@ fn describe(text: &mut String, found: &Plan, all: &[Goal]) -> std::fmt::Result {
             c.limits.to_string(),
             figure(c.reserved_cpus),
             figure(c.rate),
-            figure(c.p50_ns / 1e6),
-            figure(c.p99_ns / 1e6),
+            latency_cell(c.p50_ns, figure),
+            latency_cell(c.p99_ns, figure),
         ];
         cells.extend(goal_cells(all, c, false, figure));
         cells.extend([format!("{:.1}%", c.throttled * 100.0), c.state().into()]);

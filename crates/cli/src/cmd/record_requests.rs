@@ -42,6 +42,9 @@ impl Seen {
             Ok(source) => source,
             Err(error) => return Seen::None(error.to_string()),
         };
+        if let Some(why) = &source.no_requests {
+            return Seen::None(why.to_string());
+        }
         let latencies = recorded(&source.program).latencies(None);
         let classes = &source.program.classes;
         Seen::Requests(Requests {

@@ -110,7 +110,8 @@ pub fn run(args: &Args, sets: &[String], seed: Option<u64>, json: Option<&Path>)
             recordings.describe(),
             ranges(replicates)
         );
-        if let Some(few) = recordings.few_requests("p99 latency", None) {
+        let few = recordings.few_requests("p99 latency", None);
+        if let Some(few) = few.filter(|_| median.source.no_requests.is_none()) {
             outln!("warning: {few}");
         }
     }
@@ -152,6 +153,9 @@ pub fn heading(source: &Source) -> String {
         source.target_path(),
     );
     let request = source.definition();
+    if let Some(why) = &source.no_requests {
+        text += &format!("requests: none: {why}\n");
+    }
     for class in &program.classes {
         text += &format!(
             "requests ({request}): {}: {} closed loop (the client waits), {} open loop (arrivals keep their times)\n",
@@ -213,7 +217,11 @@ pub fn check_table(check: &SelfCheck) -> Table {
             unit(c.recorded),
             unit(c.replayed),
             format!("{:+.1}%", c.difference() * 100.0),
-            c.tolerance.map_or("-".into(), |t| format!("{:.0}%", t * 100.0)),
+            match (c.tolerance, c.points) {
+                (None, _) => "-".into(),
+                (Some(share), points) if points > 0.0 => format!("{:.0}%, {points} points", share * 100.0),
+                (Some(share), _) => format!("{:.0}%", share * 100.0),
+            },
             if c.holds() { "" } else { "MISSED" }.into(),
         ]);
     }
@@ -233,7 +241,11 @@ fn changes(program: &Program, same: &plimsoll_replay::Outcome, other: &plimsoll_
         ]);
     };
     add("requests", "", latencies.each_ref().map(|l| l.len() as f64));
-    for percent in [50.0, 90.0, 99.0, 100.0] {
+    let percents: &[f64] = match program.nr_requests() {
+        0 => &[],
+        _ => &[50.0, 90.0, 99.0, 100.0],
+    };
+    for &percent in percents {
         let name = if percent == 100.0 {
             "max latency".into()
         } else {

@@ -49,6 +49,61 @@ fn refused(trace: &str, words: &[&str]) {
     }
 }
 
+/// No latency can be told: a goal for one is refused with these words, a replay says them and shows the rest.
+fn shows_no_latency(trace: &str, words: &[&str]) {
+    let (out, err) = run(&["plan", trace, "--goal", "p99(request) < 20ms"], 2);
+    assert!(out.is_empty(), "{out}");
+    let (shown, _) = run(&["simulate", "--replay", trace], 0);
+    assert!(shown.contains("CPU use") && !shown.contains("latency"), "{shown}");
+    for word in words {
+        assert!(
+            err.contains(word) && shown.contains(word),
+            "{word:?} is not in both: {err}{shown}"
+        );
+    }
+}
+
+/// A job that never waits; another thread takes its CPU for a millisecond, ten times a second.
+#[test]
+fn group_without_requests_is_planned_for_throttling() {
+    let mut events = vec![switch(1, 1, 0, State::Runnable, 20)];
+    for round in 1..100 {
+        let at = round * 100 * MS;
+        events.extend([
+            waking(at, 1, 30, 0, Context::Timer),
+            switch(at + 1000, 1, 20, State::Runnable, 30),
+            switch(at + MS, 1, 30, State::Sleeping, 20),
+        ]);
+    }
+    let header = example::header(10_000 * MS, &[(20, "encoder", 1), (30, "other", 0)]);
+    let job = trace("job.trace", &(header, events));
+    let words = [
+        "no requests",
+        "no latency is shown: ",
+        "no request is found",
+        "limit /web to 1.",
+    ];
+    let (out, _) = run(&["plan", &job, "--goal", "throttled <= 1%"], 0);
+    for word in words {
+        assert!(out.contains(word), "{word:?} is not in: {out}");
+    }
+    let (json, _) = run(&["plan", &job, "--goal", "throttled <= 1%", "--json"], 0);
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let best = &found["plan"]["recommended"];
+    assert!(
+        best["p99_ns"].is_null() && best["throttled"].as_f64() <= Some(0.01),
+        "{best}"
+    );
+    let cpus = best["reserved_cpus"].as_f64().unwrap();
+    assert!((1.0..1.3).contains(&cpus), "{best}");
+    let (explained, _) = run(&["explain", &job, "--limit", "0.5"], 0);
+    assert!(
+        explained.contains("encoder") && !explained.contains("requests\n"),
+        "{explained}"
+    );
+    shows_no_latency(&job, &["no request is found", "--request"]);
+}
+
 /// What a thread finds to be read after its answer was there before: two requests that look like one.
 #[test]
 fn requests_that_overlap_on_their_connection_are_said_in_the_plan() {
@@ -255,7 +310,7 @@ fn answers_to_a_thread_with_several_requests_under_way_are_a_doubt_and_no_figure
     // One client thread with many connections: the server always finds the next request there.
     let busy = trace("several.trace", &Rounds::busy_server(400, |_| false));
     let words = ["which answer belongs", "399 came to a thread", "comm:GLOB"];
-    refused(&busy, &words);
+    shows_no_latency(&busy, &words);
     // One that asks again by a timer, before it is answered; all of it is seen.
     let us = MS / 1000;
     let threads = [(10, "client", 0), (20, "one", 1), (21, "two", 1)];
@@ -285,7 +340,7 @@ fn answers_to_a_thread_with_several_requests_under_way_are_a_doubt_and_no_figure
     }
     events.sort_by_key(|e| e.ts_ns);
     let twice = trace("twice.trace", &(example::header(2010 * MS, &threads), events));
-    refused(&twice, &["which answer belongs", "had asked again"]);
+    shows_no_latency(&twice, &["which answer belongs", "had asked again"]);
 }
 
 #[test]
@@ -425,14 +480,18 @@ fn trace_without_switches_is_refused_with_what_would_have_them() {
 }
 
 #[test]
-fn trace_of_nothing_but_idle_threads_is_refused() {
+fn goal_for_a_latency_is_refused_where_all_threads_are_idle() {
     let header = example::header(100 * MS, &[(20, "web", 1)]);
     let events = vec![
         switch(1, 1, 20, State::Sleeping, 0),
         waking(90 * MS, 1, 20, 0, Context::Timer),
     ];
     let trace = trace("idle.trace", &(header, events));
-    refused(&trace, &["no request is found", "--request"]);
+    let (out, err) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 2);
+    assert!(
+        out.is_empty() && err.contains("no request is found"),
+        "{out}{err}"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `plan` says of a workload from a recording of it, as `plimsoll record` would write one.
-#[path = "../../../replay/tests/common/recorder.rs"]
+#[path = "../../../replay/tests/all/common/recorder.rs"]
 mod recorder;
 
 use crate::workload::{of, Known, CPUS, GROUP, PATH, PERIOD_NS};

@@ -90,11 +90,14 @@ fn recorded(shown: &Shown) -> String {
         0 | 1 => String::new(),
         n => format!(" ({n} groups as one: {})", members.join(", ")),
     };
+    let (requests, kind) = match shown.recordings.requests(None) {
+        0 => ("no requests".into(), String::new()),
+        count => (format!("{count} requests ({request})"), format!("; {kind}")),
+    };
     format!(
-        "{}{of}: {seconds:.1} s in {count}, {} CPUs, {} requests ({request}), {} CPUs used; {kind}.",
+        "{}{of}: {seconds:.1} s in {count}, {} CPUs, {requests}, {} CPUs used{kind}.",
         source.target_path(),
         source.machine.topology.nr_cpus(),
-        shown.recordings.requests(None),
         figure(program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64),
     )
 }
@@ -292,7 +295,7 @@ fn table(shown: &Shown) -> Table {
     ];
     let mut table = Table::new(&head).words(2).words_last();
     let mut row = |name: &str, c: &Candidate| {
-        let value = by.map_or(Some(c.p99_ns), |ix| c.values[ix]);
+        let value = by.map_or(c.p99_ns, |ix| c.values[ix]);
         let range = match by {
             None => c.p99_range,
             Some(ix) => c.ranges.as_ref().and_then(|all| all[ix]),
@@ -385,8 +388,12 @@ fn risks(shown: &Shown) -> String {
     let own = &shown.answer.plan.recommended;
     let mut said = Vec::new();
     let variation = &shown.recordings.variation;
+    let per = match shown.recordings.requests(None) {
+        0 => "second",
+        _ => "request",
+    };
     said.push(format!(
-        "Covered are runs that take {:+.0}% to {:+.0}% of the CPU time per request.",
+        "Covered are runs that take {:+.0}% to {:+.0}% of the CPU time per {per}.",
         (variation.low - 1.0) * 100.0,
         (variation.high - 1.0) * 100.0
     ));
