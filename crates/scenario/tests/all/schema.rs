@@ -6,11 +6,11 @@ use std::path::Path;
 
 #[test]
 fn the_schemas_in_docs_are_current() {
-    expect_file!["../../../docs/src/reference/scenario.schema.json"]
+    expect_file!["../../../../docs/src/reference/scenario.schema.json"]
         .assert_eq(&format!("{:#}\n", scenario_schema()));
-    expect_file!["../../../docs/src/reference/machine.schema.json"]
+    expect_file!["../../../../docs/src/reference/machine.schema.json"]
         .assert_eq(&format!("{:#}\n", machine_schema()));
-    expect_file!["../../../docs/src/reference/scenario-keys.md"].assert_eq(&reference(&scenario_schema()));
+    expect_file!["../../../../docs/src/reference/scenario-keys.md"].assert_eq(&reference(&scenario_schema()));
 }
 
 /// What an editor shows beside a key.

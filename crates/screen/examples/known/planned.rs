@@ -54,7 +54,7 @@ pub fn planned(known: &Known, seed: u64, counted: f64) -> Result<Planned, String
     Ok(Planned {
         class,
         holds: answer.holds(),
-        gain_ns: today.p99_ns - new.p99_ns,
+        gain_ns: today.p99_ns.unwrap_or(0.0) - new.p99_ns.unwrap_or(0.0),
     })
 }
 
