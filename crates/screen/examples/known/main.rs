@@ -220,9 +220,15 @@ fn beside_plan(all: &[Outcome]) {
     let of = all.iter().filter_map(|o| Some((o, o.planned.as_ref()?)));
     let (mut classes, mut refused) = (BTreeMap::new(), BTreeMap::new());
     let mut pairs = Vec::new();
+    // Named as bursts, burst halves it in the replays, both.
+    let mut replayed = [0; 3];
     for (outcome, planned) in of {
         match planned {
             Ok(plan) => {
+                let named = outcome.classes[1] == Class::ThrottledByBursts;
+                let each = [named, plan.profits, named && plan.profits];
+                let each = each.map(|is| u32::from(is && plan.holds));
+                replayed.iter_mut().zip(each).for_each(|(sum, one)| *sum += one);
                 *classes
                     .entry((plan.holds, outcome.classes[1], plan.class))
                     .or_insert(0) += 1;
@@ -230,7 +236,12 @@ fn beside_plan(all: &[Outcome]) {
                     pairs.push((outcome.worth, plan.gain_ns));
                 }
             }
-            Err(why) => *refused.entry(why.as_str()).or_insert(0) += 1,
+            // Without the file's name.
+            Err(why) => {
+                let what = why.split_once(": ").map_or(why.as_str(), |(_, what)| what);
+                let what = what.split(';').next().unwrap_or_default();
+                *refused.entry(what).or_insert(0) += 1
+            }
         }
     }
     for ((holds, screen, plan), nr) in &classes {
@@ -258,6 +269,10 @@ fn beside_plan(all: &[Outcome]) {
         count(&|screen, _| screen == bursts),
         count(&|screen, plan| screen == bursts && plan == bursts),
         count(&|_, plan| plan == bursts),
+    );
+    println!(
+        "where replays hold: named as bursts {}, burst halves it in the replays of {}, both {}",
+        replayed[0], replayed[1], replayed[2]
     );
     println!(
         "order of {} by what plan gains of the 99th percentile: correlation {:.2}",

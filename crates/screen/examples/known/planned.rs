@@ -4,7 +4,8 @@
 mod recorder;
 
 use crate::workload::{of, Known, CPUS, GROUP, PATH, PERIOD_NS};
-use plimsoll_plan::{Goal, Question, Recordings};
+use plimsoll_plan::{Goal, Question, Recordings, Replicates, Subject, REPLICATES};
+use plimsoll_replay::Settings;
 use plimsoll_screen::{Class, Options};
 use plimsoll_trace::{example, Cpu, CpuStat, Group};
 use recorder::Recorder;
@@ -19,6 +20,8 @@ pub struct Planned {
     pub holds: bool,
     /// Of the 99th percentile of latency, ns.
     pub gain_ns: f64,
+    /// Burst of one quota at today's limit halves what is throttled, as `plan` replays it.
+    pub profits: bool,
 }
 
 /// The goal is what the class "bursts" promises: throttled in less than `Options::throttled_share` of the periods, or half as often
@@ -33,6 +36,7 @@ pub fn planned(known: &Known, seed: u64, counted: f64) -> Result<Planned, String
         100.0 * options.throttled_share.max(counted / 2.0)
     );
     let recordings = recorded(known, seed)?;
+    let (now, burst) = (throttled(&recordings, 0.0)?, throttled(&recordings, known.limit)?);
     let question = Question::about(vec![goal
         .parse::<Goal>()
         .map_err(|error| format!("{error:?}"))?]);
@@ -55,7 +59,18 @@ pub fn planned(known: &Known, seed: u64, counted: f64) -> Result<Planned, String
         class,
         holds: answer.holds(),
         gain_ns: today.p99_ns.unwrap_or(0.0) - new.p99_ns.unwrap_or(0.0),
+        profits: now >= options.throttled_share && burst <= now / 2.0,
     })
+}
+
+/// The share of throttled periods with so many CPUs' burst: the middle of what replays give whose periods lie elsewhere.
+fn throttled(recordings: &Recordings, burst_cpus: f64) -> Result<f64, String> {
+    let program = &recordings.median().program;
+    let mut settings = Settings::recorded(program);
+    settings.groups[program.target as usize].burst_us = (burst_cpus * PERIOD_NS as f64 / 1e3) as u64;
+    let replayed = Replicates::run(recordings, &[settings], REPLICATES).map_err(|error| error.to_string())?;
+    let range = replayed.range(&Subject::Throttled);
+    Ok(range.ok_or("no period is counted")?.middle)
 }
 
 fn recorded(known: &Known, seed: u64) -> Result<Recordings, String> {
