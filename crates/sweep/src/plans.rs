@@ -6,7 +6,6 @@ use crate::planned::planned;
 use crate::points::{Points, Runner};
 use crate::shard::Shard;
 use crate::shelf::{by_recordings, with_recording, RecordingsError, Shelf, Which};
-use plimsoll_columns::{Cell, Row};
 use plimsoll_plan::{Goal, PlanError, Question, Target};
 use plimsoll_plan::{MAX_CPUS, MIN_THROUGHPUT_PERCENT};
 use plimsoll_scenario::{find, nearest, Problem, Problems, Tree};
@@ -15,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 /// Many plans from recordings.
@@ -179,20 +178,10 @@ impl Points for Plans {
 
     fn runner(&self, combination: usize, stop: &Arc<AtomicBool>) -> Runner<'_> {
         let (which, question) = &self.asked[combination];
-        let recordings = self.shelf.read(which, stop);
-        let failed = |text: String| Some(Row::from([("error".to_string(), Cell::Text(text))]));
-        Box::new(move |seed, stop| {
-            let recordings = match &recordings {
-                Ok(recordings) => recordings,
-                Err(error) => return failed(error.to_string()),
-            };
+        self.shelf.runner(which, stop, move |recordings, seed| {
             let mut own = question.clone();
             own.seed = seed;
-            match own.answer(recordings, &|_, _| {}) {
-                _ if stop.load(Ordering::Relaxed) => None,
-                Ok(answer) => Some(planned(&answer)),
-                Err(error) => failed(error.to_string()),
-            }
+            own.answer(recordings, &|_, _| {}).map(|answer| planned(&answer))
         })
     }
 }

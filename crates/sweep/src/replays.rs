@@ -15,7 +15,7 @@ use plimsoll_trace::RequestSpec;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 /// Many replays of recordings, of each alone.
@@ -178,18 +178,8 @@ impl Points for Replays {
 
     fn runner(&self, combination: usize, stop: &Arc<AtomicBool>) -> Runner<'_> {
         let (which, sets) = &self.asked[combination];
-        let recordings = self.shelf.read(which, stop);
-        let failed = |text: String| Some(Row::from([("error".to_string(), Cell::Text(text))]));
-        Box::new(move |seed, stop| {
-            let recordings = match &recordings {
-                Ok(recordings) => recordings,
-                Err(error) => return failed(error.to_string()),
-            };
-            match replay(recordings.median(), sets, seed) {
-                _ if stop.load(Ordering::Relaxed) => None,
-                Ok(row) => Some(row),
-                Err(error) => failed(error.to_string()),
-            }
+        self.shelf.runner(which, stop, move |recordings, seed| {
+            replay(recordings.median(), sets, seed)
         })
     }
 }

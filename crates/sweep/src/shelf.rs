@@ -3,17 +3,19 @@
 //!
 //! The same recordings are shared by the points that are run at one time, and are read again where none is.
 use crate::grid::{Grid, Setting};
-use crate::points::Points;
+use crate::points::{Points, Runner};
 use crate::shard::Shard;
+use plimsoll_columns::{Cell, Row};
 use plimsoll_plan::{Recordings, SourceError};
 use plimsoll_scenario::Problems;
 use plimsoll_trace::RequestSpec;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The column of which recording it is.
@@ -63,6 +65,28 @@ impl Shelf {
     /// Digests of these recordings.
     pub fn contents<'a>(&'a self, which: &'a Which) -> impl Iterator<Item = &'a [u8]> {
         which.files.iter().map(|file| &self.digests[*file][..])
+    }
+
+    /// What a combination does with these recordings: `each` is given a seed. What cannot be done is the row's `error`.
+    pub fn runner<'a, E: Display>(
+        &'a self,
+        which: &Which,
+        stop: &Arc<AtomicBool>,
+        each: impl Fn(&Recordings, u64) -> Result<Row, E> + Sync + 'a,
+    ) -> Runner<'a> {
+        let recordings = self.read(which, stop);
+        let failed = |text: String| Some(Row::from([("error".to_string(), Cell::Text(text))]));
+        Box::new(move |seed, stop| {
+            let recordings = match &recordings {
+                Ok(recordings) => recordings,
+                Err(error) => return failed(error.to_string()),
+            };
+            match each(recordings, seed) {
+                _ if stop.load(Ordering::Relaxed) => None,
+                Ok(row) => Some(row),
+                Err(error) => failed(error.to_string()),
+            }
+        })
     }
 
     /// Recordings that others may use at the same time.

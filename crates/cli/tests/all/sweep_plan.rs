@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll sweep plan` as a user runs it: the table's bytes depend neither on which machines plan nor on who is killed.
-use crate::common::{directory, plimsoll_in, signalled};
+use crate::common::{plimsoll_in, signalled, succeeds, two_recordings};
 use expect_test::{expect, Expect};
 use plimsoll_sweep::{Cell, Columns};
 use plimsoll_trace::example;
@@ -17,20 +17,7 @@ for = ["cgroup", "kubernetes"]
 
 /// A folder with two recordings and a file for 16 plans.
 fn plans(name: &str) -> PathBuf {
-    let dir = directory(name);
-    std::fs::write(dir.join("spec.toml"), SPEC).expect("a spec");
-    for (name, requests) in [("mon.trace", 300), ("tue.trace", 310)] {
-        let (header, events) = example::open_loop(requests);
-        example::write(&dir.join(name), &header, &events).expect("a trace");
-    }
-    dir
-}
-
-fn run(dir: &Path, arguments: &[&str]) -> String {
-    let output = plimsoll_in(dir, arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).expect("text")
+    two_recordings(name, SPEC)
 }
 
 fn plan(dir: &Path, out: &str, more: &[&str]) -> String {
@@ -44,7 +31,7 @@ fn plan(dir: &Path, out: &str, more: &[&str]) -> String {
         "--out",
         out,
     ];
-    run(dir, &[&arguments, more].concat())
+    succeeds(dir, &[&arguments, more].concat())
 }
 
 fn merged(dir: &Path, out: &str) -> Vec<u8> {
@@ -59,7 +46,7 @@ fn merged(dir: &Path, out: &str) -> Vec<u8> {
         "-o",
         "table.parquet",
     ];
-    run(dir, &arguments);
+    succeeds(dir, &arguments);
     std::fs::read(dir.join("table.parquet")).expect("the table")
 }
 
@@ -126,7 +113,7 @@ fn shards_give_the_same_bytes_and_a_row_is_what_plan_says() {
         let here = cell(&table, &format!("recommended.goals.{number}.{end}"), row);
         same(here.number(), &ranges[number][end]);
     }
-    let report = run(&dir, &["sweep", "report", "table.parquet"]);
+    let report = succeeds(&dir, &["sweep", "report", "table.parquet"]);
     assert!(
         report.starts_with("16 runs of 8 combinations\n") && report.contains("\nrecommended.reserved_cpus\n"),
         "{report}"

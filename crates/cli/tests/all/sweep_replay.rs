@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plimsoll sweep replay` as a user runs it. Kills and the folder are those of every sweep: tests/sweep.rs, tests/sweep_plan.rs.
-use crate::common::{directory, plimsoll_in};
+use crate::common::{plimsoll_in, succeeds, two_recordings};
 use expect_test::{expect, Expect};
 use plimsoll_sweep::{Cell, Columns};
 use plimsoll_trace::example;
@@ -16,32 +16,19 @@ const SPEC: &str = r#"seeds = 3
 
 /// A folder with two recordings and a file for 24 replays.
 fn replays(name: &str) -> PathBuf {
-    let dir = directory(name);
-    std::fs::write(dir.join("spec.toml"), SPEC).expect("a spec");
-    for (name, requests) in [("mon.trace", 300), ("tue.trace", 310)] {
-        let (header, events) = example::open_loop(requests);
-        example::write(&dir.join(name), &header, &events).expect("a trace");
-    }
-    dir
-}
-
-fn run(dir: &Path, arguments: &[&str]) -> String {
-    let output = plimsoll_in(dir, arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).expect("text")
+    two_recordings(name, SPEC)
 }
 
 fn sweep(dir: &Path, out: &str, more: &[&str]) -> String {
     let traces = ["mon.trace", "tue.trace"];
     let place = ["--spec", "spec.toml", "--out", out];
-    run(dir, &[&["sweep", "replay"], &traces[..], &place, more].concat())
+    succeeds(dir, &[&["sweep", "replay"], &traces[..], &place, more].concat())
 }
 
 fn merged(dir: &Path, out: &str) -> Vec<u8> {
     let place = ["spec.toml", "mon.trace", "tue.trace", "--out", out];
     let output = ["-o", "table.parquet"];
-    run(dir, &[&["sweep", "merge"], &place[..], &output].concat());
+    succeeds(dir, &[&["sweep", "merge"], &place[..], &output].concat());
     std::fs::read(dir.join("table.parquet")).expect("the table")
 }
 
@@ -84,7 +71,7 @@ fn shards_give_the_same_bytes_and_a_row_is_what_a_replay_says() {
     for field in ["requests", "p99_ns", "nr_periods"] {
         assert_eq!(cell(field, row).integer(), changed[field].as_i64(), "{field}");
     }
-    let report = run(&dir, &["sweep", "report", "table.parquet"]);
+    let report = succeeds(&dir, &["sweep", "report", "table.parquet"]);
     assert!(
         report.starts_with("24 runs of 8 combinations\n") && report.contains("\nthrottled\n"),
         "{report}"

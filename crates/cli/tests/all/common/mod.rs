@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs the command as a user does.
 #![allow(dead_code)] // each of the tests' files uses some of it
+use plimsoll_trace::example;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -21,6 +22,25 @@ pub fn plimsoll_in(directory: &Path, args: &[&str]) -> Output {
         .current_dir(directory)
         .output()
         .expect("the binary was built for this test")
+}
+
+/// What it prints; it has to end with success.
+pub fn succeeds(directory: &Path, args: &[&str]) -> String {
+    let output = plimsoll_in(directory, args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {said}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A folder with the recordings mon.trace and tue.trace, and this as spec.toml.
+pub fn two_recordings(name: &str, spec: &str) -> PathBuf {
+    let dir = directory(name);
+    std::fs::write(dir.join("spec.toml"), spec).expect("a spec");
+    for (name, requests) in [("mon.trace", 300), ("tue.trace", 310)] {
+        let (header, events) = example::open_loop(requests);
+        example::write(&dir.join(name), &header, &events).expect("a trace");
+    }
+    dir
 }
 
 /// A line of bash in the same directory; plimsoll is $0.
