@@ -58,7 +58,9 @@ impl Eevdf {
     /// A task was counted on its CPU.
     pub fn join(&mut self, entry: &mut Entry, pinned: bool) {
         let task = entry.task.0;
-        let before = self.checked.then(|| self.expected(task, entry.policy));
+        // What stayed in its line with a debt paid it there, and owes no less than it had.
+        let kept = self.checked && !self.delays;
+        let before = kept.then(|| self.expected(task, entry.policy));
         self.turns
             .pl_steps_enter(entry.policy, task, pinned, entry.config);
         if let Some(Some(expected)) = before {
