@@ -37,6 +37,7 @@ ALIKE = {"p50": 0.10, "p99": 0.15}
 ALIKE_MS = 0.3
 BISECTIONS = 4
 LATE_MAX_S = 30
+WARM_S = 20
 DISTURBED = 0.05  # of the machine, taken by what is not ours: a run is then not of the service alone
 SITUATIONS = {"a": "alone", "b": "beside two spinning groups", "c": "throttled"}
 
@@ -70,7 +71,9 @@ class Bench:
         time.sleep(1)
 
     def warm(self):
-        """Just-in-time compilers, pages, connections: until CPU use changes by less than 5%, or for ten runs."""
+        """Just-in-time compilers, pages, connections: as many requests as it can answer, more than compilers wait for, then
+        until CPU use changes by less than 5%, or for ten runs."""
+        self.end_attack(*self.begin_attack(WARM_S, as_many=True), answered=False)
         used = [self.attack(self.args.warm_seconds, answered=False)["cpus"]]
         while len(used) < 10 and (len(used) < 2 or abs(used[-1] / used[-2] - 1) > 0.05):
             used.append(self.attack(self.args.warm_seconds)["cpus"])
@@ -79,13 +82,16 @@ class Bench:
         for process in self.processes:
             stop(process)
 
-    def begin_attack(self, seconds):
+    def begin_attack(self, seconds, as_many=False):
+        """At a constant rate, or `as_many` as are answered, four at a time."""
         results = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "results"
         targets = results.with_name("targets")
         targets.write_text(f"GET http://{namespaces.SERVICE}:17501/\n")
-        command = [f"{self.bin}/vegeta", "attack", "-targets", str(targets), "-rate", str(self.args.rate), "-duration",
-                   f"{seconds}s", "-output", str(results)]
-        if self.args.connections:
+        command = [f"{self.bin}/vegeta", "attack", "-targets", str(targets), "-duration", f"{seconds}s", "-output", str(results),
+                   "-rate", "0" if as_many else str(self.args.rate)]
+        if as_many:
+            command += ["-workers", "4", "-max-workers", "4"]
+        elif self.args.connections:
             most = str(self.args.connections)
             command += ["-connections", most, "-max-connections", most, "-workers", most, "-max-workers", most]
         return self.groups.start("client", command, self.nets.inside(self.nets.client), **pipe()), results
@@ -141,12 +147,13 @@ class Bench:
         client, results = self.begin_attack(seconds + LATE_MAX_S)
         time.sleep(1)
         started = time.time()
-        foreign = self.foreign_s()
+        foreign, before = self.foreign_s(), self.groups.stat()
         # Our groups weigh a hundred times as much as what else runs: outside of them `record` is seconds late to start.
         command = [self.args.plimsoll, "record", "--cgroup", f"/{TOP}/service", "--duration", f"{seconds}s", "-o", str(trace),
                    "--json"]
         recorder = self.groups.start("client", command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         said, error = recorder.communicate(timeout=seconds + 60)
+        cpus = (self.groups.stat()["usage_ns"] - before["usage_ns"]) / 1e9 / (time.time() - started)
         client.send_signal(signal.SIGINT)
         rows = self.end_attack(client, results)
         if recorder.returncode != 0:
@@ -159,7 +166,7 @@ class Bench:
                                "after the client's last request")
         foreign = (self.foreign_s() - foreign) / (time.time() - started) / os.cpu_count()
         own = [row for row in rows if begin <= row[0] and row[0] + row[1] / 1e3 <= begin + seconds]
-        return report, seen(own) | {"foreign": foreign}
+        return report, seen(own) | {"foreign": foreign, "cpus": cpus}
 
 
 def seen(rows):
@@ -313,8 +320,9 @@ def measure(args, groups, nets, bin, out):
                     (out / f"{name}-{letter}.json").write_text(json.dumps(found, indent=1) + "\n")
                     print(table([found])[0].splitlines()[-1], flush=True)
                     if "plan_s" in found:
+                        times = ", ".join(f"{run['cpus'] / found['client']['cpus']:.2f}" for run in found["runs"])
                         print(f"  {found['recorded']['open'] + found['recorded']['closed']} requests, planned in "
-                              f"{found['plan_s']:.0f} s", flush=True)
+                              f"{found['plan_s']:.0f} s; its runs took {times} times the CPU time of the recording", flush=True)
                     if not args.keep_traces:
                         trace.unlink(missing_ok=True)
             finally:

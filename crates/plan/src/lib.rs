@@ -48,4 +48,4 @@ pub use runtimes::{runtimes, Runtime};
 pub use search::{plan, Candidate, Limits, Options, Other, Plan, PlanError, Verdict};
 pub use source::{NoRequests, Source, SourceError};
 pub use target::Target;
-pub use variation::{SeenIn, Variation, DRIFT};
+pub use variation::{SeenIn, Variation, DRIFT, ONE};

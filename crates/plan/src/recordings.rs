@@ -163,6 +163,14 @@ impl Recordings {
         })
     }
 
+    /// What CPU time is counted by: "request", or "second" where there are none.
+    pub fn cost_per(&self) -> &'static str {
+        match self.median().no_requests {
+            None => "request",
+            Some(_) => "second",
+        }
+    }
+
     /// The variation in words.
     pub fn describe(&self) -> String {
         let v = &self.variation;
@@ -177,10 +185,7 @@ impl Recordings {
             }
         );
         let median = &self.median().file;
-        let per = match self.median().no_requests {
-            None => "request",
-            Some(_) => "second",
-        };
+        let per = self.cost_per();
         match (v.seen_in, v.block_ns) {
             (SeenIn::Recordings, _) => format!(
                 "CPU per {per} differs by {:.1}% between the recordings ({} ms); by this, their blocks and the \
@@ -190,16 +195,16 @@ impl Recordings {
                 figures.join(", "),
             ),
             (SeenIn::Blocks, block) => format!(
-                "CPU per {per} differs by {:.1}% between the {} blocks of this recording, {:.1} s each on average; by this and the \
-                 machine's drift another run is taken to need {another}. What differs only between runs is not \
-                 covered: give several recordings",
+                "CPU per {per} differs by {:.1}% between the {} blocks of this recording, {:.1} s each on average; by this and what \
+                 runs differ by otherwise another run is taken to need {another}. How much runs of this service differ is not \
+                 known: give several recordings",
                 v.difference() * 100.0,
                 v.cost_ns.len(),
                 block.unwrap_or(0) as f64 / 1e9,
             ),
             (SeenIn::Nothing, _) => format!(
-                "how CPU per {per} varies cannot be seen in this recording (too short, or too few requests), and is \
-                 not covered but for the machine's drift ({another}): give several recordings"
+                "how CPU per {per} varies cannot be seen in this recording (too short, or too few requests). What \
+                 runs differ by otherwise is covered ({another}), and what this service's do is not known: give several recordings"
             ),
         }
     }

@@ -8,7 +8,8 @@
 //! - One recording: another run may take throughout what one of its blocks took, between the 5th and the 95th percentile of
 //!   them, but no further than the same interval reaches around their median, with the standard deviation that their quartiles
 //!   give. A block in which a collector or a compiler ran is in the replay as it was; that all of another run is like
-//!   that block is not to be expected. What differs between runs only is not in that.
+//!   that block is not to be expected. What differs between runs only is not in that: another run is taken to differ by
+//!   [`ONE`] at least.
 //! - Recordings taken one after the other are not independent if the machine drifts: they are too much alike. So
 //!   the blocks of several recordings count as well as those of one: the one that reaches further.
 //! - Recordings of less than an hour show nothing of what an hour changes: neighbours on the same hardware, clocks, caches.
@@ -57,6 +58,9 @@ const QUARTILES_APART: f64 = 1.349;
 /// What the CPU time of a request is taken to change by where recordings cannot show it: about as much as it did within
 /// four minutes between recordings of one and the same open loop (docs/src/reference/plan.md, "Several recordings").
 pub const DRIFT: f64 = 0.1;
+/// Likewise of one recording, which shows nothing of what differs between runs. Of runs of 10 s of one and the same service
+/// within some minutes, nine of ten take at most so much more than another one did (docs/src/lab/plan.md, "One recording").
+pub const ONE: f64 = 0.25;
 /// Recordings that lie so far apart show the drift themselves.
 pub const DRIFT_SEEN_AFTER_NS: u64 = 3_600_000_000_000;
 
@@ -90,12 +94,16 @@ impl Variation {
         self
     }
 
-    /// Reaches at least as far as a machine drifts, unless the recordings begin far enough apart to show that.
+    /// Reaches at least as far as a machine drifts, unless the recordings begin far enough apart to show that; of one
+    /// recording as far as runs differ.
     pub fn and_drift(mut self, apart_ns: u64) -> Variation {
-        if apart_ns < DRIFT_SEEN_AFTER_NS {
-            self.low = self.low.min(1.0 / (1.0 + DRIFT));
-            self.high = self.high.max(1.0 + DRIFT);
-        }
+        let least = match (self.seen_in, apart_ns >= DRIFT_SEEN_AFTER_NS) {
+            (SeenIn::Recordings, true) => return self,
+            (SeenIn::Recordings, false) => DRIFT,
+            (SeenIn::Blocks | SeenIn::Nothing, _) => ONE,
+        };
+        self.low = self.low.min(1.0 / (1.0 + least));
+        self.high = self.high.max(1.0 + least);
         self
     }
 
@@ -232,6 +240,11 @@ mod tests {
         let near = same().and_drift(DRIFT_SEEN_AFTER_NS - 1);
         assert_eq!((near.low, near.high), (1.0 / 1.1, 1.1));
         assert_eq!(same().and_drift(DRIFT_SEEN_AFTER_NS), same());
+        let one = Variation {
+            seen_in: SeenIn::Blocks,
+            ..same()
+        };
+        assert_eq!(one.and_drift(0).high, 1.25, "one says less than three");
         let wide = Variation::between(vec![2.0e5, 2.2e5, 2.1e5], 2);
         assert_eq!(
             wide.clone().and_drift(0),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plans for a synthetic service whose needs are known: 3 ms of work every 10 ms.
-use plimsoll_plan::{plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict, DRIFT, SEARCHED};
+use plimsoll_plan::{
+    plan, Goal, Knobs, Options, Plan, Recordings, SeenIn, Source, Verdict, DRIFT, ONE, SEARCHED,
+};
 use plimsoll_replay::Semantics;
 use plimsoll_trace::example::{self, switch, waking, MS};
 use plimsoll_trace::{Context, Cpu, Event, Header, Loss, State};
@@ -132,7 +134,7 @@ fn less_than_clients_ask_for_who_do_not_wait_is_never_enough() {
         assert_eq!(plan.verdict, Verdict::Met);
         let cpus = plan.recommended.reserved_cpus;
         assert!(
-            cpus >= 0.3 * (1.0 + DRIFT) * 0.97,
+            cpus >= 0.3 * (1.0 + ONE) * 0.97,
             "0.3 CPUs are used, {cpus} recommended"
         );
         let less = plan.frontier.iter().filter(|c| c.reserved_cpus < 0.3 * 0.97);
@@ -272,7 +274,7 @@ fn few_long_requests_that_do_not_wait_need_what_they_take_beside_many_that_do() 
     assert_eq!(plan.verdict, Verdict::Met);
     let cpus = plan.recommended.reserved_cpus;
     assert!(
-        cpus >= 0.49 * (1.0 + DRIFT) * 0.97,
+        cpus >= 0.49 * (1.0 + ONE) * 0.97,
         "0.49 CPUs are asked for, {cpus} recommended"
     );
 }
@@ -317,7 +319,7 @@ fn goals_about_throttling_count_as_well() {
     let range = none.recommended.throttled_range.unwrap();
     assert_eq!((none.verdict, range.low, range.high), (Verdict::Met, 0.0, 0.0));
     let cpus = none.recommended.cpus_range.unwrap();
-    assert!(cpus.high >= 0.3 * (1.0 + DRIFT) * 1.019, "{cpus:?}");
+    assert!(cpus.high >= 0.3 * (1.0 + ONE) * 1.019, "{cpus:?}");
 }
 
 #[test]
@@ -411,8 +413,8 @@ fn recommendation_from_several_recordings_holds_in_the_costliest_and_beyond() {
     assert!((three.variation.difference() - 0.222).abs() < 0.001);
     let (all, middle, costliest) = (
         found(&three, goal),
-        found(&of_costs(&[3000]), goal),
-        found(&of_costs(&[3300]), goal),
+        found(&of_costs(&[3000; 3]), goal),
+        found(&of_costs(&[3300; 3]), goal),
     );
     assert_eq!(all.verdict, Verdict::Met);
     let reserved = |plan: &Plan| plan.recommended.reserved_cpus;
@@ -435,32 +437,32 @@ fn recommendation_from_several_recordings_holds_in_the_costliest_and_beyond() {
 }
 
 #[test]
-fn recordings_that_agree_need_no_more_than_one_of_them() {
+fn recordings_that_agree_need_less_than_one_of_them() {
     let goal = &["p99(request) < 20ms"];
     let (same, one) = (of_costs(&[3000, 3000, 3000]), of_costs(&[3000]));
     assert!(same.variation.difference() < 0.01 && same.variation.high == 1.0 + DRIFT);
     let [same, one] = [same, one].map(|r| found(&r, goal).recommended.reserved_cpus);
-    assert!((same / one - 1.0).abs() < 0.1, "{same} against {one}");
+    assert!((0.8..0.95).contains(&(same / one)), "{same} against {one}");
 }
 
 #[test]
 fn one_recording_varies_as_its_blocks_do() {
     let uneven = read(&[example::open_loop_of(1000, |round| match round / 100 % 2 {
-        0 => 2_400_000,
-        _ => 3_600_000,
+        0 => 1_800_000,
+        _ => 4_200_000,
     })])
     .unwrap();
     let variation = &uneven.variation;
     assert_eq!(variation.seen_in, SeenIn::Blocks);
     // The first tenth of a second is left out: a block holds nine tenths of one second and one of the next.
     assert!(
-        (variation.high - 1.16).abs() < 0.005 && (variation.low - 0.84).abs() < 0.005,
+        (variation.high - 1.32).abs() < 0.01 && (variation.low - 0.68).abs() < 0.01,
         "{variation:?}"
     );
-    assert!(uneven.describe().contains("not covered"));
+    assert!(uneven.describe().contains("not known"));
     // As much work on average.
     let even = read(&[example::open_loop(1000)]).unwrap();
-    assert_eq!(even.variation.high, 1.0 + DRIFT);
+    assert_eq!(even.variation.high, 1.0 + ONE);
     let goal = &["p99(request) < 20ms"];
     let [uneven, even] = [uneven, even].map(|r| found(&r, goal).recommended.reserved_cpus);
     assert!(uneven > even, "{uneven} against {even}");
@@ -487,8 +489,8 @@ fn recordings_that_agree_on_the_whole_vary_as_their_blocks_do() {
 fn too_short_a_recording_says_that_it_does_not_know_its_variation() {
     let short = read(&[example::open_loop(200)]).unwrap();
     assert_eq!(short.variation.seen_in, SeenIn::Nothing);
-    assert_eq!((short.variation.high, short.cases().len()), (1.0 + DRIFT, 3));
-    assert!(short.describe().contains("not covered"), "{}", short.describe());
+    assert_eq!((short.variation.high, short.cases().len()), (1.0 + ONE, 3));
+    assert!(short.describe().contains("not known"), "{}", short.describe());
 }
 
 #[test]
@@ -523,7 +525,7 @@ fn clients_that_wait_keep_their_requests_a_second() {
 fn whoever_cannot_be_told_the_recommendation_gets_the_best_that_can() {
     use plimsoll_plan::Target;
     let source = read(&[example::open_loop_of(300, |round| match round % 10 {
-        0 => 8_900_000,
+        0 => 7_800_000,
         _ => 2_000_000,
     })])
     .unwrap();

@@ -73,7 +73,7 @@ const RS: (f64, f64) = (1e-4, 100.0);
 const ALL_USED: f64 = 0.995;
 
 /// From this share of the quota on a sample hides how much was wanted.
-const SATURATED: f64 = 0.93;
+pub const SATURATED: f64 = 0.93;
 
 /// So does, whatever was used, throttling in this share of a sample's periods.
 const STANDING: f64 = 0.7;

@@ -26,6 +26,11 @@ fn each_class_is_found_in_a_container_made_for_it() {
             Class::TooSmall,
         ),
         (
+            "nothing throttled, all but full",
+            limited(1.0, 0.96, 0.0).request(1.0),
+            Class::TooSmall,
+        ),
+        (
             "nothing throttled, a tenth used",
             limited(4.0, 0.1, 0.0).request(4.0),
             Class::TooLarge,

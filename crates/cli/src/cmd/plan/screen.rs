@@ -388,14 +388,11 @@ fn risks(shown: &Shown) -> String {
     let own = &shown.answer.plan.recommended;
     let mut said = Vec::new();
     let variation = &shown.recordings.variation;
-    let per = match shown.recordings.requests(None) {
-        0 => "second",
-        _ => "request",
-    };
     said.push(format!(
-        "Covered are runs that take {:+.0}% to {:+.0}% of the CPU time per {per}.",
+        "Covered are runs that take {:+.0}% to {:+.0}% of the CPU time per {}.",
         (variation.low - 1.0) * 100.0,
-        (variation.high - 1.0) * 100.0
+        (variation.high - 1.0) * 100.0,
+        shown.recordings.cost_per()
     ));
     if shown.recordings.sources.len() < 3 {
         said.push("Three recordings of different times would show how much runs differ.".into());
