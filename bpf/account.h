@@ -165,10 +165,12 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 	if (task->t.cpu != cpu)
 		move_load(task_address, cpu, now_ns);
 	cpu_lock(c);
-	task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair, &S->config.fair);
+	if (PL_FLAT)
+		task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair, &S->config.fair);
 	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
-	pl_task_place(&task->t, &c->fair, woken, &S->config.fair);
-	count_in(task, c, cpu);
+	if (PL_FLAT)
+		pl_task_place(&task->t, &c->fair, woken, &S->config.fair);
+	count_in(task, c, cpu, now_ns);
 	task->runnable = 1;
 	cpu_unlock(c);
 	after_policy(task->group, c, flags, now_ns);
@@ -176,12 +178,13 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 }
 
 /* A task that was parked is picked or enqueued without having slept: it counts on its CPU again. */
-static __always_inline void count_again(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu)
+static __always_inline void count_again(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu,
+					u64 now_ns)
 {
 	if (task->t.counted)
 		return;
 	cpu_lock(c);
-	count_in(task, c, cpu);
+	count_in(task, c, cpu, now_ns);
 	cpu_unlock(c);
 }
 
@@ -194,7 +197,10 @@ static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu,
 /* A task that stays in its group's queues on its CPU is queued anew. `woken`: it was throttled. See pl_fair_place. */
 static __always_inline void place_again(struct live_task PL_MEM *task, bool woken)
 {
-	pl_task_place(&task->t, &cpu_of(task->t.cpu)->fair, woken, &S->config.fair);
+	if (PL_FLAT)
+		pl_task_place(&task->t, &cpu_of(task->t.cpu)->fair, woken, &S->config.fair);
+	else
+		turn_settle((u64)task);
 }
 
 /*
@@ -219,7 +225,7 @@ __noinline u32 charge(u64 task_address, u64 exec_ns, u64 now_ns)
 		c->side_used_ns += delta_ns;
 	flags = pl_task_charge(&task->t, delta_ns, now_ns, &c->touch, &S->config);
 	if (PL_EEVDF)
-		turn_ran(task_address, delta_ns);
+		pl_add(&task->ran_ns, delta_ns);
 	after_policy(group, c, flags, now_ns);
 	return flags;
 }

@@ -156,7 +156,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 		account_move(task, cpu, now_ns);
 	} else {
 		place_again(task, false);
-		count_again(task, c, cpu);
+		count_again(task, c, cpu, now_ns);
 	}
 	if (!task->waiting_since_ns)
 		task->waiting_since_ns = now_ns;
@@ -201,31 +201,40 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (woken) {
 		struct live_task PL_MEM *running = c->running;
-		u64 vruntime, ran_ns;
+		u64 vruntime = 0, ran_ns, comes;
 
 		if (!running)
 			goto queue;
-		ran_ns = now_ns - pl_min(running->charged_at_ns, now_ns);
-		vruntime = pl_fair_by_now(running->t.vruntime, ran_ns, running->t.effective);
-		if (PL_EEVDF ? turn_preempts((u64)task, (u64)running, ran_ns)
-			     : pl_task_preempts(&task->t, &running->t, vruntime, &S->config.fair)) {
+		if (PL_FLAT) {
+			ran_ns = now_ns - pl_min(running->charged_at_ns, now_ns);
+			vruntime = pl_fair_by_now(running->t.vruntime, ran_ns, running->t.effective);
+			comes = !pl_task_preempts(&task->t, &running->t, vruntime, &S->config.fair);
+		} else {
+			comes = c->comes;
+		}
+		if (!comes) {
 			c->nr_preempts++;
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 			return;
 		}
+		if (PL_EEVDF && comes < turn_left(c, now_ns))
+			c->turn_ends_ns = now_ns + comes;
 		if (cpu == bpf_get_smp_processor_id() && others == 1 &&
 		    (c->passes_to == p->pid || p->nr_cpus_allowed == 1)) {
 			check_soon(c, cpu, now_ns);
 			/* Unless the waker is due much more. */
-			if (!pl_fair_preempts(vruntime, running->t.effective, false, task->t.vruntime, false,
-					      &S->config.fair)) {
+			if (PL_FLAT ? !pl_fair_preempts(vruntime, running->t.effective, false,
+							task->t.vruntime, false, &S->config.fair)
+				    : comes != PL_TURN_LATER) {
+				if (PL_EEVDF)
+					end_turn(c, cpu, now_ns);
 				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 				return;
 			}
 		}
 	}
 queue:
-	scx_bpf_dsq_insert_vtime(p, cpu, slice_ns, task->t.vruntime, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, cpu, slice_ns, queue_key(task), enq_flags);
 	end_turn(c, cpu, now_ns);
 	if (c->offer || c->other_class) {
 		c->offer = 0;

@@ -387,15 +387,20 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 __noinline int weight_written(u64 group_address, u64 before)
 {
 	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;
+	u64 now_ns = scx_bpf_now();
 	unsigned long flags;
 	u32 cpu;
 
+	if (pl_group_weight(&group->g) == before)
+		return 0;
 	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++) {
 		struct live_cpu PL_MEM *c = cpu_of(cpu);
 
 		bpf_local_irq_save(&flags);
 		cpu_lock(c);
 		pl_queue_written(&group->g, cpu, before, &c->fair);
+		if (PL_EEVDF)
+			pl_steps_written(&group->g, cpu, now_ns, &c->touch, &S->config);
 		cpu_unlock(c);
 		bpf_local_irq_restore(&flags);
 	}

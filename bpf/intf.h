@@ -37,6 +37,7 @@ struct live_task {
 	u32 next_free;	     /* low half of an arena address */
 	u32 yielded;	     /* it gives its turn away: see plimsoll_yield */
 	struct pl_turn turn; /* turns.h */
+	s64 ran_ns; /* it has run for so long, and its lines were not told yet; negative: they were of more */
 } PL_OWN_LINE;
 
 struct live_group {
@@ -116,6 +117,11 @@ struct live_cpu {
 	u64 head_weight;   /* likewise, where it was asked for */
 	u32 gives_way;	   /* the task picked last is idle work, and no woken one is on its way here yet */
 	u32 took;	   /* a task of another CPU is about to run here, and is not counted here yet */
+	u64 own_vruntime; /* of what has the lowest here, as it looks at another CPU's; has_own: there is such */
+	u64 has_own;
+	u64 comes;		   /* when the task that came last goes before the one that runs: turns.h */
+	struct pl_domain domain;   /* turns.h: this CPU's part */
+	struct pl_domain gathered; /* as the whole is being gathered here */
 } PL_OWN_LINE;
 _Static_assert(__builtin_offsetof(struct live_cpu, steal) == PL_CACHE_LINE,
 	       "what others look at is one line");
@@ -165,6 +171,8 @@ struct live_state {
 	u32 nr_merges;	    /* told of so far */
 	u32 nr_merged;	    /* cgroups that are merged now */
 	u32 nr_give_way;    /* CPUs with gives_way */
+	struct pl_domain domain; /* turns.h: all CPUs' */
+	u64 gathered_ns;
 };
 _Static_assert(__builtin_offsetof(struct live_state, free_tasks) % PL_CACHE_LINE == 0 &&
 		   __builtin_offsetof(struct live_state, headroom) % PL_CACHE_LINE == 0,

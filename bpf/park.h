@@ -132,13 +132,17 @@ static __always_inline void wake_cpu(u32 cpu, struct live_task PL_MEM *task)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	struct live_task PL_MEM *running = pl_read(&c->running);
+	bool preempts = !c->comes;
 
-	if (!running || pl_task_preempts(&task->t, &running->t, running->t.vruntime, &S->config.fair))
+	if (PL_FLAT)
+		preempts =
+		    running && pl_task_preempts(&task->t, &running->t, running->t.vruntime, &S->config.fair);
+	if (!running || preempts)
 		scx_bpf_kick_cpu(cpu, running ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
 }
 
 /* A released task is counted where it waits now, unless it has been picked or left in between. */
-static __always_inline void count_released(struct live_task PL_MEM *task, u32 cpu)
+static __always_inline void count_released(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	unsigned long flags;
@@ -146,7 +150,7 @@ static __always_inline void count_released(struct live_task PL_MEM *task, u32 cp
 	bpf_local_irq_save(&flags);
 	cpu_lock(c);
 	if (task->runnable && task->t.cpu == cpu && !task->parked)
-		count_in(task, c, cpu);
+		count_in(task, c, cpu, now_ns);
 	cpu_unlock(c);
 	bpf_local_irq_restore(&flags);
 }
@@ -214,10 +218,10 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 			continue;
 		}
 		place_again(task, true);
-		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, task->t.vruntime);
+		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, queue_key(task));
 		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, cpu, 0))
 			continue;
-		count_released(task, cpu);
+		count_released(task, cpu, now_ns);
 		wake_cpu(cpu, task);
 	}
 	bpf_rcu_read_unlock();

@@ -26,10 +26,7 @@
  */
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 #define PL_LIVE 1
-/* 1: turns.h. Feature `eevdf` of crates/live. */
-#ifndef PL_EEVDF
-#define PL_EEVDF 0
-#endif
+/* PL_EEVDF, of port.h, is 1: turns.h. Feature `eevdf` of crates/live. */
 #include "kernel.h"
 #include "intf.h"
 #include "state.h"
@@ -65,13 +62,14 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 			keep = !must_stop(task, cpu);
 			if (keep) {
 				leave_border(task);
-				reweigh((u64)task, now_ns);
+				if (PL_FLAT)
+					reweigh((u64)task, now_ns);
 			} else if (goes_to_border(prev, task, c, cpu, now_ns)) {
 				return;
 			}
 		}
 	}
-	weigh = pl_waiting_due(&c->fair, now_ns, &S->config);
+	weigh = PL_FLAT && pl_waiting_due(&c->fair, now_ns, &S->config);
 	if (c->scan || weigh)
 		scan(cpu, weigh);
 
@@ -80,14 +78,13 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 		bool queued = look_at_head(cpu, cpu, false);
 
 		if (keep) {
-			if (task->yielded)
+			if (PL_FLAT && task->yielded)
 				pl_task_yield(&task->t, queued, c->head_vruntime, &S->config.fair);
-			own_vruntime = task->t.vruntime;
+			own_vruntime = PL_FLAT ? task->t.vruntime : turn_u_by_now(task);
 			has_own = true;
 		}
-		if (PL_EEVDF && task->yielded)
-			turn_yields((u64)task);
-		task->yielded = 0;
+		if (PL_FLAT)
+			task->yielded = 0;
 		if (queued && (!has_own || pl_fair_before(c->head_vruntime, own_vruntime))) {
 			own_vruntime = c->head_vruntime;
 			has_own = true;
@@ -96,13 +93,16 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 		if (has_own && pull(cpu, true, own_vruntime))
 			return;
 	}
-	if (PL_EEVDF) {
-		s32 next = whose_turn(cpu);
+	/* What waits alone is the head of the queue. */
+	if (PL_EEVDF && c->fair.nr_queued > 1) {
+		s32 next = whose_turn(cpu, (u64)task, now_ns);
 
 		keep = keep && next == task->pid;
-		if (!keep && next && take_turn(cpu, next))
+		if (!keep && next && (!task || c->fair.nr_queued > 2) && take_turn(cpu, next))
 			return;
 	}
+	if (PL_EEVDF && task)
+		task->yielded = 0;
 	if (!keep && scx_bpf_dsq_move_to_local(cpu))
 		return;
 	if (task && task->runnable && task->t.cpu == cpu &&
@@ -177,9 +177,10 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 		account_move(task, cpu, now_ns);
 	}
 	park_end(task);
-	count_again(task, c, cpu);
+	count_again(task, c, cpu, now_ns);
 	idle_ended(c, now_ns);
-	weigh(task, c, now_ns);
+	if (PL_FLAT)
+		weigh(task, c, now_ns);
 	counts = &task->t.group->pool.balances[cpu];
 	counts->nr_runs++;
 	if (task->waiting_since_ns && now_ns > task->waiting_since_ns)
@@ -482,6 +483,7 @@ __noinline int init_cpu(u32 cpu)
 	c->online = bpf_cpumask_test_cpu(cpu, online);
 	scx_bpf_put_cpumask(online);
 	c->pull_from = cpu;
+	c->domain.whole = &S->domain;
 	timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
 	if (!timer)
 		return -EINVAL;

@@ -204,7 +204,8 @@ __noinline int set_other_class(u32 cpu, u32 runs)
 	return 0;
 }
 
-static __always_inline void count_in(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu)
+static __always_inline void count_in(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu,
+				     u64 now_ns)
 {
 	u32 before;
 
@@ -212,7 +213,7 @@ static __always_inline void count_in(struct live_task PL_MEM *task, struct live_
 		return;
 	before = pl_task_count(&task->t, &c->fair) + c->other_class;
 	if (PL_EEVDF)
-		turn_enters((u64)task);
+		turn_enters((u64)task, now_ns);
 	overloaded_changed(cpu, before, before + 1);
 }
 

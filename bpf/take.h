@@ -42,12 +42,15 @@ __noinline bool take_from(u32 victim, u32 cpu)
 			break;
 		if (!task || !may_run_here(p, task, cpu))
 			continue;
+		if (PL_EEVDF && !turn_pulled((u64)task, cpu))
+			break;
 		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
 		if (taken) {
 			cpu_of(cpu)->took = 1;
 			task->t.group->pool.balances[cpu].nr_steals++;
 			break;
 		}
+		task->turn.behind = 0;
 	}
 	return taken;
 }
@@ -70,6 +73,7 @@ __noinline bool steal(u32 cpu)
 	if (!pl_steal_worthwhile(&c->steal, nr_nodes, &S->steal))
 		return false;
 	c->steal.nr_searches++;
+	c->has_own = 0;
 	/* The ring need not lead back here: siblings were read while a CPU went off. */
 	for (sibling = cpu_sibling[CPU_INDEX(cpu)]; sibling != cpu && !taken && turns++ < nr_cpus && can_loop;
 	     sibling = cpu_sibling[CPU_INDEX(sibling)])
@@ -141,12 +145,16 @@ __noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
 	if (other == cpu)
 		other = c->next_online;
 	c->pull_from = other;
+	c->has_own = has_own;
+	c->own_vruntime = own_vruntime;
 	/* A lone task there is about to run there. */
 	if (other == cpu || nr_running(cpu_of(other)) < PL_STEAL_OVERLOADED || !scx_bpf_dsq_nr_queued(other))
 		return false;
-	if (!look_at_head(other, cpu, true) ||
-	    !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair, c->head_vruntime,
-				 c->head_weight, &S->config.fair))
+	if (!look_at_head(other, cpu, PL_FLAT))
+		return false;
+	if (PL_FLAT ? !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair,
+					   c->head_vruntime, c->head_weight, &S->config.fair)
+		    : has_own && !pl_fair_before(c->head_vruntime, own_vruntime))
 		return false;
 	if (!take_from(other, cpu))
 		return false;

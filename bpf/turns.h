@@ -4,15 +4,16 @@
  *
  * Problem    A dispatch queue has one order. Which of a tree of groups is due the CPU is no order of their tasks.
  *
- * Mechanism  Tasks wait in their CPU's dispatch queue as ever, in order of vruntime, from where other CPUs take them. A task
+ * Mechanism  Tasks wait in their CPU's dispatch queue in order of u (policy/domain.h), from where other CPUs take them. A task
  *            that counts on a CPU (pl_task_count) stands in its group's line there, too. The CPU picks by its lines, and
  *            moves that task out of its queue. Where it is not there, because it is on its way elsewhere, the head of the
- *            queue is taken.
+ *            queue is taken. What a task has run its lines are told at the next step that has the lock, and before another one
+ *            joins them.
  *
  * Trade-offs Not in the default build: docs/src/lab/eevdf.md says what it gains and costs. As a switch at run time it would be
  *            loaded, walked or not, and loading took 2.4 s on 7.2 for 2 that are allowed.
  *
- * Concurrency  Lines are the CPU's: under its lock.
+ * Concurrency  Lines are the CPU's: under its lock. The domain's mean is gathered from all CPUs without one, by one at a time.
  */
 #ifndef PLIMSOLL_TURNS_H
 #define PLIMSOLL_TURNS_H
@@ -26,15 +27,68 @@
 /* The first cgroup that the kernel shows is the root: slot 0 is headroom's side. */
 #define ROOT_SLOT 1
 
-/* Balance is fair.h's here: common timelines, which task->vruntime is on. */
-#define NO_DOMAIN ((struct pl_domain PL_MEM *)NULL)
+/* The order that a task has in its CPU's dispatch queue. */
+static __always_inline u64 queue_key(const struct live_task PL_MEM *task)
+{
+	return PL_EEVDF ? task->turn.u : task->t.vruntime;
+}
+
+static __always_inline u64 turn_u_by_now(const struct live_task PL_MEM *task)
+{
+	return pl_fair_by_now(task->turn.u, task->turn.told_ns + (u64)pl_smax(task->ran_ns, 0),
+			      task->t.effective);
+}
+
+/* What a task has run that its lines have not been told of: counts as told. `since_ns`: it has run on since it was charged. */
+static __always_inline u64 untold(struct live_task PL_MEM *task, u64 since_ns)
+{
+	s64 ran_ns = pl_read(&task->ran_ns) + (s64)since_ns;
+
+	if (ran_ns <= 0)
+		return 0;
+	pl_add(&task->ran_ns, -ran_ns);
+	return (u64)ran_ns;
+}
 
 /* With the lock. */
-TURN_FN int turn_enters(u64 task_address)
+static __always_inline void settle(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c)
+{
+	u64 ran_ns = untold(task, 0);
+
+	if (task->turn.entity.on && (ran_ns || task->turn.told_ns))
+		pl_steps_ran(&c->domain, &task->t, &task->turn, ran_ns, task->charged_at_ns, &S->config.fair);
+}
+
+TURN_FN int turn_settle(u64 task_address)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
 
-	pl_steps_enter(NO_DOMAIN, &task->t, &task->turn, task->pid, &S->config.fair);
+	cpu_lock(c);
+	settle(task, c);
+	cpu_unlock(c);
+	return 0;
+}
+
+/* With the lock. c->comes: when it goes before the task that runs; where none does, or in no line of the CPU, PL_TURN_LATER. */
+TURN_FN int turn_enters(u64 task_address, u64 now_ns)
+{
+	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
+	struct live_task PL_MEM *running = pl_read(&c->running);
+
+	bool beside = running && running != task && running->turn.entity.on && running->t.cpu == task->t.cpu;
+
+	/* What it joins is where it is now: that task had the line to itself, or what is paid meanwhile would not be. */
+	if (beside)
+		pl_steps_tell(&running->t, &running->turn,
+			      untold(running, now_ns - pl_min(pl_read(&running->charged_at_ns), now_ns)),
+			      &S->config.fair);
+	pl_steps_enter(&c->domain, &task->t, &task->turn, task->pid, now_ns, &S->config.fair);
+	c->comes = PL_TURN_LATER;
+	if (beside)
+		c->comes =
+		    pl_steps_comes(&task->t, &task->turn, &running->t, &running->turn, 0, &S->config.fair);
 	return 0;
 }
 
@@ -42,81 +96,80 @@ TURN_FN int turn_enters(u64 task_address)
 TURN_FN int turn_leaves(u64 task_address, bool sleeps)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
+	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
 
-	pl_steps_leave(NO_DOMAIN, &task->t, &task->turn, sleeps, false);
+	u64 ran_ns = untold(task, 0);
+
+	pl_steps_leave(&c->domain, &task->t, &task->turn, ran_ns, sleeps, false, &S->config.fair);
 	return 0;
 }
 
-TURN_FN int turn_ran(u64 task_address, u64 delta_ns)
-{
-	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
-	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
+/* A domain's mean is as old as this at most: a slice moves it by less than what moves a task. */
+#define GATHER_NS(cpus) (PL_MS + (cpus) * 10 * PL_US)
 
-	cpu_lock(c);
-	if (task->turn.entity.on)
-		pl_steps_ran(NO_DOMAIN, &task->t, &task->turn, delta_ns, &S->config.fair);
-	cpu_unlock(c);
+/* All CPUs are one domain. */
+TURN_FN int gather_domain(u32 cpu)
+{
+	struct pl_domain PL_MEM *sum = &cpu_of(cpu)->gathered;
+	u32 other;
+
+	pl_write(&sum->sum_wu, 0);
+	pl_write(&sum->sum_w, 0);
+	for (other = zero; other < nr_cpus && can_loop; other++)
+		pl_domain_gather(sum, &cpu_of(other)->domain);
+	if (sum->sum_w)
+		pl_write(&S->domain.u0, pl_domain_mean(sum));
 	return 0;
 }
 
 /* The task's turn begins. Run time until it may be another's. */
-TURN_FN u64 turn_begins(u64 task_address)
+TURN_FN u64 turn_begins(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
 	u64 slice_ns = settings.config.fair.slice_ns;
+	u64 gathered_ns = pl_read(&S->gathered_ns);
 
+	if ((s64)(now_ns - gathered_ns) > (s64)GATHER_NS(nr_cpus) &&
+	    pl_cas((s64 PL_MEM *)&S->gathered_ns, (s64)gathered_ns, (s64)now_ns))
+		gather_domain(task->t.cpu);
 	cpu_lock(c);
-	if (task->turn.entity.on) {
-		pl_steps_tick(&task->t);
-		pl_steps_picked(&task->t, &task->turn);
-		slice_ns = pl_steps_slice(&task->t, &task->turn, &S->config.fair);
-	}
+	if (task->t.group->parent)
+		pl_task_reweigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
+	if (task->turn.entity.on)
+		slice_ns = pl_steps_picked(&task->t, &task->turn, now_ns, &S->config.fair);
 	cpu_unlock(c);
 	return slice_ns;
 }
 
-/* Whose turn it is on a CPU; 0: nobody's. */
-TURN_FN s32 whose_turn(u32 cpu)
+/* Whose turn it is on a CPU; 0: nobody's. running_address: the task that has it until now; 0: it sleeps. */
+TURN_FN s32 whose_turn(u32 cpu, u64 running_address, u64 now_ns)
 {
+	struct live_task PL_MEM *running = (struct live_task PL_MEM *)running_address;
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	struct pl_group PL_MEM *root = &S->groups[ROOT_SLOT]->g;
 	s32 pid = 0;
 
 	cpu_lock(c);
+	if (running) {
+		settle(running, c);
+		if (running->yielded && running->turn.entity.on)
+			pl_steps_yield(&running->t, &running->turn);
+	}
 	if (pl_node_of(root, cpu)->line.n)
-		pid = (s32)pl_steps_pick(root, cpu, false);
+		pid = (s32)pl_steps_pick(root, cpu, false, now_ns, &S->config.fair);
 	cpu_unlock(c);
 	return pid;
 }
 
-/* See pl_steps_preempts. Where one of the two is in no line of the CPU, it does not. */
-TURN_FN bool turn_preempts(u64 woken_address, u64 running_address, u64 ran_ns)
-{
-	struct live_task PL_MEM *woken = (struct live_task PL_MEM *)woken_address;
-	struct live_task PL_MEM *running = (struct live_task PL_MEM *)running_address;
-	struct live_cpu PL_MEM *c = cpu_of(woken->t.cpu);
-	bool preempts = false;
-
-	cpu_lock(c);
-	if (woken->turn.entity.on && running->turn.entity.on && running->t.cpu == woken->t.cpu)
-		preempts = pl_steps_preempts(&woken->t, &woken->turn, &running->t, &running->turn, ran_ns,
-					     &S->config.fair);
-	cpu_unlock(c);
-	return preempts;
-}
-
-/* With sched_yield(). */
-TURN_FN int turn_yields(u64 task_address)
+/* See pl_steps_pulls. */
+TURN_FN bool turn_pulled(u64 task_address, u32 to)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
-	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
+	struct live_cpu PL_MEM *c = cpu_of(to);
 
-	cpu_lock(c);
-	if (task->turn.entity.on)
-		pl_steps_yield(&task->t, &task->turn);
-	cpu_unlock(c);
-	return 0;
+	return pl_steps_pulls(&S->domain, &S->domain, &task->t, &task->turn, c->has_own, c->own_vruntime,
+			      &S->config.fair);
 }
 
 /* Takes a task that waits in this CPU's queue out of it, to run next. */

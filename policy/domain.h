@@ -19,7 +19,8 @@
  * Trade-offs A task that slept comes back within pull_ns of U: sleep earns no right to be moved. One that has a CPU to
  *            itself does not measure what others are due; it is ahead enough to pull, and no further.
  *
- * Limits     The sums are of one domain and are written at each event: on the live side per CPU, summed at ticks.
+ * Limits     The sums are of one domain and are written at each event: on the live side per CPU, and gathered at a bounded rate.
+ *            There all CPUs are one domain.
  *
  * Source: fair.h, whose common timeline this replaces; entity.h for means kept near a moving origin.
  */
@@ -32,41 +33,68 @@ struct pl_domain {
 	u64 u0; /* near U */
 	s64 sum_wu;
 	u64 sum_w;
+	struct pl_domain PL_MEM *whole; /* of one CPU's part: what all are gathered in; NULL: it is whole */
 };
 
 PL_FN u64 pl_domain_mean(const struct pl_domain PL_MEM *domain)
 {
-	return domain->sum_w ? domain->u0 + (u64)pl_div_down(domain->sum_wu, domain->sum_w) : domain->u0;
+	return domain->sum_wu ? domain->u0 + (u64)pl_div_down(domain->sum_wu, domain->sum_w) : domain->u0;
 }
 
-PL_INLINE void pl_domain_center(struct pl_domain PL_MEM *domain)
+PL_INLINE void pl_domain_center(struct pl_domain PL_MEM *domain, u64 mean)
 {
-	u64 mean = pl_domain_mean(domain);
-
 	domain->sum_wu -= (s64)(mean - domain->u0) * (s64)domain->sum_w;
 	domain->u0 = mean;
+}
+
+PL_INLINE const struct pl_domain PL_MEM *pl_domain_whole(const struct pl_domain PL_MEM *domain)
+{
+	const struct pl_domain PL_MEM *whole = domain->whole;
+
+	return whole ?: domain;
 }
 
 /* u of a task of an effective weight, within what its domain allows. */
 PL_FN u64 pl_domain_clamp(const struct pl_domain PL_MEM *domain, u64 u, u64 weight, u64 behind_ns,
 			  u64 ahead_ns)
 {
-	u64 mean = pl_domain_mean(domain);
+	u64 mean = pl_domain_mean(pl_domain_whole(domain));
 
-	return pl_fair_clamp(u, mean - pl_fair_distance(behind_ns, weight),
-			     mean + pl_fair_distance(ahead_ns, weight));
+	u64 most;
+
+	if (pl_fair_before(u, mean)) {
+		most = mean - pl_fair_distance(behind_ns, weight);
+		return pl_fair_before(u, most) ? most : u;
+	}
+	most = mean + pl_fair_distance(ahead_ns, weight);
+	return pl_fair_before(most, u) ? most : u;
 }
 
 /* A task with u near U comes into a domain or leaves it: clamp u first. */
 PL_FN void pl_domain_count(struct pl_domain PL_MEM *domain, u64 u, u64 weight, bool comes)
 {
-	s64 moment = (s64)(u - domain->u0) * (s64)weight;
+	s64 moment;
 
+	if (!domain->sum_w)
+		domain->u0 = u;
+	moment = (s64)(u - domain->u0) * (s64)weight;
 	domain->sum_wu += comes ? moment : -moment;
 	domain->sum_w += comes ? weight : -weight;
-	if (!domain->sum_w)
+	if (!domain->sum_w) {
 		domain->sum_wu = 0;
-	pl_domain_center(domain);
+		domain->u0 = u;
+	} else if (pl_far(domain->sum_wu)) {
+		pl_domain_center(domain, pl_domain_mean(domain));
+	}
+}
+
+/* One part more of a whole that is being gathered, from nothing. Its CPU may change it meanwhile: U is an estimate. */
+PL_FN void pl_domain_gather(struct pl_domain PL_MEM *sum, const struct pl_domain PL_MEM *part)
+{
+	u64 weight = pl_read(&part->sum_w);
+
+	if (weight)
+		pl_domain_count(sum, pl_domain_mean(part), weight, true);
 }
 
 /* Whether a task at u `theirs` is so far behind what a CPU of the same domain has at `own` that it moves there. */

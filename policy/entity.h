@@ -29,7 +29,7 @@
  * Trade-offs A task that leaves with credit keeps it while it is away, up to one request and a tick. A debt is paid
  *            as V passes: without that one that has overrun once waits for it after hours of sleep. A task that goes to
  *            another line takes both along.
- *            v0 follows V. Products are of a weight and a distance from V, which is service: for sums
+ *            v0 follows V at some distance. Products are of a weight and a distance from V, which is service: for sums
  *            of lags below 2^43 ns (two hours) none exceeds 63 bits.
  *
  *            A line is a tree in order of deadlines, each of which knows the least v below it: a pick, like each other event,
@@ -58,6 +58,7 @@ struct pl_entity {
 	u64 v;
 	u64 deadline;
 	u64 kept_to; /* the request that it had as it was picked: until v is here a woken one may have to wait */
+	u64 from;    /* v as it was picked */
 	s64 credit; /* while it is away: its lag as it left, times its weight: ns * 2^20; negative: a debt */
 	u64 owes;   /* while it is away with a debt: when V comes here it is paid */
 	u64 weight; /* PL_LOAD_SHIFT bits of fraction */
@@ -94,10 +95,28 @@ PL_INLINE s64 pl_div_down(s64 a, u64 b)
 	return a >= 0 ? (s64)pl_div((u64)a, b) : -(s64)pl_div((u64)-a + b - 1, b);
 }
 
-/* V. Of an empty line: where it stood. */
+/* V. Of an empty line: where it stood. What is alone in a line is at v0. */
 PL_FN u64 pl_line_mean(const struct pl_line PL_MEM *line)
 {
-	return line->n ? line->v0 + (u64)pl_div_down(line->sum_wv, line->sum_w) : line->v0;
+	return line->sum_wv ? line->v0 + (u64)pl_div_down(line->sum_wv, line->sum_w) : line->v0;
+}
+
+/* Whether a sum of moments has come so far that it is to be measured from its mean again. Source: chosen; below 2^62. */
+PL_INLINE bool pl_far(s64 sum)
+{
+	return (u64)sum + (1ULL << 56) > 1ULL << 57;
+}
+
+/* Virtual time that service of so many ns is. */
+PL_INLINE u64 pl_entity_scale(u64 ns, u64 weight)
+{
+	return pl_div(pl_min(ns, PL_FAIR_DELTA_MAX_NS) << PL_ENTITY_SHIFT, pl_max(weight, 1));
+}
+
+/* Where V will be after service of so many ns: what is eligible by then counts as such. */
+PL_INLINE u64 pl_line_early(const struct pl_line PL_MEM *line, u64 early_ns)
+{
+	return pl_line_mean(line) + pl_entity_scale(early_ns, line->sum_w);
 }
 
 /* Measures from `v0` from now on. */
@@ -105,12 +124,6 @@ PL_INLINE void pl_line_center(struct pl_line PL_MEM *line, u64 v0)
 {
 	line->sum_wv -= (s64)(v0 - line->v0) * (s64)line->sum_w;
 	line->v0 = v0;
-}
-
-/* Virtual time that service of so many ns is. */
-PL_INLINE u64 pl_entity_scale(u64 ns, u64 weight)
-{
-	return pl_div(pl_min(ns, PL_FAIR_DELTA_MAX_NS) << PL_ENTITY_SHIFT, pl_max(weight, 1));
 }
 
 /* The bound on a lag that is kept: a request and what it may overrun by. ns * 2^20 */
@@ -260,13 +273,11 @@ PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *en
 	u64 mean = pl_line_mean(line);
 
 	PL_ASSERT(!entity->on && entity->weight);
-	lag = pl_entity_bounded(entity, lag);
-	if (line->n)
+	lag = line->n ? pl_entity_bounded(entity, lag) : 0; /* no other is there to owe it anything */
+	if (lag)
 		mean -= (u64)pl_div_down(lag, line->sum_w);
-	else
-		lag = 0; /* no other is there to owe it anything */
 	pl_line_center(line, mean);
-	entity->v = mean - (u64)pl_div_down(lag, entity->weight);
+	entity->v = lag ? mean - (u64)pl_div_down(lag, entity->weight) : mean;
 	pl_entity_request(entity);
 	line->sum_wv += (s64)(entity->v - line->v0) * (s64)entity->weight;
 	line->sum_w += entity->weight;
@@ -278,12 +289,28 @@ PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *en
 	pl_tree_insert(line, entity);
 }
 
-/* Leaves its line with its lag. Siblings whose weight changes because this one leaves are weighed afterwards. */
-PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+/* It ran, in virtual time. Its place in the tree is not looked at. */
+PL_INLINE void pl_line_moves(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 delta)
 {
-	s64 lag = pl_entity_bounded(entity, pl_entity_lag(line, entity));
+	entity->v += delta;
+	if (line->n == 1)
+		line->v0 = entity->v;
+	else
+		line->sum_wv += (s64)(delta * entity->weight);
+}
+
+/*
+ * Leaves its line with its lag, having run since that was charged. Siblings whose weight changes because this one leaves are weighed
+ * afterwards.
+ */
+PL_INLINE void pl_line_leaves(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 ran_ns)
+{
+	s64 lag;
 
 	PL_ASSERT(entity->on && line->n);
+	if (ran_ns)
+		pl_line_moves(line, entity, pl_entity_scale(ran_ns, entity->weight));
+	lag = pl_entity_bounded(entity, pl_entity_lag(line, entity));
 #ifdef PL_MUTATE_LAG
 	lag = 0;
 #endif
@@ -299,7 +326,12 @@ PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 	}
 	pl_line_center(line, pl_line_mean(line));
 	entity->credit = lag;
-	entity->owes = line->v0 + (u64)pl_div_down(-pl_smin(lag, 0), entity->weight);
+	entity->owes = lag < 0 ? line->v0 + (u64)pl_div_down(-lag, entity->weight) : line->v0;
+}
+
+PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	pl_line_leaves(line, entity, 0);
 }
 
 /*
@@ -339,7 +371,7 @@ PL_FN void pl_line_resume(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 weight)
 {
 	u64 mean = pl_line_mean(line);
-	u64 left, kept;
+	u64 left, kept, had;
 	s64 lag;
 
 	weight = pl_max(weight, 1);
@@ -347,6 +379,7 @@ PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 		lag = pl_entity_lag(line, entity);
 		left = (u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight;
 		kept = (u64)pl_smax((s64)(entity->kept_to - entity->v), 0) * entity->weight;
+		had = (entity->v - entity->from) * entity->weight;
 		pl_line_center(line, mean);
 		pl_tree_remove(line, entity);
 		line->sum_wv -= (s64)(entity->v - mean) * (s64)entity->weight;
@@ -355,6 +388,7 @@ PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 #endif
 		entity->deadline = entity->v + pl_div(left, weight);
 		entity->kept_to = entity->v + pl_div(kept, weight);
+		entity->from = entity->v - pl_div(had, weight);
 		pl_tree_insert(line, entity);
 		line->sum_wv += (s64)(entity->v - mean) * (s64)weight;
 		line->sum_w += weight - entity->weight;
@@ -375,11 +409,10 @@ PL_FN void pl_line_hurry(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 /* An entity of the line ran. Returns whether its request was served: it has begun the next. */
 PL_FN bool pl_line_ran(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 delta_ns)
 {
-	u64 delta = pl_entity_scale(delta_ns, entity->weight);
-
-	entity->v += delta;
-	line->sum_wv += (s64)(delta * entity->weight);
-	pl_line_center(line, pl_line_mean(line));
+	pl_line_moves(line, entity, pl_entity_scale(delta_ns, entity->weight));
+	/* Not each time: it takes a division. */
+	if (pl_far(line->sum_wv))
+		pl_line_center(line, pl_line_mean(line));
 	if ((s64)(entity->v - entity->deadline) < 0) {
 		pl_tree_sum_up(entity);
 		return false;
@@ -396,6 +429,12 @@ PL_INLINE u64 pl_entity_left(const struct pl_entity PL_MEM *entity)
 	return ((u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight) >> PL_ENTITY_SHIFT;
 }
 
+/* Run time in its turn, up to when its line was last told. */
+PL_INLINE u64 pl_entity_had(const struct pl_entity PL_MEM *entity)
+{
+	return ((entity->v - entity->from) * entity->weight) >> PL_ENTITY_SHIFT;
+}
+
 /* One at v, with that deadline, goes before another, both in a line whose mean is `mean`: eligible ones by deadline, then by v. */
 PL_INLINE bool pl_goes_before(u64 v, u64 deadline, u64 other_v, u64 other_deadline, u64 mean)
 {
@@ -407,12 +446,12 @@ PL_INLINE bool pl_goes_before(u64 v, u64 deadline, u64 other_v, u64 other_deadli
 }
 
 /*
- * Whose turn it is, NULL in an empty line: of those eligible the first by deadline. *least_ns: the shortest request here, which
+ * Whose turn it is, NULL in an empty line: of those eligible the first by deadline. early_ns: see pl_line_early. *least_ns: the shortest request here, which
  * is what the group above asks for on behalf of its members.
  */
-PL_FN struct pl_entity PL_MEM *pl_line_pick(const struct pl_line PL_MEM *line, u64 *least_ns)
+PL_FN struct pl_entity PL_MEM *pl_line_pick(const struct pl_line PL_MEM *line, u64 early_ns, u64 *least_ns)
 {
-	u64 mean = pl_line_mean(line);
+	u64 mean = pl_line_early(line, early_ns);
 	struct pl_entity PL_MEM *entity = line->top;
 
 	*least_ns = entity ? entity->least_ns : PL_ENTITY_REQUEST_MAX_NS;
@@ -429,6 +468,24 @@ PL_FN struct pl_entity PL_MEM *pl_line_pick(const struct pl_line PL_MEM *line, u
 	return entity;
 }
 
+/* Service after which what has waited in vain until v is at `later` owes nothing. At most max_ns; ~0: it is further. */
+PL_INLINE u64 pl_line_until(const struct pl_line PL_MEM *line, u64 mean, u64 later, u64 max_ns)
+{
+	u64 owes = (u64)pl_smax((s64)(later - mean), 0);
+
+	return owes > pl_entity_scale(max_ns, line->sum_w) ? ~0ULL : (owes * line->sum_w) >> PL_ENTITY_SHIFT;
+}
+
+/* The one with the earliest deadline, of a line that is not empty. */
+PL_INLINE struct pl_entity PL_MEM *pl_line_first(const struct pl_line PL_MEM *line)
+{
+	struct pl_entity PL_MEM *entity = line->top;
+
+	while (entity->below[0] && PL_LOOP)
+		entity = entity->below[0];
+	return entity;
+}
+
 /* It is its turn. One that goes on has no new time in which it is kept. */
 PL_FN void pl_line_picked(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
@@ -436,19 +493,21 @@ PL_FN void pl_line_picked(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 		return;
 	line->picked = entity;
 	entity->kept_to = entity->deadline;
+	entity->from = entity->v;
 }
 
 /*
- * Whether the entity that runs is left alone as another one wakes up: it is owed time, and the request that it was picked for is
- * not served. The kernel's RUN_TO_PARITY. ran_ns: what it has had since it was last charged.
+ * Whether the entity that runs, and is at v by now, is left alone as another one wakes up: it is owed time, and the request that
+ * it was picked for is not served. The kernel's RUN_TO_PARITY.
  */
-PL_FN bool pl_entity_is_kept(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity,
-			     u64 ran_ns)
+PL_INLINE bool pl_entity_keeps(const struct pl_entity PL_MEM *entity, u64 v, u64 mean)
 {
-	u64 mean = pl_line_mean(line) + pl_entity_scale(ran_ns, line->sum_w);
-	u64 v = entity->v + pl_entity_scale(ran_ns, entity->weight);
-
 	return (s64)(mean - v) >= 0 && (s64)(entity->kept_to - v) > 0;
+}
+
+PL_FN bool pl_entity_is_kept(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
+{
+	return pl_entity_keeps(entity, entity->v, pl_line_mean(line));
 }
 
 #endif

@@ -300,7 +300,8 @@ PL_FN void pl_queue_written(struct pl_group PL_MEM *group, u32 cpu, u64 before,
 
 	if (group->parent && group->parent->parent)
 		beside = group->parent->queues[cpu].vruntime;
-	queue->vruntime = pl_lead_kept(queue->vruntime, beside, before, pl_group_weight(group));
+	if (PL_FLAT)
+		queue->vruntime = pl_lead_kept(queue->vruntime, beside, before, pl_group_weight(group));
 	pl_write(&queue->refreshed_ns, 0);
 	pl_write(&fair->lighter, 1);
 }
@@ -325,7 +326,7 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 	 */
 	if (!least)
 		return 0;
-	if (group->parent->parent)
+	if (PL_FLAT && group->parent->parent)
 		bottom->vruntime = pl_lead_kept(bottom->vruntime, group->parent->queues[cpu].vruntime,
 						bottom->effective, effective);
 	bottom->effective = effective;

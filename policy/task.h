@@ -275,9 +275,9 @@ PL_FN u32 pl_task_charge(struct pl_task PL_MEM *task, u64 delta_ns, u64 now_ns, 
 		flags |= level_flags;
 		touch->pool_locks += level_flags / PL_LEVEL_ASKED;
 	}
-	if (group->parent)
+	if (PL_FLAT && group->parent)
 		pl_queues_ran(task, delta_ns, &config->fair);
-	else
+	else if (PL_FLAT)
 		task->vruntime += pl_fair_scale(delta_ns, task->effective);
 	return flags & ~PL_LEVEL_ASKED;
 }
@@ -399,7 +399,7 @@ PL_FN void pl_task_weigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM 
 	task->effective = pl_task_effective(task, task->cpu);
 	if (task->counted)
 		cpu->weight_sum += task->effective - pl_min(before, cpu->weight_sum);
-	if (task->group->parent)
+	if (PL_FLAT && task->group->parent)
 		task->vruntime = pl_lead_kept(task->vruntime, queue->vruntime, before, task->effective);
 }
 

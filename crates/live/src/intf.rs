@@ -23,6 +23,7 @@ pub struct Task {
     pub next_free: u32,
     pub yielded: u32,
     pub turn: pl::Turn,
+    pub ran_ns: i64,
 }
 
 #[repr(C)]
@@ -96,6 +97,11 @@ pub struct Cpu {
     pub head_weight: u64,
     pub gives_way: u32,
     pub took: u32,
+    pub own_vruntime: u64,
+    pub has_own: u64,
+    pub comes: u64,
+    pub domain: pl::Domain,
+    pub gathered: pl::Domain,
 }
 
 #[repr(C)]
@@ -140,6 +146,8 @@ pub struct State {
     pub nr_merges: u32,
     pub nr_merged: u32,
     pub nr_give_way: u32,
+    pub domain: pl::Domain,
+    pub gathered_ns: u64,
 }
 
 /// How many merges are kept to be told of.

@@ -241,9 +241,9 @@ extern "C" {
     pub fn pl_line_leave(line: *mut Line, entity: *mut Entity);
     pub fn pl_line_weigh(line: *mut Line, entity: *mut Entity, weight: u64);
     pub fn pl_line_ran(line: *mut Line, entity: *mut Entity, delta_ns: u64) -> bool;
-    pub fn pl_line_pick(line: *const Line, least_ns: *mut u64) -> *mut Entity;
+    pub fn pl_line_pick(line: *const Line, early_ns: u64, least_ns: *mut u64) -> *mut Entity;
     pub fn pl_line_picked(line: *mut Line, entity: *mut Entity);
-    pub fn pl_entity_is_kept(line: *const Line, entity: *const Entity, ran_ns: u64) -> bool;
+    pub fn pl_entity_is_kept(line: *const Line, entity: *const Entity) -> bool;
     // domain.h
     pub fn pl_domain_count(domain: *mut Domain, u: u64, weight: u64, comes: bool);
     // steps.h
@@ -253,19 +253,42 @@ extern "C" {
         task: *mut Task,
         turn: *mut Turn,
         id: u64,
+        now_ns: u64,
         config: *const FairConfig,
     );
-    pub fn pl_steps_leave(domain: *mut Domain, task: *mut Task, turn: *mut Turn, sleeps: bool, delays: bool);
+    pub fn pl_steps_leave(
+        domain: *mut Domain,
+        task: *mut Task,
+        turn: *mut Turn,
+        ran_ns: u64,
+        sleeps: bool,
+        delays: bool,
+        config: *const FairConfig,
+    );
     pub fn pl_steps_ran(
         domain: *mut Domain,
         task: *mut Task,
         turn: *mut Turn,
         delta_ns: u64,
+        now_ns: u64,
         config: *const FairConfig,
     );
-    pub fn pl_steps_picked(task: *const Task, turn: *mut Turn);
-    pub fn pl_steps_slice(task: *const Task, turn: *const Turn, config: *const FairConfig) -> u64;
-    pub fn pl_steps_pick(root: *const Group, cpu: u32, keeps: bool) -> u64;
+    pub fn pl_steps_picked(task: *const Task, turn: *mut Turn, now_ns: u64, config: *const FairConfig)
+        -> u64;
+    pub fn pl_steps_pick(
+        root: *const Group,
+        cpu: u32,
+        keeps: bool,
+        now_ns: u64,
+        config: *const FairConfig,
+    ) -> u64;
+    pub fn pl_steps_written(
+        group: *mut Group,
+        cpu: u32,
+        now_ns: u64,
+        touch: *mut Touch,
+        config: *const Config,
+    );
     pub fn pl_steps_pulls(
         from: *const Domain,
         to: *const Domain,
@@ -275,14 +298,14 @@ extern "C" {
         own: u64,
         config: *const FairConfig,
     ) -> bool;
-    pub fn pl_steps_preempts(
+    pub fn pl_steps_comes(
         woken: *const Task,
         turn: *const Turn,
         running: *const Task,
         current: *const Turn,
         ran_ns: u64,
         config: *const FairConfig,
-    ) -> bool;
+    ) -> u64;
     pub fn pl_steps_owes_nothing(
         woken: *const Task,
         turn: *const Turn,

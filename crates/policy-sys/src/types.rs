@@ -259,6 +259,7 @@ pub struct Entity {
     pub v: u64,
     pub deadline: u64,
     pub kept_to: u64,
+    pub from: u64,
     pub credit: i64,
     pub owes: u64,
     pub weight: u64,
@@ -295,15 +296,25 @@ pub struct Domain {
     pub u0: u64,
     pub sum_wu: i64,
     pub sum_w: u64,
+    pub whole: *mut Domain,
 }
 
 // steps.h
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+pub struct Rota {
+    pub first: *mut Turn,
+    pub last: *mut Turn,
+    pub late: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct Node {
     pub entity: Entity,
     pub line: Line,
+    pub rota: Rota,
 }
 
 #[repr(C)]
@@ -318,6 +329,11 @@ pub struct Turn {
     pub behind: i64,
     pub pinned: u32,
     pub reserved: u32,
+    pub told_ns: u64,
+    pub since_ns: u64,
+    pub rota: *mut Rota,
+    pub before: *mut Turn,
+    pub after: *mut Turn,
 }
 
 // baseline/balance.h
@@ -519,13 +535,17 @@ macro_rules! for_each_struct {
             reserved
         );
         $m!(
-            pl_entity, Entity, v, deadline, kept_to, credit, owes, weight, slice_ns, id, line, number, above,
-            below, least_v, least_ns, rank, on
+            pl_entity, Entity, v, deadline, kept_to, from, credit, owes, weight, slice_ns, id, line, number,
+            above, below, least_v, least_ns, rank, on
         );
         $m!(pl_line, Line, v0, sum_wv, sum_w, joined, top, picked, n, reserved);
-        $m!(pl_domain, Domain, u0, sum_wu, sum_w);
-        $m!(pl_node, Node, entity, line);
-        $m!(pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, from, behind, pinned, reserved);
+        $m!(pl_domain, Domain, u0, sum_wu, sum_w, whole);
+        $m!(pl_rota, Rota, first, last, late);
+        $m!(pl_node, Node, entity, line, rota);
+        $m!(
+            pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, from, behind, pinned, reserved, told_ns,
+            since_ns, rota, before, after
+        );
         $m!(
             pl_newidle,
             Newidle,

@@ -68,7 +68,7 @@ pub trait Class {
     }
 
     /// Whose turn it is among those that wait on a CPU, where no task runs. `first`: the one of the lowest key.
-    fn pick(&mut self, cpu: u32, first: TaskId) -> TaskId {
+    fn pick(&mut self, on: &CpuSeen, now_ns: u64, first: TaskId) -> TaskId {
         first
     }
 
@@ -92,6 +92,11 @@ pub trait Class {
     /// Whether a task that has just begun to wait takes the CPU from the one that runs there.
     fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
         false
+    }
+
+    /// Where it does not: the run time after which the running task's turn ends for it, if that may be sooner than it would.
+    fn ends_turn(&self, woken: &Seen, running: &Seen) -> Option<u64> {
+        None
     }
 
     /// Whether such a task, or its group beside that of the one that runs, owes no time to others; `None`: nobody is owed what

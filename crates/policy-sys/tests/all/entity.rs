@@ -40,7 +40,7 @@ fn over_any_window_each_has_what_a_fluid_gives_it_within_a_request() {
         let mut ends = vec![(0f64, 0f64); n];
         for _ in 0..5_000 {
             let mut least_ns = 0;
-            let picked = unsafe { &*pl::pl_line_pick(&line, &mut least_ns) }.id as usize;
+            let picked = unsafe { &*pl::pl_line_pick(&line, 0, &mut least_ns) }.id as usize;
             assert_eq!(least_ns, *requests.iter().min().expect("not empty"));
             unsafe { pl::pl_line_ran(&mut line, entities[picked].as_mut(), turn_ns) };
             served[picked] += turn_ns;
@@ -82,10 +82,10 @@ fn what_runs_is_left_alone_until_its_request_is_served_while_it_is_owed_time() {
         // Alone it is neither ahead nor behind.
         pl::pl_line_ran(&mut line, a.as_mut(), MS);
         pl::pl_line_join(&mut line, b.as_mut(), 0);
-        assert!(pl::pl_entity_is_kept(&line, a.as_ref(), 0));
+        assert!(pl::pl_entity_is_kept(&line, a.as_ref()));
         pl::pl_line_ran(&mut line, a.as_mut(), MS / 2);
         assert!(
-            !pl::pl_entity_is_kept(&line, a.as_ref(), 0),
+            !pl::pl_entity_is_kept(&line, a.as_ref()),
             "it has had more than its share"
         );
         pl::pl_line_leave(&mut line, b.as_mut());
@@ -93,15 +93,12 @@ fn what_runs_is_left_alone_until_its_request_is_served_while_it_is_owed_time() {
         pl::pl_line_ran(&mut line, a.as_mut(), 2 * MS);
         assert!(a.deadline > a.v);
         pl::pl_line_picked(&mut line, a.as_mut());
-        assert!(
-            !pl::pl_entity_is_kept(&line, a.as_ref(), 0),
-            "its request is served"
-        );
+        assert!(!pl::pl_entity_is_kept(&line, a.as_ref()), "its request is served");
         pl::pl_line_join(&mut line, b.as_mut(), 0);
         pl::pl_line_picked(&mut line, b.as_mut());
         pl::pl_line_ran(&mut line, b.as_mut(), MS);
         pl::pl_line_picked(&mut line, a.as_mut());
-        assert!(pl::pl_entity_is_kept(&line, a.as_ref(), 0));
+        assert!(pl::pl_entity_is_kept(&line, a.as_ref()));
     }
 }
 

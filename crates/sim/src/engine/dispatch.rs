@@ -5,7 +5,7 @@ use super::policy as pl;
 use super::state::{Pending, State, GONE, NONE};
 use super::topo::set_bit;
 use super::{entry, Engine};
-use crate::class::Class;
+use crate::class::{Class, CpuSeen};
 use crate::config::{Enforce, TaskId};
 use crate::observer::Stop;
 
@@ -292,7 +292,12 @@ impl<C: Class> Engine<'_, C> {
         }
         let queue = &mut self.cpus[cpu as usize].queue;
         let first = queue.pop()?;
-        let task = self.class.pick(cpu, TaskId(first)).0;
+        let on = CpuSeen {
+            cpu,
+            fair: &self.cpus[cpu as usize].fair,
+            config: &self.policy.core.fair,
+        };
+        let task = self.class.pick(&on, self.now_ns, TaskId(first)).0;
         if task != first {
             let (order, key) = (self.tasks[task as usize].order, self.key(task));
             let first = (first, self.key(first), self.tasks[first as usize].order);

@@ -327,6 +327,12 @@ impl<C: Class> Engine<'_, C> {
             self.cpus[cpu as usize].first = task;
         }
         if !preempts {
+            let sooner = || self.class.ends_turn(&self.seen(task), &self.seen(running));
+            if let Some(ns) = when.is_none().then(sooner).flatten() {
+                let state = &mut self.cpus[cpu as usize];
+                let ends_ns = self.now_ns.max(state.exec_ns).saturating_add(ns);
+                state.slice_end_ns = state.slice_end_ns.min(ends_ns);
+            }
             self.set_limit(cpu);
             return;
         }

@@ -283,6 +283,24 @@ fn a_service_beside_batch_work_of_an_equal_group_is_served_soon() {
     }
 }
 
+/// Each of the crowd is due a turn in two hours.
+#[test]
+fn a_crowd_that_is_due_next_to_nothing_has_its_turns_within_the_bound() {
+    let mut machine = Case::new(1, 40_000);
+    machine.config.warmup_ns = 0;
+    let heavy = machine.group(GroupId::ROOT, 10_000);
+    let light = machine.group(GroupId::ROOT, 1);
+    machine.spinners(1, heavy, 0, None);
+    machine.spinners(300, light, 0, None);
+    let bound_ns = machine.config.policy.core.fair.wait_max_ns;
+    let results = machine.run();
+    let delay = results.groups[light.0 as usize].run_delay;
+    // Three times each; as they all wait for too long, after one another.
+    assert!(delay.waits >= 900, "{} turns of 300 tasks", delay.waits);
+    assert!(delay.max_ns < bound_ns + 2_000 * MS, "{} ms", delay.max_ns / MS);
+    near("the heavy one", percent(&results, heavy), 99.9, 0.1);
+}
+
 /// What each group below one of equal or other weight was ahead of the fluid that its parent's time is, at most and least.
 struct Fluid {
     parents: Vec<usize>,

@@ -2,7 +2,8 @@
 //! Work that gives way to any other: a woken task has its CPUs, and a group that is idle no longer has its share at
 //! once.
 use plimsoll_sim::{
-    Change, ChangeKind, Config, Context, GroupId, GroupSpec, Machine, Simulation, Step, TaskSpec, Topology,
+    Change, ChangeKind, Config, Context, Fair, GroupId, GroupSpec, Machine, Simulation, Step, TaskSpec,
+    Topology,
 };
 use std::sync::{Arc, Mutex};
 
@@ -86,8 +87,9 @@ fn who_wakes_up_does_not_wait_beside_a_cpu_of_idle_work() {
 
 /// Two groups of four spinners each on four CPUs; one of them, or what is above it, is cpu.idle for two seconds. Returns its
 /// share of the 200 ms after that.
-fn share_afterwards(nested: bool) -> f64 {
+fn share_afterwards(nested: bool, fair: Fair) -> f64 {
     let mut config = machine(4, 2200 * MS);
+    config.policy.fair = fair;
     config.warmup_ns = 2000 * MS;
     let mut idle = GroupSpec::new("/one", GroupId::ROOT);
     idle.idle = true;
@@ -118,8 +120,14 @@ fn share_afterwards(nested: bool) -> f64 {
 
 #[test]
 fn a_group_that_is_idle_no_longer_has_its_share_at_once() {
-    for nested in [false, true] {
-        let share = share_afterwards(nested);
-        assert!((0.45..0.55).contains(&share), "nested {nested}: {share:.3}");
+    for (nested, fair) in [
+        (false, Fair::Flat),
+        (true, Fair::Flat),
+        (false, Fair::Eevdf),
+        (true, Fair::Eevdf),
+    ] {
+        let share = share_afterwards(nested, fair);
+        let near = (0.45..0.55).contains(&share);
+        assert!(near, "nested {nested}, {fair:?}: {share:.3}");
     }
 }

@@ -341,6 +341,12 @@ impl Memory {
         unsafe { pl::pl_queue_written(self.group(group), self.checked(cpu), before, fair) }
     }
 
+    /// Of a class that takes turns by steps.h.
+    pub fn pl_steps_written(&self, group: u32, cpu: u32, now_ns: u64, touch: &mut Touch, config: &Config) {
+        // SAFETY: as above.
+        unsafe { pl::pl_steps_written(self.group(group), self.checked(cpu), now_ns, touch, config) }
+    }
+
     pub fn pl_group_link(&self, group: u32) {
         // SAFETY: as above.
         unsafe { pl::pl_group_link(self.group(group)) }

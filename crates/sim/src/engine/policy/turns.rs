@@ -163,33 +163,49 @@ impl Turns {
     }
 
     /// `pinned`: the task may run on this CPU only.
-    pub fn pl_steps_enter(&mut self, task: &mut Task, id: u32, pinned: bool, config: &FairConfig) {
+    pub fn pl_steps_enter(
+        &mut self,
+        task: &mut Task,
+        id: u32,
+        pinned: bool,
+        now_ns: u64,
+        config: &FairConfig,
+    ) {
         let turn = self.turn(id);
+        let domain = self.domain(task.cpu);
         // SAFETY: as above.
         unsafe {
             (*turn).pinned = u32::from(pinned);
-            sys::pl_steps_enter(self.domain(task.cpu), &mut task.0, turn, u64::from(id), config);
+            sys::pl_steps_enter(domain, &mut task.0, turn, u64::from(id), now_ns, config);
         }
     }
 
     /// `delays`: a task that exits or goes elsewhere must not be left in a line.
-    pub fn pl_steps_leave(&mut self, task: &mut Task, id: u32, sleeps: bool, delays: bool) {
-        // SAFETY: as above.
-        unsafe { sys::pl_steps_leave(self.domain(task.cpu), &mut task.0, self.turn(id), sleeps, delays) }
+    pub fn pl_steps_leave(
+        &mut self,
+        task: &mut Task,
+        id: u32,
+        sleeps: bool,
+        delays: bool,
+        config: &FairConfig,
+    ) {
+        let (domain, turn) = (self.domain(task.cpu), self.turn(id));
+        // The engine has charged it. SAFETY: as above.
+        unsafe { sys::pl_steps_leave(domain, &mut task.0, turn, 0, sleeps, delays, config) }
     }
 
     #[inline]
-    pub fn pl_steps_ran(&mut self, task: &mut Task, id: u32, delta_ns: u64, config: &FairConfig) {
+    pub fn pl_steps_ran(
+        &mut self,
+        task: &mut Task,
+        id: u32,
+        delta_ns: u64,
+        now_ns: u64,
+        config: &FairConfig,
+    ) {
+        let (domain, turn) = (self.domain(task.cpu), self.turn(id));
         // SAFETY: as above.
-        unsafe {
-            sys::pl_steps_ran(
-                self.domain(task.cpu),
-                &mut task.0,
-                self.turn(id),
-                delta_ns,
-                config,
-            )
-        }
+        unsafe { sys::pl_steps_ran(domain, &mut task.0, turn, delta_ns, now_ns, config) }
     }
 
     pub fn pl_steps_tick(&mut self, task: &Task) {
@@ -197,21 +213,16 @@ impl Turns {
         unsafe { sys::pl_steps_tick(&task.0) }
     }
 
-    pub fn pl_steps_picked(&mut self, task: &Task, id: u32) {
+    pub fn pl_steps_picked(&mut self, task: &Task, id: u32, now_ns: u64, config: &FairConfig) -> u64 {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_picked(&task.0, self.turn(id)) }
-    }
-
-    pub fn pl_steps_slice(&mut self, task: &Task, id: u32, config: &FairConfig) -> u64 {
-        // SAFETY: as above.
-        unsafe { sys::pl_steps_slice(&task.0, self.turn(id), config) }
+        unsafe { sys::pl_steps_picked(&task.0, self.turn(id), now_ns, config) }
     }
 
     /// Something waits on the CPU, and no task runs there.
-    pub fn pl_steps_pick(&self, cpu: u32, keeps: bool) -> u32 {
+    pub fn pl_steps_pick(&self, cpu: u32, keeps: bool, now_ns: u64, config: &FairConfig) -> u32 {
         assert!((cpu as usize) < self.nr_cpus, "CPU {cpu} of {}", self.nr_cpus);
         // SAFETY: as above.
-        unsafe { sys::pl_steps_pick(self.root.0, cpu, keeps) as u32 }
+        unsafe { sys::pl_steps_pick(self.root.0, cpu, keeps, now_ns, config) as u32 }
     }
 
     pub fn pl_steps_owes_nothing(&self, woken: (&Task, u32), running: (&Task, u32)) -> bool {
@@ -220,10 +231,10 @@ impl Turns {
         unsafe { sys::pl_steps_owes_nothing(&woken.0 .0, a, &running.0 .0, b) }
     }
 
-    pub fn pl_steps_preempts(&self, woken: (&Task, u32), running: (&Task, u32), config: &FairConfig) -> bool {
+    pub fn pl_steps_comes(&self, woken: (&Task, u32), running: (&Task, u32), config: &FairConfig) -> u64 {
         let (a, b) = (self.turn(woken.1), self.turn(running.1));
         // The engine has charged it. SAFETY: as above.
-        unsafe { sys::pl_steps_preempts(&woken.0 .0, a, &running.0 .0, b, 0, config) }
+        unsafe { sys::pl_steps_comes(&woken.0 .0, a, &running.0 .0, b, 0, config) }
     }
 
     pub fn pl_steps_yield(&mut self, task: &Task, id: u32) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tasks take turns as policy/steps.h says: its steps called, its memory owned.
 use super::super::policy::{self as pl, Turns};
-use crate::class::{Entry, Seen, Shape};
+use crate::class::{CpuSeen, Entry, Seen, Shape};
 use crate::config::TaskId;
 
 pub(super) struct Eevdf {
@@ -62,7 +62,7 @@ impl Eevdf {
         let kept = self.checked && !self.delays;
         let before = kept.then(|| self.expected(task, entry.policy));
         self.turns
-            .pl_steps_enter(entry.policy, task, pinned, entry.config);
+            .pl_steps_enter(entry.policy, task, pinned, entry.now_ns, entry.config);
         if let Some(Some(expected)) = before {
             self.check_kept(task, entry.policy, expected, entry.now_ns);
         }
@@ -72,7 +72,9 @@ impl Eevdf {
     pub fn leave(&mut self, entry: &mut Entry, sleeps: bool) {
         let task = entry.task.0;
         let lag = self.checked.then(|| self.lag(task, entry.policy));
-        self.turns.pl_steps_leave(entry.policy, task, sleeps, self.delays);
+        let delays = self.delays;
+        self.turns
+            .pl_steps_leave(entry.policy, task, sleeps, delays, entry.config);
         if let Some(lag) = lag {
             self.book_left(task, entry.policy, lag);
         }
@@ -80,7 +82,7 @@ impl Eevdf {
 
     pub fn ran(&mut self, entry: &mut Entry, ran_ns: u64) {
         self.turns
-            .pl_steps_ran(entry.policy, entry.task.0, ran_ns, entry.config);
+            .pl_steps_ran(entry.policy, entry.task.0, ran_ns, entry.now_ns, entry.config);
     }
 
     /// Other CPUs look first at the task that is furthest behind.
@@ -109,19 +111,19 @@ impl Eevdf {
     /// Its turn begins. Run time until it may be another's.
     pub fn picked(&mut self, entry: &mut Entry) -> u64 {
         self.weigh(entry);
-        self.turns.pl_steps_picked(entry.policy, entry.task.0);
         self.turns
-            .pl_steps_slice(entry.policy, entry.task.0, entry.config)
+            .pl_steps_picked(entry.policy, entry.task.0, entry.now_ns, entry.config)
     }
 
     /// Whose turn it is on a CPU where tasks wait and none runs.
-    pub fn pick(&self, cpu: u32) -> u32 {
-        self.turns.pl_steps_pick(cpu, self.keeps)
+    pub fn pick(&self, on: &CpuSeen, now_ns: u64) -> u32 {
+        self.turns.pl_steps_pick(on.cpu, self.keeps, now_ns, on.config)
     }
 
-    pub fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
+    /// After how much run time of the one that runs; 0: at once.
+    pub fn comes(&self, woken: &Seen, running: &Seen) -> u64 {
         let (a, b) = ((woken.policy, woken.task.0), (running.policy, running.task.0));
-        self.turns.pl_steps_preempts(a, b, woken.config)
+        self.turns.pl_steps_comes(a, b, woken.config)
     }
 
     pub fn owes_nothing(&self, woken: &Seen, running: &Seen) -> bool {

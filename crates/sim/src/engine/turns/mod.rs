@@ -81,10 +81,10 @@ impl Class for Plimsoll {
     }
 
     #[inline]
-    fn pick(&mut self, cpu: u32, first: TaskId) -> TaskId {
+    fn pick(&mut self, on: &CpuSeen, now_ns: u64, first: TaskId) -> TaskId {
         match &self.eevdf {
             None => first,
-            Some(eevdf) => TaskId(eevdf.pick(cpu)),
+            Some(eevdf) => TaskId(eevdf.pick(on, now_ns)),
         }
     }
 
@@ -126,8 +126,12 @@ impl Class for Plimsoll {
     fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
         match &self.eevdf {
             None => flat::preempts(woken, running),
-            Some(eevdf) => eevdf.preempts(woken, running),
+            Some(eevdf) => eevdf.comes(woken, running) == 0,
         }
+    }
+
+    fn ends_turn(&self, woken: &Seen, running: &Seen) -> Option<u64> {
+        Some(self.eevdf.as_ref()?.comes(woken, running))
     }
 
     fn owes_nothing(&self, woken: &Seen, running: &Seen) -> Option<bool> {
