@@ -47,12 +47,19 @@ const IDLE_NS: i64 = 5_000;
 const LEFT_NS: u64 = 100_000_000;
 const TICKS: u64 = 2;
 
+/// A group that weighs so many times as much as another goes before it whenever it is owed time: its deadline is that much
+/// nearer.
+const MUCH_HEAVIER: f64 = 10.0;
+/// What it was in debt with after its turn has then been paid for sure, beside some others.
+const OWED: f64 = 4.0;
+
 /// A demand that is not over.
 struct Pending {
     from_ns: i64,
     work_ns: u64,
-    /// When it last had the CPU, and what others had run there by then.
+    /// When it last had the CPU, for how long, and what others had run there by then.
     last_ns: i64,
+    turn_ns: u64,
     ran_ns: u64,
     /// What others have run there since, each so many times as this one weighs as much.
     weighed_ns: f64,
@@ -64,6 +71,22 @@ impl Pending {
         let since_ns = ran_ns - self.ran_ns;
         let heavier = since_ns > TICKS * tick_ns && self.weighed_ns > LEFT_NS as f64;
         since_ns > LEFT_NS || heavier || idle.between(self.last_ns, now_ns)
+    }
+
+    /// Whether it had done its work before another group's stretch began at `from_ns`. A trace does not show turns of less than half
+    /// a millisecond: they are in the stretch beside them. What weighs so much more than the next one, and was
+    /// owed time again, would have been picked instead: so it did the rest of its work in such a turn.
+    fn has_slept(&self, from_ns: i64, times_as_heavy: f64) -> bool {
+        let waited_ns = from_ns - self.last_ns;
+        let owed_ns = waited_ns as f64 * times_as_heavy;
+        times_as_heavy >= MUCH_HEAVIER && waited_ns > IDLE_NS && owed_ns > OWED * self.turn_ns as f64
+    }
+
+    fn slept(&self, start_ns: i64) -> Demand {
+        Demand {
+            from_ns: since(start_ns, self.from_ns),
+            want: Want::Work(self.work_ns.max(1)),
+        }
     }
 
     fn until(&self, start_ns: i64, end_ns: i64) -> Demand {
@@ -123,6 +146,19 @@ pub(crate) fn find(
                 false => drop(pending.insert(at, gone)),
             }
         }
+        let beside = pending.range((run.cpu, 0)..=(run.cpu, u32::MAX));
+        let slept: Vec<_> = beside
+            .filter(|((_, other), waits)| {
+                *other != group
+                    && waits.has_slept(from_ns, times_as_heavy(groups, *other, group))
+                    && !idle[cpu].between(waits.last_ns, from_ns)
+            })
+            .map(|(&at, waits)| (at, waits.slept(timeline.start_ns)))
+            .collect();
+        for (at, demand) in slept {
+            pending.remove(&at);
+            add(at, demand);
+        }
         let first = sent.partition_point(|&ns| ns < from_ns);
         let sends = sent.get(first).is_some_and(|&ns| ns <= run.end_ns);
         if sends && !run.wants_more && !pending.contains_key(&at) {
@@ -136,6 +172,7 @@ pub(crate) fn find(
             from_ns,
             work_ns: 0,
             last_ns: from_ns,
+            turn_ns: 0,
             ran_ns: 0,
             weighed_ns: 0.0,
         });
@@ -143,13 +180,13 @@ pub(crate) fn find(
         ran_ns[cpu] += own_ns;
         own.work_ns += own_ns;
         own.last_ns = run.end_ns;
+        own.turn_ns = own_ns;
         own.ran_ns = ran_ns[cpu];
         own.weighed_ns = 0.0;
         if !run.wants_more {
-            let from_ns = since(timeline.start_ns, own.from_ns);
-            let want = Want::Work(own.work_ns.max(1));
+            let demand = own.slept(timeline.start_ns);
             pending.remove(&at);
-            add(at, Demand { from_ns, want });
+            add(at, demand);
         }
         for (&(_, waits), other) in pending.range_mut((run.cpu, 0)..=(run.cpu, u32::MAX)) {
             if waits != group {
@@ -265,6 +302,24 @@ mod tests {
         let rivals = find(&timeline, &groups, &group_of, &[], 4 * MS as u64);
         let own = rivals.into_iter().find(|r| groups[r.group as usize].path == "/a");
         own.map(|r| r.demands).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_would_have_been_picked_instead_of_a_lighter_one_had_done_its_work() {
+        let waits = Pending {
+            from_ns: 0,
+            work_ns: 200_000,
+            last_ns: 200_000,
+            turn_ns: 200_000,
+            ran_ns: 0,
+            weighed_ns: 0.0,
+        };
+        // A recorded thread ran for 1.4 ms, then another group did.
+        assert!(waits.has_slept(1_600_000, 100.0));
+        assert_eq!(waits.slept(0).want, Want::Work(200_000));
+        assert!(!waits.has_slept(1_600_000, 1.0), "equal ones take turns");
+        assert!(!waits.has_slept(200_000, 100.0), "it has just had its turn");
+        assert!(!waits.has_slept(207_000, 100.0), "that is not paid for");
     }
 
     #[test]
