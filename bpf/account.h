@@ -199,7 +199,7 @@ static __always_inline void place_again(struct live_task PL_MEM *task, bool woke
 {
 	if (PL_FLAT)
 		pl_task_place(&task->t, &cpu_of(task->t.cpu)->fair, woken, &S->config.fair);
-	else
+	else if (!woken) /* else it was in no line, and interrupts may be on */
 		turn_settle((u64)task);
 }
 

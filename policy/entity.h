@@ -184,11 +184,23 @@ PL_INLINE void pl_tree_sum(struct pl_entity PL_MEM *entity)
 	entity->least_ns = least_ns;
 }
 
-/* From an entity that has changed, or below which something has, to the top. */
-PL_INLINE void pl_tree_sum_up(struct pl_entity PL_MEM *entity)
+/* From an entity that has changed, or below which something has, to the top. Returns 0. */
+PL_SUB u64 pl_tree_sum_up(struct pl_entity PL_MEM *entity PL_ARENA)
 {
 	for (; entity && PL_LOOP; entity = entity->above)
 		pl_tree_sum(entity);
+	return 0;
+}
+
+/* Likewise, of one that may be all there is. */
+PL_INLINE void pl_line_sum_up(const struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	if (line->n > 1) {
+		pl_tree_sum_up(entity);
+		return;
+	}
+	entity->least_v = entity->v;
+	entity->least_ns = entity->slice_ns;
 }
 
 /* Hangs `other`, which may be none, where an entity hangs. */
@@ -207,8 +219,8 @@ PL_INLINE void pl_tree_replace(struct pl_line PL_MEM *line, struct pl_entity PL_
 		other->above = above;
 }
 
-/* An entity comes to where the one above it is, which goes below it. */
-PL_INLINE void pl_tree_rise(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+/* An entity comes to where the one above it is, which goes below it. Returns 0. */
+PL_SUB u64 pl_tree_rise(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA)
 {
 	struct pl_entity PL_MEM *above = entity->above;
 	u32 side = above->below[1] == entity;
@@ -222,6 +234,7 @@ PL_INLINE void pl_tree_rise(struct pl_line PL_MEM *line, struct pl_entity PL_MEM
 	above->above = entity;
 	pl_tree_sum(above);
 	pl_tree_sum(entity);
+	return 0;
 }
 
 /* Into the tree by its deadline. Returns 0. */
@@ -266,9 +279,10 @@ PL_SUB u64 pl_tree_remove(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity
 
 /*
  * Joins a line with a lag (times 2^20; it is bounded first). weight, above 0, and slice_ns are set. Siblings whose
- * weight changes because the new one joins are weighed before.
+ * weight changes because the new one joins are weighed before. Returns 0.
  */
-PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, s64 lag)
+PL_SUB u64 pl_line_join(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
+			s64 lag)
 {
 	u64 mean = pl_line_mean(line);
 
@@ -287,6 +301,7 @@ PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *en
 	/* Knuth's multiplicative hash: ranks as if drawn at random keep the tree flat. */
 	entity->rank = (u32)entity->number * 2654435761U;
 	pl_tree_insert(line, entity);
+	return 0;
 }
 
 /* It ran, in virtual time. Its place in the tree is not looked at. */
@@ -301,9 +316,10 @@ PL_INLINE void pl_line_moves(struct pl_line PL_MEM *line, struct pl_entity PL_ME
 
 /*
  * Leaves its line with its lag, having run since that was charged. Siblings whose weight changes because this one leaves are weighed
- * afterwards.
+ * afterwards. Returns 0.
  */
-PL_INLINE void pl_line_leaves(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 ran_ns)
+PL_SUB u64 pl_line_leaves(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
+			  u64 ran_ns)
 {
 	s64 lag;
 
@@ -327,6 +343,7 @@ PL_INLINE void pl_line_leaves(struct pl_line PL_MEM *line, struct pl_entity PL_M
 	pl_line_center(line, pl_line_mean(line));
 	entity->credit = lag;
 	entity->owes = lag < 0 ? line->v0 + (u64)pl_div_down(-lag, entity->weight) : line->v0;
+	return 0;
 }
 
 PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
@@ -367,8 +384,9 @@ PL_FN void pl_line_resume(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 	pl_line_join(line, entity, 0);
 }
 
-/* Weighs an entity anew. In a line it keeps its lag, and of its request what is left; V stays. */
-PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 weight)
+/* Weighs an entity anew. In a line it keeps its lag, and of its request what is left; V stays. Returns 0. */
+PL_SUB u64 pl_line_weigh(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
+			 u64 weight)
 {
 	u64 mean = pl_line_mean(line);
 	u64 left, kept, had;
@@ -394,6 +412,7 @@ PL_FN void pl_line_weigh(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 		line->sum_w += weight - entity->weight;
 	}
 	entity->weight = weight;
+	return 0;
 }
 
 /* It asks for less at a time from now on: its deadline is no later than that of such a request from here. */
@@ -407,19 +426,24 @@ PL_FN void pl_line_hurry(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 }
 
 /* An entity of the line ran. Returns whether its request was served: it has begun the next. */
-PL_FN bool pl_line_ran(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 delta_ns)
+PL_SUB bool pl_line_ran(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
+			u64 delta_ns)
 {
 	pl_line_moves(line, entity, pl_entity_scale(delta_ns, entity->weight));
 	/* Not each time: it takes a division. */
 	if (pl_far(line->sum_wv))
 		pl_line_center(line, pl_line_mean(line));
 	if ((s64)(entity->v - entity->deadline) < 0) {
-		pl_tree_sum_up(entity);
+		pl_line_sum_up(line, entity);
 		return false;
 	}
-	pl_tree_remove(line, entity);
+	if (line->n > 1)
+		pl_tree_remove(line, entity);
 	pl_entity_request(entity);
-	pl_tree_insert(line, entity);
+	if (line->n > 1)
+		pl_tree_insert(line, entity);
+	else
+		pl_line_sum_up(line, entity);
 	return true;
 }
 

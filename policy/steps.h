@@ -181,21 +181,20 @@ PL_FN void pl_steps_written(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 		pl_line_weigh(&pl_node_of(group->parent, cpu)->line, entity, share);
 }
 
-/* A task whose u is to be set: it comes into its domain with at most behind_ns and ahead_ns from the mean. */
-PL_INLINE void pl_turn_counts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn, u64 weight,
-			      u64 behind_ns, u64 ahead_ns)
+/* A task whose u is to be set: it comes into its domain with at most behind_ns and ahead_ns from the mean. Returns 0. */
+PL_SUB u64 pl_turn_counts(struct pl_domain PL_MEM *domain PL_ARENA, struct pl_turn PL_MEM *turn PL_ARENA,
+			  u64 weight, u64 behind_ns, u64 ahead_ns)
 {
-	if (!domain)
-		return;
 	turn->u = pl_domain_clamp(domain, turn->u, weight, behind_ns, ahead_ns);
 	turn->domain_w = turn->pinned ? 0 : weight;
 	if (turn->domain_w)
 		pl_domain_count(domain, turn->u, weight, true);
+	return 0;
 }
 
 PL_INLINE void pl_turn_uncounts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn)
 {
-	if (domain && turn->domain_w)
+	if (turn->domain_w)
 		pl_domain_count(domain, turn->u, turn->domain_w, false);
 	turn->domain_w = 0;
 }
@@ -503,7 +502,7 @@ PL_FN u64 pl_steps_comes(const struct pl_task PL_MEM *woken, const struct pl_tur
 {
 	const struct pl_entity PL_MEM *now, *came;
 	struct pl_parting parting;
-	u64 mean, v, deadline, had_ns, wait_ns;
+	u64 mean, v, deadline, had_ns, wait_ns, next;
 	bool goes;
 
 	if (woken->idle != running->idle)
@@ -519,12 +518,15 @@ PL_FN u64 pl_steps_comes(const struct pl_task PL_MEM *woken, const struct pl_tur
 	wait_ns = pl_line_until(parting.line, mean, came->v, config->slice_ns);
 	if (wait_ns > config->slice_ns)
 		return PL_TURN_LATER;
+	next = wait_ns > PL_TURN_MIN_NS ? PL_TURN_LATER : PL_TURN_NEXT;
+	if (woken->group == running->group && had_ns < config->slice_ns)
+		return next;
 	deadline = now->deadline;
 	if ((s64)(v - deadline) >= 0)
 		deadline = v + pl_entity_scale(now->slice_ns, now->weight);
 	goes = pl_goes_before(wait_ns ? mean : came->v, came->deadline, v, deadline, mean);
-	if (woken->group == running->group && (had_ns < config->slice_ns || !goes))
-		return wait_ns > PL_TURN_MIN_NS ? PL_TURN_LATER : PL_TURN_NEXT;
+	if (woken->group == running->group && !goes)
+		return next;
 	if (!goes)
 		wait_ns = pl_max(wait_ns, ((deadline - v) * now->weight) >> PL_ENTITY_SHIFT);
 	wait_ns = pl_max(wait_ns, PL_REQUEST_MIN_NS - pl_min(had_ns, PL_REQUEST_MIN_NS));
