@@ -147,7 +147,9 @@ fn holds_on(series: &str) {
     let command: Vec<String> = ["sh", "-c", &script].map(str::to_string).to_vec();
     let guest = Guest {
         kernel: &kernel,
-        cpus: "2",
+        // Attaching to a tracepoint rewrites the kernel's code. QEMU does not bear that while another of its CPUs, which are
+        // threads on the host's clock, runs that code: one boot in some forty ended with an oops, int3 in call_timer_fn.
+        cpus: "1",
         possible_cpus: None,
         memory: "1G",
         timing: false,
