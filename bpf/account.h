@@ -224,8 +224,7 @@ __noinline u32 charge(u64 task_address, u64 exec_ns, u64 now_ns)
 	if (group->g.side)
 		c->side_used_ns += delta_ns;
 	flags = pl_task_charge(&task->t, delta_ns, now_ns, &c->touch, &S->config);
-	if (PL_EEVDF)
-		pl_add(&task->ran_ns, delta_ns);
+	turn_charge(task, delta_ns);
 	after_policy(group, c, flags, now_ns);
 	return flags;
 }

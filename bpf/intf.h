@@ -34,10 +34,12 @@ struct live_task {
 	u32 runnable;	   /* in its group's queues on t.cpu */
 	u32 parked;	   /* slot + 1 of the group in whose parking queue it is */
 	s32 pid;
-	u32 next_free;	     /* low half of an arena address */
-	u32 yielded;	     /* it gives its turn away: see plimsoll_yield */
+	u32 next_free; /* low half of an arena address */
+	u32 yielded;   /* it gives its turn away: see plimsoll_yield */
+#if PL_EEVDF
 	struct pl_turn turn; /* turns.h */
 	s64 ran_ns; /* it has run for so long, and its lines were not told yet; negative: they were of more */
+#endif
 } PL_OWN_LINE;
 
 struct live_group {
@@ -119,9 +121,11 @@ struct live_cpu {
 	u32 took;	   /* a task of another CPU is about to run here, and is not counted here yet */
 	u64 own_vruntime; /* of what has the lowest here, as it looks at another CPU's; has_own: there is such */
 	u64 has_own;
-	u64 comes;		   /* when the task that came last goes before the one that runs: turns.h */
+	u64 comes; /* when the task that came last goes before the one that runs: turns.h */
+#if PL_EEVDF
 	struct pl_domain domain;   /* turns.h: this CPU's part */
 	struct pl_domain gathered; /* as the whole is being gathered here */
+#endif
 } PL_OWN_LINE;
 _Static_assert(__builtin_offsetof(struct live_cpu, steal) == PL_CACHE_LINE,
 	       "what others look at is one line");
@@ -171,8 +175,10 @@ struct live_state {
 	u32 nr_merges;	    /* told of so far */
 	u32 nr_merged;	    /* cgroups that are merged now */
 	u32 nr_give_way;    /* CPUs with gives_way */
+#if PL_EEVDF
 	struct pl_domain domain; /* turns.h: all CPUs' */
 	u64 gathered_ns;
+#endif
 };
 _Static_assert(__builtin_offsetof(struct live_state, free_tasks) % PL_CACHE_LINE == 0 &&
 		   __builtin_offsetof(struct live_state, headroom) % PL_CACHE_LINE == 0,

@@ -483,7 +483,7 @@ __noinline int init_cpu(u32 cpu)
 	c->online = bpf_cpumask_test_cpu(cpu, online);
 	scx_bpf_put_cpumask(online);
 	c->pull_from = cpu;
-	c->domain.whole = &S->domain;
+	turn_init(c);
 	timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
 	if (!timer)
 		return -EINVAL;

@@ -6,14 +6,13 @@
  *            late for a quota of 1 ms.
  *
  * Mechanism  As a task begins to run, this CPU's timer is set to the end of what its groups may still use here, or of
- *            its turn if others wait, or as soon as one does. It ends the slice, and dispatch finds whether the task must stop. A task that is in
- *            a system call by then runs on to the border of user space (border.h), for GO_ON_NS at most, and is parked
- *            there.
+ *            its turn if others wait, or as soon as one does. It ends the slice, and dispatch finds whether the task must
+ *            stop. A task that is in a system call by then runs on to the border of user space (border.h), for GO_ON_NS at
+ *            most, and is parked there.
  *
  *            The timer is not set anew where it fires earlier already: many short turns start it once a slice.
  *
- * Limits     Run time beyond STOP_LOOKAHEAD_NS is
- *            not asked for: a tick comes first, and looks again. A budget below min_run_ns is rounded up to it, which
+ * Limits     Run time beyond STOP_LOOKAHEAD_NS is not asked for: a tick comes first, and looks again. A budget below min_run_ns is rounded up to it, which
  *            becomes debt of the balance.
  */
 #ifndef PLIMSOLL_STOP_H

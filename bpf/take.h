@@ -50,7 +50,7 @@ __noinline bool take_from(u32 victim, u32 cpu)
 			task->t.group->pool.balances[cpu].nr_steals++;
 			break;
 		}
-		task->turn.behind = 0;
+		turn_stays(task);
 	}
 	return taken;
 }

@@ -18,19 +18,65 @@
 #ifndef PLIMSOLL_TURNS_H
 #define PLIMSOLL_TURNS_H
 
-#if PL_EEVDF
-#define TURN_FN __noinline
+/* Called where PL_EEVDF is 1 only. */
+int turn_settle(u64 task_address);
+int turn_enters(u64 task_address, u64 now_ns);
+int turn_leaves(u64 task_address, bool sleeps);
+u64 turn_begins(u64 task_address, u64 now_ns);
+s32 whose_turn(u32 cpu, u64 running_address, u64 now_ns);
+bool turn_pulled(u64 task_address, u32 to);
+bool take_turn(u32 cpu, s32 pid);
+
+#if !PL_EEVDF
+
+static __always_inline void turn_init(struct live_cpu PL_MEM *c)
+{
+}
+
+static __always_inline u64 queue_key(const struct live_task PL_MEM *task)
+{
+	return task->t.vruntime;
+}
+
+static __always_inline u64 turn_u_by_now(const struct live_task PL_MEM *task)
+{
+	return task->t.vruntime;
+}
+
+static __always_inline void turn_charge(struct live_task PL_MEM *task, u64 delta_ns)
+{
+}
+
+static __always_inline void turn_stays(struct live_task PL_MEM *task)
+{
+}
+
 #else
-#define TURN_FN static __always_inline /* called by nothing: not in the object */
-#endif
 
 /* The first cgroup that the kernel shows is the root: slot 0 is headroom's side. */
 #define ROOT_SLOT 1
 
+static __always_inline void turn_init(struct live_cpu PL_MEM *c)
+{
+	c->domain.whole = &S->domain;
+}
+
 /* The order that a task has in its CPU's dispatch queue. */
 static __always_inline u64 queue_key(const struct live_task PL_MEM *task)
 {
-	return PL_EEVDF ? task->turn.u : task->t.vruntime;
+	return task->turn.u;
+}
+
+/* It has run, and its lines are to be told. */
+static __always_inline void turn_charge(struct live_task PL_MEM *task, u64 delta_ns)
+{
+	pl_add(&task->ran_ns, delta_ns);
+}
+
+/* Another CPU would have taken it over, and could not. */
+static __always_inline void turn_stays(struct live_task PL_MEM *task)
+{
+	task->turn.behind = 0;
 }
 
 static __always_inline u64 turn_u_by_now(const struct live_task PL_MEM *task)
@@ -51,7 +97,7 @@ static __always_inline u64 untold(struct live_task PL_MEM *task, u64 since_ns)
 }
 
 /* With the lock. */
-TURN_FN int turn_ran(u64 task_address)
+__noinline int turn_ran(u64 task_address)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	u64 ran_ns = untold(task, 0);
@@ -62,7 +108,7 @@ TURN_FN int turn_ran(u64 task_address)
 	return 0;
 }
 
-TURN_FN int turn_settle(u64 task_address)
+__noinline int turn_settle(u64 task_address)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
@@ -74,7 +120,7 @@ TURN_FN int turn_settle(u64 task_address)
 }
 
 /* With the lock. */
-TURN_FN int turn_tell(u64 task_address, u64 ran_ns)
+__noinline int turn_tell(u64 task_address, u64 ran_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 
@@ -83,7 +129,7 @@ TURN_FN int turn_tell(u64 task_address, u64 ran_ns)
 }
 
 /* With the lock. See pl_steps_comes. */
-TURN_FN u64 turn_comes(u64 woken_address, u64 running_address)
+__noinline u64 turn_comes(u64 woken_address, u64 running_address)
 {
 	struct live_task PL_MEM *woken = (struct live_task PL_MEM *)woken_address;
 	struct live_task PL_MEM *running = (struct live_task PL_MEM *)running_address;
@@ -92,7 +138,7 @@ TURN_FN u64 turn_comes(u64 woken_address, u64 running_address)
 }
 
 /* With the lock. */
-TURN_FN int turn_joins(u64 task_address, u64 now_ns)
+__noinline int turn_joins(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 
@@ -105,7 +151,7 @@ TURN_FN int turn_joins(u64 task_address, u64 now_ns)
  * With the lock. c->comes: when it goes before the task that runs; where none does, or in no line of the CPU, PL_TURN_LATER. In parts,
  * so that the verifier walks each by itself.
  */
-TURN_FN int turn_enters(u64 task_address, u64 now_ns)
+__noinline int turn_enters(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
@@ -122,7 +168,7 @@ TURN_FN int turn_enters(u64 task_address, u64 now_ns)
 }
 
 /* With the lock. */
-TURN_FN int turn_leaves(u64 task_address, bool sleeps)
+__noinline int turn_leaves(u64 task_address, bool sleeps)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
@@ -137,7 +183,7 @@ TURN_FN int turn_leaves(u64 task_address, bool sleeps)
 #define GATHER_NS(cpus) (PL_MS + (cpus) * 10 * PL_US)
 
 /* All CPUs are one domain. */
-TURN_FN int gather_domain(u32 cpu)
+__noinline int gather_domain(u32 cpu)
 {
 	struct pl_domain PL_MEM *sum = &cpu_of(cpu)->gathered;
 	u32 other;
@@ -152,7 +198,7 @@ TURN_FN int gather_domain(u32 cpu)
 }
 
 /* With the lock. */
-TURN_FN int turn_weighs(u64 task_address, u64 now_ns)
+__noinline int turn_weighs(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
@@ -162,7 +208,7 @@ TURN_FN int turn_weighs(u64 task_address, u64 now_ns)
 }
 
 /* The task's turn begins. Run time until it may be another's. */
-TURN_FN u64 turn_begins(u64 task_address, u64 now_ns)
+__noinline u64 turn_begins(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
@@ -182,7 +228,7 @@ TURN_FN u64 turn_begins(u64 task_address, u64 now_ns)
 }
 
 /* With the lock. */
-TURN_FN int turn_yields(u64 task_address)
+__noinline int turn_yields(u64 task_address)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 
@@ -192,7 +238,7 @@ TURN_FN int turn_yields(u64 task_address)
 }
 
 /* With the lock. */
-TURN_FN s32 turn_pick(u32 cpu, u64 now_ns)
+__noinline s32 turn_pick(u32 cpu, u64 now_ns)
 {
 	struct pl_group PL_MEM *root = &S->groups[ROOT_SLOT]->g;
 
@@ -202,7 +248,7 @@ TURN_FN s32 turn_pick(u32 cpu, u64 now_ns)
 }
 
 /* Whose turn it is on a CPU; 0: nobody's. running_address: the task that has it until now; 0: it sleeps. */
-TURN_FN s32 whose_turn(u32 cpu, u64 running_address, u64 now_ns)
+__noinline s32 whose_turn(u32 cpu, u64 running_address, u64 now_ns)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	s32 pid;
@@ -218,7 +264,7 @@ TURN_FN s32 whose_turn(u32 cpu, u64 running_address, u64 now_ns)
 }
 
 /* See pl_steps_pulls. */
-TURN_FN bool turn_pulled(u64 task_address, u32 to)
+__noinline bool turn_pulled(u64 task_address, u32 to)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(to);
@@ -228,7 +274,7 @@ TURN_FN bool turn_pulled(u64 task_address, u32 to)
 }
 
 /* Takes a task that waits in this CPU's queue out of it, to run next. */
-TURN_FN bool take_turn(u32 cpu, s32 pid)
+__noinline bool take_turn(u32 cpu, s32 pid)
 {
 	struct task_struct *p = bpf_task_from_pid(pid);
 	struct bpf_iter_scx_dsq it;
@@ -243,5 +289,7 @@ TURN_FN bool take_turn(u32 cpu, s32 pid)
 	bpf_task_release(p);
 	return taken;
 }
+
+#endif
 
 #endif

@@ -470,8 +470,8 @@ PL_INLINE bool pl_goes_before(u64 v, u64 deadline, u64 other_v, u64 other_deadli
 }
 
 /*
- * Whose turn it is, NULL in an empty line: of those eligible the first by deadline. early_ns: see pl_line_early. *least_ns: the shortest request here, which
- * is what the group above asks for on behalf of its members.
+ * Whose turn it is, NULL in an empty line: of those eligible the first by deadline. early_ns: see pl_line_early. *least_ns: the
+ * shortest request here, which is what the group above asks for on behalf of its members.
  */
 PL_FN struct pl_entity PL_MEM *pl_line_pick(const struct pl_line PL_MEM *line, u64 early_ns, u64 *least_ns)
 {

@@ -491,10 +491,13 @@ PL_FN struct pl_parting pl_steps_part(const struct pl_task PL_MEM *woken, const 
 #define PL_TURN_LATER (~1ULL) /* likewise, but it does */
 
 /*
- * When a task that has just come goes before the one that runs: after so much run time of that, 0: at once. It is decided where
- * their groups part, or by cpu.idle: one that has the earlier deadline, or will have as the other's request is served, goes as it owes
- * no time, and the other has had its turn for PL_REQUEST_MIN_NS, in the same group for a slice: tasks that wake each other up take turns then, instead of taking the CPU from
- * each other. ran_ns: what the one that runs has had since it was last charged.
+ * After how much run time of the task that runs one that has just come goes before it; 0: at once. What is idle gives way. Else it is
+ * decided in the line where their groups part, and three things have to be so:
+ *  - the one that came owes no time (PL_STEPS_EARLY_NS);
+ *  - it has the earlier deadline: now, or once the request of the other is served and the next one begun;
+ *  - the other has had PL_REQUEST_MIN_NS of its turn, in the same group a slice: tasks that wake each other up take turns then,
+ *    instead of taking the CPU from each other.
+ * ran_ns: what the one that runs has had since it was last charged.
  */
 PL_FN u64 pl_steps_comes(const struct pl_task PL_MEM *woken, const struct pl_turn PL_MEM *turn,
 			 const struct pl_task PL_MEM *running, const struct pl_turn PL_MEM *current,

@@ -22,7 +22,9 @@ pub struct Task {
     pub pid: i32,
     pub next_free: u32,
     pub yielded: u32,
+    #[cfg(feature = "eevdf")]
     pub turn: pl::Turn,
+    #[cfg(feature = "eevdf")]
     pub ran_ns: i64,
 }
 
@@ -100,7 +102,9 @@ pub struct Cpu {
     pub own_vruntime: u64,
     pub has_own: u64,
     pub comes: u64,
+    #[cfg(feature = "eevdf")]
     pub domain: pl::Domain,
+    #[cfg(feature = "eevdf")]
     pub gathered: pl::Domain,
 }
 
@@ -146,9 +150,18 @@ pub struct State {
     pub nr_merges: u32,
     pub nr_merged: u32,
     pub nr_give_way: u32,
+    #[cfg(feature = "eevdf")]
     pub domain: pl::Domain,
+    #[cfg(feature = "eevdf")]
     pub gathered_ns: u64,
 }
+
+/// What a group has per CPU besides, to take turns by lag and deadline.
+pub const NODE_BYTES: u64 = if cfg!(feature = "eevdf") {
+    size_of::<pl::Node>() as u64
+} else {
+    0
+};
 
 /// How many merges are kept to be told of.
 pub const MERGES_KEPT: u32 = 32;

@@ -315,6 +315,7 @@ fn arena_pages(cpus: u64, max_groups: u32) -> u32 {
     let ring = cpus.next_power_of_two() * 4;
     let group = size_of::<Group>() as u64
         + cpus * (size_of::<plimsoll_policy_sys::Queue>() + size_of::<plimsoll_policy_sys::Balance>()) as u64
+        + cpus * intf::NODE_BYTES
         + ring
         + 64;
     let threads = std::fs::read_to_string("/proc/sys/kernel/threads-max")

@@ -11,7 +11,7 @@ use crate::engine::policy as pl;
 /// By which rules a CPU's tasks take turns. Given to [`crate::Simulation::start_with`].
 ///
 /// The order of calls for a task that is woken, runs and sleeps again: `moved` (if it comes from another CPU), `place`,
-/// `join`, `key`, `preempts` (if another one runs there), `pick`, `picked`, any number of `ran` and `tick`, `leave`.
+/// `join`, `key`, `comes` (if another one runs there), `pick`, `picked`, any number of `ran` and `tick`, `leave`.
 ///
 /// ```
 /// use plimsoll_sim::{Class, Config, Entry, GroupId, Machine, Simulation, Step, TaskSpec, Topology};
@@ -89,13 +89,9 @@ pub trait Class {
     /// It lets others run first. `first`: the lowest key of those that wait.
     fn yields(&mut self, entry: &mut Entry, first: Option<u64>) {}
 
-    /// Whether a task that has just begun to wait takes the CPU from the one that runs there.
-    fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
-        false
-    }
-
-    /// Where it does not: the run time after which the running task's turn ends for it, if that may be sooner than it would.
-    fn ends_turn(&self, woken: &Seen, running: &Seen) -> Option<u64> {
+    /// The run time of the task that runs on a CPU after which its turn ends for one that has just begun to wait there; 0: at
+    /// once. `None`: it ends as it would have.
+    fn comes(&self, woken: &Seen, running: &Seen) -> Option<u64> {
         None
     }
 

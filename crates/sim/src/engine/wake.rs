@@ -284,12 +284,10 @@ impl<C: Class> Engine<'_, C> {
         self.waiting = waiting;
     }
 
-    /// Whether the running task gives way to one that has just been queued.
+    /// Whether the running task gives way at once to one that has just been queued.
     pub(super) fn preempts(&self, task: u32, cpu: u32) -> bool {
-        let Some(running) = self.running(cpu) else {
-            return false;
-        };
-        self.class.preempts(&self.seen(task), &self.seen(running))
+        let comes = |running| self.class.comes(&self.seen(task), &self.seen(running));
+        self.running(cpu).and_then(comes) == Some(0)
     }
 
     /// Takes the CPU from the running task for one that has just been queued, if that preempts it.
@@ -313,22 +311,22 @@ impl<C: Class> Engine<'_, C> {
             let taken = owes_nothing.map_or(now == own, |nothing| nothing || waits);
             taken.then_some((turn, when))
         });
-        let preempts = match when {
-            Some((_, When::Now)) => true,
-            Some((turn, When::Next)) => turn.of.0 != now,
-            Some((_, When::AfterSlice)) => false,
+        // Run time of the one that runs after which it is this one's turn.
+        let comes = match when {
+            Some((_, When::Now)) => Some(0),
+            Some((turn, When::Next)) => (turn.of.0 != now).then_some(0),
+            Some((_, When::AfterSlice)) => None,
             Some((_, When::After { ns })) => {
                 self.wait_out(task, cpu, ns);
-                false
+                None
             }
-            None => self.preempts(task, cpu),
+            None => self.class.comes(&self.seen(task), &self.seen(running)),
         };
         if when.is_some_and(|(_, when)| when != When::AfterSlice) {
             self.cpus[cpu as usize].first = task;
         }
-        if !preempts {
-            let sooner = || self.class.ends_turn(&self.seen(task), &self.seen(running));
-            if let Some(ns) = when.is_none().then(sooner).flatten() {
+        if comes != Some(0) {
+            if let Some(ns) = comes {
                 let state = &mut self.cpus[cpu as usize];
                 let ends_ns = self.now_ns.max(state.exec_ns).saturating_add(ns);
                 state.slice_end_ns = state.slice_end_ns.min(ends_ns);

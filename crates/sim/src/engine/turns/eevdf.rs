@@ -94,6 +94,11 @@ impl Eevdf {
     pub fn weigh(&mut self, entry: &mut Entry) {
         let lags = self.checked.then(|| self.group_lags(entry.policy));
         self.turns.pl_steps_tick(entry.policy);
+        self.check_weighed(entry, lags);
+    }
+
+    /// Its groups were weighed, and their lags were these.
+    fn check_weighed(&self, entry: &Entry, lags: Option<Vec<(i128, i128)>>) {
         let Some(lags) = lags else { return };
         for (before, after) in lags.iter().zip(self.group_lags(entry.policy)) {
             let off = (before.0 - after.0).abs();
@@ -108,11 +113,14 @@ impl Eevdf {
         }
     }
 
-    /// Its turn begins. Run time until it may be another's.
+    /// Its turn begins, and its groups are weighed. Run time until it may be another's.
     pub fn picked(&mut self, entry: &mut Entry) -> u64 {
-        self.weigh(entry);
-        self.turns
-            .pl_steps_picked(entry.policy, entry.task.0, entry.now_ns, entry.config)
+        let lags = self.checked.then(|| self.group_lags(entry.policy));
+        let turn_ns = self
+            .turns
+            .pl_steps_picked(entry.policy, entry.task.0, entry.now_ns, entry.config);
+        self.check_weighed(entry, lags);
+        turn_ns
     }
 
     /// Whose turn it is on a CPU where tasks wait and none runs.

@@ -123,15 +123,11 @@ impl Class for Plimsoll {
     }
 
     #[inline]
-    fn preempts(&self, woken: &Seen, running: &Seen) -> bool {
+    fn comes(&self, woken: &Seen, running: &Seen) -> Option<u64> {
         match &self.eevdf {
-            None => flat::preempts(woken, running),
-            Some(eevdf) => eevdf.comes(woken, running) == 0,
+            None => flat::preempts(woken, running).then_some(0),
+            Some(eevdf) => Some(eevdf.comes(woken, running)),
         }
-    }
-
-    fn ends_turn(&self, woken: &Seen, running: &Seen) -> Option<u64> {
-        Some(self.eevdf.as_ref()?.comes(woken, running))
     }
 
     fn owes_nothing(&self, woken: &Seen, running: &Seen) -> Option<bool> {
