@@ -2,8 +2,8 @@
 /*
  * plimsoll record: what the sockets of recorded threads do.
  *
- * Problem: a request begins when its data arrives and ends with the last write of its answer, whichever
- * threads do the work. Only the socket sees both.
+ * Problem: a request begins when its data arrives and ends with the last write of its answer, or as the
+ * service closes the connection after it, whichever threads do the work. Only the socket sees both.
  *
  * Mechanism: a socket is ours from the moment a recorded thread first reads or writes it. Its storage
  * then has a number, under which every event is noted. What arrived before that, while the connection
@@ -447,7 +447,11 @@ int BPF_PROG(on_state, struct sock *sk, int before, int after)
 	seen = bpf_sk_storage_get(&seen_sockets, sk, 0, 0);
 	if (seen && seen->id && !seen->closed) {
 		seen->closed = 1;
-		note(0, seen->id, RECORD_KIND_CLOSED, 0);
+		/*
+		 * A thread that closes before the other end does may so tell it where the answer ends, as HTTP
+		 * does without Content-Length.
+		 */
+		note(after == TCP_FIN_WAIT1 ? bpf_get_current_pid_tgid() : 0, seen->id, RECORD_KIND_CLOSED, 0);
 	}
 	return 0;
 }

@@ -2,7 +2,8 @@
 //! Requests as the service's sockets see them: any threads may do the work, and the client may be anywhere.
 //!
 //! A request begins when data arrives on a connection that the service accepted and that owes no answer. It ends with
-//! the service's last write before the next data arrives. While an answer is owed, more data belongs to the same
+//! the service's last write before the next data arrives. A thread that goes on after that write to close the connection, before
+//! the client does, ends it as it closes: an answer of unknown length ends so. While an answer is owed, more data belongs to the same
 //! request: its body, or requests that overlap (pipelining, HTTP/2), which from outside look alike. Where a thread
 //! reads, after an answer, data that was there before it, they did overlap; the latency is then that of the time in which
 //! the connection was busy.
@@ -15,7 +16,7 @@ use crate::marks::Mark;
 use crate::pool::come_whatever_is_owed;
 use crate::program::{SocketCounts, Thread};
 use crate::request::Loop;
-use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketOp, Timeline};
+use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketEvent, SocketOp, Timeline};
 
 /// One request.
 pub(crate) struct Asked {
@@ -76,6 +77,19 @@ struct Owed {
     overlapping: bool,
 }
 
+impl Owed {
+    /// A client that knows how long the answer is does not wait for its end: it closes first, or hardly later. A thread that slept
+    /// since its last write closes what has been idle.
+    fn ends_with_close(&mut self, close: &SocketEvent) {
+        let burst = |by: Option<Moment>| by.map(|by| (by.thread, by.burst));
+        if let Some((ns, by)) = &mut self.wrote {
+            if by.is_some() && burst(*by) == burst(close.by) {
+                (*ns, *by) = (close.ts_ns, close.by);
+            }
+        }
+    }
+}
+
 impl Sockets {
     fn add(&mut self, connection: &ConnectionTimeline, inside: impl Fn(&Moment) -> bool) {
         let count = self.requests.len();
@@ -119,6 +133,9 @@ impl Sockets {
                     }
                 }
                 SocketOp::Closed => {
+                    if let Some(owed) = &mut owed {
+                        owed.ends_with_close(event);
+                    }
                     self.close(owed.take(), &mut before);
                     unread = 0;
                 }

@@ -487,6 +487,39 @@ fn a_request_is_what_its_connection_says_whichever_threads_do_the_work() {
         .all(|c| c.name == "web" || c.name == "web-worker"));
 }
 
+/// With `Connection: close` and no Content-Length the client reads until the end.
+#[test]
+fn an_answer_ends_as_its_thread_goes_on_to_close_the_connection() {
+    use SocketOp::{Arrived, Closed, Read, Wrote};
+    let header = with_connections(100 * MS, &[(20, "web", 1)], 3);
+    let serve = |from: i64, connection, closes: i64, by| {
+        let run = [
+            socket(from * MS, 0, connection, Arrived, 50),
+            waking(from * MS + 1, 1, 20, 0, Context::Interrupt),
+            switch(from * MS + 2, 1, 0, State::Runnable, 20),
+            socket((from + 1) * MS, 20, connection, Read, 50),
+            socket((from + 3) * MS, 20, connection, Wrote, 5),
+            switch((from + 6) * MS, 1, 20, State::Sleeping, 0),
+        ];
+        run.into_iter()
+            .chain([socket(closes * MS, by, connection, Closed, 0)])
+    };
+    let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+    events.extend(serve(10, 0, 15, 20));
+    // The client closes first; and the thread only when it is woken again.
+    events.extend(serve(20, 1, 25, 0));
+    events.extend(serve(30, 2, 45, 20));
+    events.extend([
+        waking(44 * MS, 1, 20, 0, Context::Timer),
+        switch(44 * MS + 1, 1, 0, State::Runnable, 20),
+        switch(46 * MS, 1, 20, State::Sleeping, 0),
+    ]);
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, _) = compile(&header, &events);
+    let took: Vec<u64> = recorded(&program).requests.iter().map(|r| r.latency_ns).collect();
+    assert_eq!(took, [5 * MS as u64, 3 * MS as u64, 3 * MS as u64]);
+}
+
 #[test]
 fn workers_of_a_pool_answer_requests_of_one_kind() {
     use SocketOp::{Arrived, Read, Wrote};
