@@ -12,10 +12,11 @@
 use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
 use crate::cost::stretches;
 use crate::error::SettingsError;
+use crate::exchanges;
 use crate::groups::{counts, depth, find, groups, indices, is_below, normal, upwards, Group};
 use crate::loops::{hand_on, open_work_ns, HOPS_MAX};
 use crate::machine::{sibling_speeds, Dense};
-use crate::marks::Marks;
+use crate::marks::{Mark, Marks};
 use crate::phase;
 use crate::placement::placement;
 use crate::program::{Burst, Deed, Program, Start, Thread, NONE};
@@ -26,7 +27,7 @@ use crate::rivals;
 use crate::segments;
 use crate::sockets::{self, Sockets};
 use plimsoll_sim::Mainline;
-use plimsoll_trace::{Cause, End, Header, Process, RequestSpec, ThreadTimeline, Timeline};
+use plimsoll_trace::{Cause, End, Header, Moment, Process, RequestSpec, ThreadTimeline, Timeline};
 use std::collections::BTreeSet;
 
 impl Program {
@@ -112,6 +113,16 @@ impl Program {
                 false => marks.end(ix as u32, request.end),
             }
         }
+        let exchanges = match by_sockets {
+            true => exchanges::find(timeline, served(timeline, &found.requests), |moment| {
+                is_below(&groups, threads[moment.thread as usize].group, target)
+            }),
+            false => Vec::new(),
+        };
+        for (ix, exchange) in exchanges.iter().enumerate() {
+            marks.socket(exchange.sent.into(), exchange.sent_ns, Deed::Send(ix as u32));
+            marks.socket(exchange.read.into(), exchange.read_ns, Deed::Receive(ix as u32));
+        }
         for (burst, request) in marks.take_due() {
             bursts[burst as usize].request = request;
         }
@@ -156,6 +167,7 @@ impl Program {
                 &mut actions,
                 &mut seats,
                 &requests,
+                &exchanges,
             ),
             false => Vec::new(),
         };
@@ -231,6 +243,29 @@ pub(crate) fn find_target(
             Ok(pod.or_else(|| Some(most()? as u32)).unwrap_or(0))
         }
     }
+}
+
+/// When and where each request's data is first read, and where it is answered.
+fn served<'a>(
+    timeline: &'a Timeline,
+    requests: &'a [requests::Pair],
+) -> impl Iterator<Item = (i64, Moment, Deed)> + 'a {
+    let moment = |mark: Mark| match mark {
+        Mark::Works(thread, burst, at_work_ns) => Some(Moment {
+            thread,
+            burst,
+            at_work_ns,
+        }),
+        _ => None,
+    };
+    (0..).zip(requests).flat_map(move |(ix, request)| {
+        let read = request
+            .read
+            .and_then(|(ns, mark)| Some((ns, moment(mark)?, Deed::Await(ix))));
+        let end_ns = timeline.start_ns + (request.info.begin_ns + request.info.latency_ns) as i64;
+        let end = moment(request.end).map(|by| (end_ns, by, Deed::End(ix)));
+        read.into_iter().chain(end)
+    })
 }
 
 /// When clients of closed loops that are not recorded sent, ascending.

@@ -7,8 +7,8 @@
 //!
 //! What is kept and what is lost:
 //! - A wake-up that the trace shows becomes a message: its receiver cannot start before its sender got there.
-//! - A message that found its receiver running left no wake-up, so its sender is not waited for. Where sockets were
-//!   recorded, a read waits for its data if those come from outside.
+//! - A message that found its receiver running left no wake-up, so its sender is not waited for, unless sockets were
+//!   recorded: then a read waits for its data, from outside or from the service's own threads (`exchanges.rs`).
 //! - A lock that no thread waited for in the recording is free in the replay, too.
 //! - What threads ran that are not recorded competes for its CPU: see `rivals.rs`.
 //! - Work is CPU time. That caches are colder after a throttling is not in it.
@@ -19,6 +19,7 @@ mod arrivals;
 mod build;
 mod cost;
 mod error;
+mod exchanges;
 mod groups;
 mod inbox;
 mod loops;

@@ -24,6 +24,8 @@ pub(crate) enum Start {
     Fork,
     /// When the data of its request is there, and what its thread did in one go before in the recording is begun.
     Data,
+    /// Likewise a part of what its thread did in one go: when another thread has sent what it reads.
+    Sent,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,9 @@ pub(crate) enum Deed {
     /// Not before its data is there.
     Await(u32),
     End(u32),
+    /// Ends of an exchange. `segments.rs` makes wake-ups of them.
+    Send(u32),
+    Receive(u32),
 }
 
 /// Something that happens after `at_ns` of a burst's work.
@@ -133,6 +138,8 @@ pub(crate) struct Part {
     pub before: BurstIx,
     /// The burst that wakes it; [`NONE`]: none does.
     pub waker: BurstIx,
+    /// The first of what its thread did in one go.
+    pub first: BurstIx,
 }
 
 impl Part {
@@ -140,6 +147,7 @@ impl Part {
         request: NONE,
         before: NONE,
         waker: NONE,
+        first: NONE,
     };
 }
 
@@ -167,6 +175,13 @@ pub struct Stretch {
     pub work_ns: f64,
     /// Requests; one that lasted longer than the stretch counts with the share of it that fell into it.
     pub requests: f64,
+}
+
+impl Start {
+    /// A part of a burst that was cut, but for its first.
+    pub fn is_part(self) -> bool {
+        matches!(self, Start::Data | Start::Sent)
+    }
 }
 
 impl Program {

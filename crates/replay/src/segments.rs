@@ -10,17 +10,23 @@
 //! What leads to an answer, since the thread last read, answered or woke another, was done for that request; all else for
 //! the one that was read or answered before. What a burst does before its first read or answer stays at its beginning.
 //!
+//! Likewise where it reads what another thread of the service has sent: that begins a burst, which the sender wakes; see
+//! `exchanges.rs`. If the sender woke the thread for just that, it is there already.
+//!
 //! A burst that neither reads nor answers works for what its thread has read and not answered yet, if that is one request.
+use crate::exchanges::Exchange;
 use crate::placement::Seat;
 use crate::program::{Action, Burst, BurstIx, Deed, Part, Start, Thread, NONE};
 use crate::request::RequestInfo;
-use plimsoll_trace::Timeline;
+use plimsoll_trace::{Cause, Timeline};
 
 struct Segment {
     /// The request; [`NONE`]: before any.
     owner: u32,
     from_ns: u64,
     to_ns: u64,
+    /// The exchange without which it cannot begin; [`NONE`]: it needs none.
+    needs: u32,
     actions: Vec<Action>,
 }
 
@@ -32,6 +38,7 @@ pub(crate) fn cut(
     actions: &mut Vec<Action>,
     seats: &mut Vec<Seat>,
     requests: &[RequestInfo],
+    exchanges: &[Exchange],
 ) -> Vec<Part> {
     let old = std::mem::take(bursts);
     let old_actions = std::mem::take(actions);
@@ -40,19 +47,27 @@ pub(crate) fn cut(
     let mut of: Vec<u32> = Vec::with_capacity(old.len());
     actions.reserve(old_actions.len());
     let mut owed = Owed::default();
+    // The part that begins as an exchange is read.
+    let mut read_by: Vec<BurstIx> = vec![NONE; exchanges.len()];
     for (ix, burst) in old.iter().enumerate() {
         first_of.push(bursts.len() as u32);
         let known = &threads[burst.thread as usize].bursts;
         if ix as u32 == known.start {
             owed.requests.clear();
         }
-        let woken_ns = timeline.threads[burst.thread as usize].bursts[ix - known.start as usize].woken_ns;
+        let recorded = &timeline.threads[burst.thread as usize].bursts[ix - known.start as usize];
+        let woken_ns = recorded.woken_ns;
         owed.forget(requests, (woken_ns - timeline.start_ns).max(0) as u64);
         let end = old
             .get(ix + 1)
             .map_or(old_actions.len(), |next| next.actions as usize);
         let own = &old_actions[burst.actions as usize..end];
-        let segments = segments(own, burst.work_ns, requests);
+        let segments = segments(own, burst.work_ns, requests, |exchange| {
+            (
+                !has_woken(&exchanges[exchange as usize], recorded.cause),
+                exchanges[exchange as usize].request,
+            )
+        });
         let only = owed.only();
         match segments.is_empty() {
             true => of.push(only),
@@ -79,10 +94,16 @@ pub(crate) fn cut(
                 exits: burst.exits && i == last,
                 ..*burst
             };
+            if segment.needs != NONE && i > 0 {
+                read_by[segment.needs as usize] = bursts.len() as u32;
+            }
             bursts.push(match i {
                 0 => first,
                 _ => Burst {
-                    start: Start::Data,
+                    start: match segment.needs {
+                        NONE => Start::Data,
+                        _ => Start::Sent,
+                    },
                     at_ns: 0,
                     request: NONE,
                     strict: false,
@@ -100,7 +121,11 @@ pub(crate) fn cut(
     for action in actions.iter_mut() {
         match &mut action.deed {
             Deed::Wake(burst) | Deed::Fork(burst) => *burst = first_of[*burst as usize],
-            Deed::Begin(_) | Deed::Await(_) | Deed::End(_) => {}
+            Deed::Send(exchange) if read_by[*exchange as usize] != NONE => {
+                action.deed = Deed::Wake(read_by[*exchange as usize]);
+            }
+            Deed::Send(_) => {}
+            Deed::Begin(_) | Deed::Await(_) | Deed::End(_) | Deed::Receive(_) => {}
         }
     }
     for thread in threads {
@@ -113,8 +138,13 @@ pub(crate) fn cut(
 fn parts(bursts: &[Burst], actions: &[Action], of: &[u32], nr_requests: usize) -> Vec<Part> {
     let mut parts = vec![Part::UNKNOWN; bursts.len()];
     let mut last: Vec<BurstIx> = vec![NONE; nr_requests];
+    let mut first = 0;
     for (ix, &request) in of.iter().enumerate() {
         parts[ix].request = request;
+        if !bursts[ix].start.is_part() {
+            first = ix as u32;
+        }
+        parts[ix].first = first;
         if request != NONE {
             let last = std::mem::replace(&mut last[request as usize], ix as u32);
             if last != NONE && bursts[last as usize].thread == bursts[ix].thread {
@@ -167,8 +197,19 @@ impl Owed {
 }
 
 /// What a burst does for one request after another; none, if it neither reads nor answers.
-fn segments(actions: &[Action], work_ns: u64, requests: &[RequestInfo]) -> Vec<Segment> {
-    let served = |action: &Action| matches!(action.deed, Deed::Await(_) | Deed::End(_));
+/// `exchange`: whether a burst that reads it has to wait for it, and its request.
+fn segments(
+    actions: &[Action],
+    work_ns: u64,
+    requests: &[RequestInfo],
+    exchange: impl Fn(u32) -> (bool, u32),
+) -> Vec<Segment> {
+    let served = |action: &Action| {
+        matches!(
+            action.deed,
+            Deed::Await(_) | Deed::End(_) | Deed::Send(_) | Deed::Receive(_)
+        )
+    };
     if !actions.iter().any(served) {
         return Vec::new();
     }
@@ -177,6 +218,11 @@ fn segments(actions: &[Action], work_ns: u64, requests: &[RequestInfo]) -> Vec<S
         match action.deed {
             Deed::Await(request) => go_on(&mut all, request, action.at_ns),
             Deed::End(request) => answer(&mut all, request),
+            Deed::Send(sent) => match exchange(sent) {
+                (_, NONE) => {}
+                (_, request) => answer(&mut all, request),
+            },
+            Deed::Receive(read) => receive(&mut all, read, exchange(read), action.at_ns),
             _ => {}
         }
         let current = all.last_mut().expect("one stands at the beginning");
@@ -184,15 +230,17 @@ fn segments(actions: &[Action], work_ns: u64, requests: &[RequestInfo]) -> Vec<S
         current.actions.push(action);
     }
     all.last_mut().expect("likewise").to_ns = work_ns;
-    let came_ns = |segment: &Segment| requests[segment.owner as usize].begin_ns;
+    let came_ns = |segment: &Segment| requests.get(segment.owner as usize).map_or(0, |r| r.begin_ns);
     // What comes before the first request is done while that is waited for, unless another one comes sooner.
-    if all[0].owner == NONE && all[1..].is_sorted_by(|_, later| came_ns(&all[1]) <= came_ns(later)) {
+    let first_comes_first =
+        |all: &[Segment]| all[1..].is_sorted_by(|_, later| came_ns(&all[1]) <= came_ns(later));
+    if all.len() > 1 && all[0].owner == NONE && first_comes_first(&all) {
         all[0].owner = all[1].owner;
     }
     let mut joined: Vec<Segment> = Vec::with_capacity(all.len());
     for segment in all {
         match joined.last_mut() {
-            Some(last) if last.owner == segment.owner => last.append(segment),
+            Some(last) if last.owner == segment.owner && segment.needs == NONE => last.append(segment),
             _ => joined.push(segment),
         }
     }
@@ -205,6 +253,37 @@ fn go_on(all: &mut Vec<Segment>, request: u32, at_ns: u64) {
     if current.owner != request {
         current.to_ns = at_ns;
         all.push(Segment::new(request, at_ns));
+    }
+}
+
+/// From here on the burst works with what another thread has sent.
+fn receive(all: &mut Vec<Segment>, read: u32, (waits, request): (bool, u32), at_ns: u64) {
+    let current = all.last_mut().expect("one stands at the beginning");
+    // For the same one as before, if it is not known for which.
+    let owner = if request == NONE { current.owner } else { request };
+    if waits {
+        current.to_ns = at_ns;
+        all.push(Segment {
+            needs: read,
+            ..Segment::new(owner, at_ns)
+        });
+    } else if owner != NONE {
+        go_on(all, owner, at_ns);
+    }
+}
+
+/// Whether the reading burst was woken by the sender, then or later.
+fn has_woken(exchange: &Exchange, cause: Cause) -> bool {
+    match cause {
+        Cause::Thread {
+            thread,
+            burst,
+            at_work_ns,
+        } => {
+            (thread, burst) == (exchange.sent.thread, exchange.sent.burst)
+                && exchange.sent.at_work_ns <= at_work_ns
+        }
+        _ => false,
     }
 }
 
@@ -232,6 +311,7 @@ impl Segment {
             owner,
             from_ns,
             to_ns: from_ns,
+            needs: NONE,
             actions: Vec::new(),
         }
     }

@@ -13,7 +13,9 @@ pub(crate) struct State {
     begin_ns: Vec<AtomicU64>,
     end_ns: Vec<AtomicU64>,
     /// A bit for each burst.
-    done: Vec<AtomicU64>,
+    done: Bits,
+    /// Likewise: another thread has sent what it reads.
+    sent: Bits,
     work_ns: AtomicU64,
     work_scale: f64,
     /// The machine has the recorded CPUs, and the recorded kernel's scheduler.
@@ -28,7 +30,8 @@ impl State {
         State {
             begin_ns: all(program.requests.len(), UNSET),
             end_ns: all(program.requests.len(), UNSET),
-            done: all(program.bursts.len().div_ceil(64), 0),
+            done: Bits::none_of(program.bursts.len()),
+            sent: Bits::none_of(program.bursts.len()),
             work_ns: AtomicU64::new(0),
             work_scale,
             has_seats,
@@ -60,12 +63,19 @@ impl State {
     }
 
     pub fn is_done(&self, burst: BurstIx) -> bool {
-        self.done[burst as usize / 64].load(Relaxed) >> (burst % 64) & 1 != 0
+        self.done.has(burst)
     }
 
     pub fn set_done(&self, burst: BurstIx) {
-        let word = &self.done[burst as usize / 64];
-        word.store(word.load(Relaxed) | 1 << (burst % 64), Relaxed);
+        self.done.set(burst);
+    }
+
+    pub fn is_sent(&self, burst: BurstIx) -> bool {
+        self.sent.has(burst)
+    }
+
+    pub fn set_sent(&self, burst: BurstIx) {
+        self.sent.set(burst);
     }
 
     /// Counts recorded work as it is begun. How long it takes here.
@@ -77,6 +87,24 @@ impl State {
     /// Recorded work that has been begun.
     pub fn begun_ns(&self) -> u64 {
         self.work_ns.load(Relaxed)
+    }
+}
+
+/// One for each burst.
+struct Bits(Vec<AtomicU64>);
+
+impl Bits {
+    fn none_of(count: usize) -> Bits {
+        Bits((0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn has(&self, burst: BurstIx) -> bool {
+        self.0[burst as usize / 64].load(Relaxed) >> (burst % 64) & 1 != 0
+    }
+
+    fn set(&self, burst: BurstIx) {
+        let word = &self.0[burst as usize / 64];
+        word.store(word.load(Relaxed) | 1 << (burst % 64), Relaxed);
     }
 }
 

@@ -191,30 +191,37 @@ impl ThreadTask {
     fn end_of_cut(&self, burst: BurstIx) -> BurstIx {
         let thread = self.program.bursts[burst as usize].thread;
         let end = self.program.threads[thread as usize].bursts.end;
-        let cut = |&at: &BurstIx| self.program.bursts[at as usize].start == Start::Data;
+        let cut = |&at: &BurstIx| self.program.bursts[at as usize].start.is_part();
         burst + 1 + (burst + 1..end).take_while(cut).count() as BurstIx
     }
 
     /// What follows a burst that is done; `None`: parts of it are left.
     fn after(&mut self, burst: BurstIx, now_ns: u64) -> Option<BurstIx> {
-        let Some(of) = self.left_over.iter().position(|left| left.contains(&burst)) else {
+        let first = self.first_of_cut(burst);
+        if burst == first {
             let end = self.end_of_cut(burst);
-            if end == burst + 1 {
-                return Some(end);
+            let rest = (burst + 1..end).find(|&part| !self.is_done(part));
+            if let Some(rest) = rest {
+                self.leave_over(rest..end, now_ns);
             }
-            self.leave_over(burst + 1..end, now_ns);
-            return None;
-        };
-        let Range { mut start, end } = self.left_over[of].clone();
-        while start < end && self.is_done(start) {
-            start += 1;
         }
-        if start < end {
-            self.left_over[of].start = start;
-            return None;
+        let state = &self.state;
+        for left in &mut self.left_over {
+            while left.start < left.end && state.is_done(left.start) {
+                left.start += 1;
+            }
         }
-        self.left_over.remove(of);
-        Some(end)
+        self.left_over.retain(|left| !left.is_empty());
+        let is_left = |left: &Range<BurstIx>| self.first_of_cut(left.start) == first;
+        let is_over = self.is_done(first) && !self.left_over.iter().any(is_left);
+        is_over.then(|| self.end_of_cut(burst))
+    }
+
+    fn first_of_cut(&self, part: BurstIx) -> BurstIx {
+        match self.program.bursts[part as usize].start.is_part() {
+            true => self.program.part_of(part).first,
+            false => part,
+        }
     }
 
     fn wake(&self, burst: BurstIx) -> Step {
@@ -300,7 +307,11 @@ impl Behaviour for ThreadTask {
                                 ctx.spawn(ThreadTask::spec(&self.program, &self.state, thread, true));
                             }
                             Deed::Wake(woken) if self.is_done(woken) => {}
-                            Deed::Wake(woken) => return self.wake(woken),
+                            Deed::Wake(woken) => {
+                                self.state.set_sent(woken);
+                                return self.wake(woken);
+                            }
+                            Deed::Send(_) | Deed::Receive(_) => {}
                         }
                     }
                     let work_ns = self.program.bursts[burst as usize].work_ns;

@@ -24,6 +24,9 @@ impl ThreadTask {
     /// Whether a burst's request is there, and what its thread did for that before is done; else from when on that may
     /// be so, if that is known.
     pub(super) fn is_ready(&self, burst: BurstIx, now_ns: u64) -> Result<(), Option<u64>> {
+        if self.program.bursts[burst as usize].start == Start::Sent && !self.state.is_sent(burst) {
+            return Err(None);
+        }
         let part = self.program.part_of(burst);
         if part.request == NONE {
             return Ok(());
@@ -78,7 +81,11 @@ impl ThreadTask {
         if self.is_ready(burst, now_ns).is_ok() {
             return false;
         }
-        if !self.is_left_over(burst) {
+        let is_left_over = self.is_left_over(burst);
+        if !is_left_over && self.program.bursts[burst as usize].start.is_part() {
+            // Sent before its thread has begun with the first.
+            self.left_over.push(burst..burst + 1);
+        } else if !is_left_over {
             let end = self.end_of_cut(burst);
             self.leave_over(burst..end, now_ns);
             self.time_anyway(burst, end, now_ns);

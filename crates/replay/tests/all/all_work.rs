@@ -6,14 +6,17 @@
 //! `SEED=0 COUNT=30000 cargo test -p plimsoll-replay --test all all_work::` tries as many.
 use plimsoll_replay::{machine, replay, Program, Settings};
 use plimsoll_trace::example::{connection, header, switch, waking};
-use plimsoll_trace::{Context, Event, Header, Side, SocketOp, Sockets, State, Thread, Timeline, What};
+use plimsoll_trace::{
+    Connection, Context, Event, Header, Side, SocketOp, Sockets, State, Thread, Timeline, What,
+};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use std::sync::Arc;
 
 const CPUS: usize = 2;
 const US: i64 = 1000;
-const CONNECTIONS: u64 = 3;
+/// Two from outside, one to the outside, and the two ends of one within.
+const CONNECTIONS: u64 = 5;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Now {
@@ -173,14 +176,22 @@ fn recording(seed: u64) -> (Header, Vec<Event>) {
         thread.tgid = Some(tid(ix % processes));
     }
     header.threads.extend(recording.forked);
-    let side = |id| match id < CONNECTIONS {
-        true => Side::Accepted,
-        false => Side::Opened,
+    let end = |id| {
+        let (side, peer) = match id {
+            1 | 2 => (Side::Accepted, None),
+            3 => (Side::Opened, None),
+            4 => (Side::Opened, Some(5)),
+            _ => (Side::Accepted, Some(4)),
+        };
+        Connection {
+            peer,
+            ..connection(id, side)
+        }
     };
     header.sockets = Sockets {
         recorded: true,
         without: None,
-        connections: (1..=CONNECTIONS).map(|id| connection(id, side(id))).collect(),
+        connections: (1..=CONNECTIONS).map(end).collect(),
     };
     (header, recording.events)
 }

@@ -186,6 +186,69 @@ fn a_recording_made_while_throttled_replays_without_the_limit_as_the_service_wou
     }
 }
 
+/// Three requests pile up while both are throttled. The front asks the back for each, over a connection of its own or one that they
+/// share; the back finds all questions at once, and the front all answers.
+#[test]
+fn a_front_and_a_back_that_served_several_at_once_serve_each_as_it_comes_where_they_do_not_pile_up() {
+    use SocketOp::{Arrived, Read, Wrote};
+    for shared in [false, true] {
+        let mut header = with_connections(300 * MS, &[(20, "front", 1), (21, "back", 1)], 3);
+        for i in 0..if shared { 1 } else { 3 } {
+            for (id, side, peer) in [(10 + i, Side::Opened, 20 + i), (20 + i, Side::Accepted, 10 + i)] {
+                header.sockets.connections.push(Connection {
+                    peer: Some(peer),
+                    ..connection(id, side)
+                });
+            }
+        }
+        let pair = |i: u64| if shared { (10, 20) } else { (10 + i, 20 + i) };
+        let mut events = vec![
+            switch(1, 1, 20, State::Sleeping, 0),
+            switch(2, 0, 21, State::Sleeping, 0),
+            waking(10 * MS + 1, 1, 20, 0, Context::Interrupt),
+            switch(100 * MS, 1, 0, State::Runnable, 20),
+            waking(101 * MS + 1, 1, 21, 20, Context::Task),
+            switch(107 * MS, 1, 20, State::Runnable, 0),
+            // The back, after another throttling; then the front once more.
+            switch(200 * MS, 0, 0, State::Runnable, 21),
+            switch(206 * MS + 9, 0, 21, State::Sleeping, 0),
+            switch(207 * MS, 1, 0, State::Runnable, 20),
+            switch(209 * MS, 1, 20, State::Sleeping, 0),
+        ];
+        for i in 0..3 {
+            let (asks, answers) = pair(i);
+            let t = i as i64 * 2 * MS;
+            events.extend([
+                socket((10 + 10 * i as i64) * MS, 0, i, Arrived, 50),
+                // The front works for 1 ms before it asks.
+                socket(100 * MS + t, 20, i, Read, 50),
+                socket(101 * MS + t, 20, asks, Wrote, 10),
+                socket(101 * MS + t, 20, answers, Arrived, 10),
+                // The back for 2.
+                socket(200 * MS + t + 1, 21, answers, Read, 10),
+                socket(202 * MS + t, 21, answers, Wrote, 20),
+                socket(202 * MS + t, 21, asks, Arrived, 20),
+                // And the front for half of one.
+                socket(207 * MS + t / 4 + 1, 20, asks, Read, 20),
+                socket(207 * MS + t / 4 + 500 * US, 20, i, Wrote, 70),
+            ]);
+        }
+        events.sort_by_key(|e| e.ts_ns);
+        let (program, machine) = compile(&header, &events);
+        assert!(p(&recorded(&program), 50.0) > 180.0);
+        let replayed = run(&program, &machine, &[]);
+        // It asks for the next 1 ms after one; no request waits for the next one, and none is answered before the back has worked.
+        for latency in replayed.latencies(None) {
+            let ms = latency as f64 / MS as f64;
+            assert!(
+                (3.5..5.0).contains(&ms),
+                "shared: {shared}: {:?}",
+                replayed.requests
+            );
+        }
+    }
+}
+
 /// Three came while the thread was throttled, and it took the last one first, as a queue of a pool may have them.
 #[test]
 fn what_one_burst_served_in_another_order_is_served_as_it_came_where_it_does_not_pile_up() {

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Data that the service's own threads send each other: what a front asks a back, and what that answers.
+//!
+//! Where the reader was asleep the wake-up tells the same. But a reader that ran, or was throttled, finds the data of several
+//! requests at once and leaves no wake-up: in a replay in which they do not pile up it has to be woken by each.
+//!
+//! Which request an exchange is for: a question is for the request that was read last in the same burst, else for the only
+//! one that its thread has read and not answered; but if the answer to it is passed on to a client, for that client's. What
+//! comes back on a connection is for what was asked on it.
+use crate::program::{Deed, NONE};
+use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketOp, ThreadIx, Timeline};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One piece of data, from one thread to another.
+pub(crate) struct Exchange {
+    pub sent_ns: i64,
+    pub sent: Moment,
+    pub read_ns: i64,
+    pub read: Moment,
+    /// What it is for; [`NONE`]: not known.
+    pub request: u32,
+    /// Into `Timeline::connections`: the end that reads.
+    connection: usize,
+}
+
+/// What a thread does, in order of time.
+struct Event {
+    ts_ns: i64,
+    by: Moment,
+    /// Into the exchanges, or a request.
+    deed: Deed,
+}
+
+/// `served`: of each request, when and where it is first read and when and where it is answered. `inside`: whether a thread is
+/// one of the service's.
+pub(crate) fn find(
+    timeline: &Timeline,
+    served: impl Iterator<Item = (i64, Moment, Deed)>,
+    inside: impl Fn(&Moment) -> bool,
+) -> Vec<Exchange> {
+    let mut exchanges = Vec::new();
+    for (connection, known) in timeline.connections.iter().enumerate() {
+        add(&mut exchanges, connection, known, &inside);
+    }
+    if exchanges.is_empty() {
+        return exchanges;
+    }
+    let mut events: Vec<Event> = served
+        .map(|(ts_ns, by, deed)| Event { ts_ns, by, deed })
+        .collect();
+    for (ix, own) in exchanges.iter().enumerate() {
+        for (ts_ns, by, deed) in [
+            (own.sent_ns, own.sent, Deed::Send(ix as u32)),
+            (own.read_ns, own.read, Deed::Receive(ix as u32)),
+        ] {
+            events.push(Event { ts_ns, by, deed });
+        }
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    say_whose(timeline, &mut exchanges, &events);
+    exchanges
+}
+
+fn add(
+    exchanges: &mut Vec<Exchange>,
+    connection: usize,
+    known: &ConnectionTimeline,
+    inside: &impl Fn(&Moment) -> bool,
+) {
+    let mut unread: VecDeque<(i64, Moment, u32)> = VecDeque::new();
+    for event in &known.events {
+        match (event.op, event.by) {
+            (SocketOp::Arrived, Some(by)) if inside(&by) => unread.push_back((event.ts_ns, by, event.bytes)),
+            (SocketOp::Read, Some(by)) if event.bytes > 0 && inside(&by) => {
+                // The last of what is read now. What is read in parts was sent once.
+                let Some((sent_ns, sent)) = take(&mut unread, event.bytes) else {
+                    continue;
+                };
+                if sent.thread != by.thread {
+                    exchanges.push(Exchange {
+                        sent_ns,
+                        sent,
+                        read_ns: event.ts_ns,
+                        read: by,
+                        request: NONE,
+                        connection,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// So much is read: when and where the last of it was sent. Of a Unix stream it is not known how much was.
+fn take(unread: &mut VecDeque<(i64, Moment, u32)>, bytes: u32) -> Option<(i64, Moment)> {
+    let mut left = bytes;
+    let mut last = None;
+    while let Some((ns, by, sent)) = unread.pop_front() {
+        last = Some((ns, by));
+        left = left.saturating_sub(sent);
+        if left == 0 {
+            break;
+        }
+    }
+    last
+}
+
+/// What has been asked on a connection, in order: it is answered in that order.
+struct Asked<T> {
+    questions: VecDeque<T>,
+    /// The first has been, at least in part.
+    answered: bool,
+}
+
+impl<T: Copy> Asked<T> {
+    fn none() -> Self {
+        Asked {
+            questions: VecDeque::new(),
+            answered: false,
+        }
+    }
+
+    fn ask(&mut self, question: T) {
+        if self.answered {
+            self.questions.pop_front();
+        }
+        self.answered = false;
+        self.questions.push_back(question);
+    }
+
+    /// What an answer is to. The only question stays: its answer may come in parts.
+    fn answer(&mut self) -> Option<T> {
+        match self.questions.len() {
+            0 | 1 => {
+                self.answered = true;
+                self.questions.front().copied()
+            }
+            _ => self.questions.pop_front(),
+        }
+    }
+}
+
+/// What each thread is at.
+#[derive(Default)]
+struct At {
+    burst: u32,
+    request: Option<u32>,
+    owed: Vec<u32>,
+}
+
+impl At {
+    fn current(&self, burst: u32) -> Option<u32> {
+        match (self.request, &self.owed[..]) {
+            (Some(request), _) if self.burst == burst => Some(request),
+            (_, [only]) => Some(*only),
+            _ => None,
+        }
+    }
+}
+
+fn say_whose(timeline: &Timeline, exchanges: &mut [Exchange], events: &[Event]) {
+    let askers = askers(timeline);
+    let passed_on = passed_on(&askers, exchanges, events);
+    let mut at: BTreeMap<ThreadIx, At> = BTreeMap::new();
+    // Of each connection, by the end that asks: the requests that were asked for.
+    let mut asked: BTreeMap<usize, Asked<Option<u32>>> = BTreeMap::new();
+    for (ix, event) in events.iter().enumerate() {
+        let own = at.entry(event.by.thread).or_default();
+        let request = match event.deed {
+            Deed::Await(request) => {
+                own.owed.push(request);
+                Some(request)
+            }
+            Deed::End(request) => {
+                own.owed.retain(|&owed| owed != request);
+                Some(request)
+            }
+            Deed::Send(exchange) => {
+                let exchange = &mut exchanges[exchange as usize];
+                let (asker, is_question) = askers[exchange.connection];
+                let asked = asked.entry(asker).or_insert_with(Asked::none);
+                let request = match is_question {
+                    true => {
+                        let request = passed_on.get(&ix).copied();
+                        let request = request.or_else(|| own.current(event.by.burst));
+                        asked.ask(request);
+                        request
+                    }
+                    false => asked.answer().flatten(),
+                };
+                exchange.request = request.unwrap_or(NONE);
+                continue;
+            }
+            Deed::Receive(exchange) => {
+                let request = exchanges[exchange as usize].request;
+                (request != NONE).then_some(request)
+            }
+            _ => continue,
+        };
+        (own.burst, own.request) = (event.by.burst, request);
+    }
+}
+
+/// Of each connection's end, if it reads: the end that began the connection, and whether what is read here is its question.
+fn askers(timeline: &Timeline) -> Vec<(usize, bool)> {
+    let ends = (0..).zip(&timeline.connections);
+    let by_id: BTreeMap<u64, usize> = ends.clone().map(|(ix, end)| (end.about.id, ix)).collect();
+    ends.map(|(ix, end)| match end.about.side {
+        Side::Accepted => {
+            let peer = end.about.peer.and_then(|id| by_id.get(&id));
+            (peer.copied().unwrap_or(ix), true)
+        }
+        _ => (ix, false),
+    })
+    .collect()
+}
+
+/// Questions whose answer is passed on to a client right after it is read: by the event that asked, the client's request.
+fn passed_on(askers: &[(usize, bool)], exchanges: &[Exchange], events: &[Event]) -> BTreeMap<usize, u32> {
+    let mut found = BTreeMap::new();
+    let mut asked: BTreeMap<usize, Asked<usize>> = BTreeMap::new();
+    // Of each thread: the burst in which it has just read an answer, and the question of that.
+    let mut just_read: BTreeMap<ThreadIx, (u32, usize)> = BTreeMap::new();
+    for (ix, event) in events.iter().enumerate() {
+        let own = event.by.thread;
+        match event.deed {
+            Deed::Send(exchange) => {
+                let (asker, is_question) = askers[exchanges[exchange as usize].connection];
+                if is_question {
+                    asked.entry(asker).or_insert_with(Asked::none).ask(ix);
+                }
+            }
+            Deed::Receive(exchange) => {
+                let (asker, is_question) = askers[exchanges[exchange as usize].connection];
+                let question = match is_question {
+                    true => None,
+                    false => asked.get_mut(&asker).and_then(Asked::answer),
+                };
+                just_read.remove(&own);
+                if let Some(question) = question {
+                    just_read.insert(own, (event.by.burst, question));
+                }
+            }
+            Deed::End(request) => match just_read.remove(&own) {
+                Some((burst, question)) if burst == event.by.burst => {
+                    found.insert(question, request);
+                }
+                _ => {}
+            },
+            _ => {
+                just_read.remove(&own);
+            }
+        }
+    }
+    found
+}
