@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace ready to be replayed: what each thread does, with causes instead of times. `build.rs` makes one.
 use crate::arrivals::Pacing;
-use crate::groups::{counts, find, Group};
+use crate::groups::{counts, find, is_below, Group};
 use crate::pairing::Pairing;
 use crate::placement::{Seat, ThreadPlace};
 use crate::request::{RequestClass, RequestInfo};
@@ -202,6 +202,17 @@ impl Program {
     /// Whether others compete in a replay.
     pub fn has_rivals(&self) -> bool {
         !self.rivals.is_empty()
+    }
+
+    /// Whether threads outside of the planned group, recorded or not, had so much of the recorded CPUs that its threads wait for theirs
+    /// more than for each other. Source of the share: chosen; a client on the same machine takes less.
+    pub(crate) fn is_beside_others(&self, nr_cpus: u32) -> bool {
+        let outside = self
+            .threads
+            .iter()
+            .filter(|t| !is_below(&self.groups, t.group, self.target));
+        let outside_ns: u64 = outside.map(|t| t.work_ns).sum();
+        self.has_rivals() || outside_ns > self.duration_ns * u64::from(nr_cpus) / 2
     }
 
     pub fn nr_requests(&self) -> u64 {

@@ -55,7 +55,8 @@ pub fn replay_cancelled_by(
     let mut config = Config::new(machine, horizon_ns.max(1));
     config.seed = settings.seed;
     config.stop_when_done = true;
-    mainline_or_published(&mut config, settings.semantics, program, nr_cpus);
+    let beside_others = program.is_beside_others(nr_recorded);
+    mainline_or_published(&mut config, settings.semantics, program, nr_cpus, beside_others);
     add_groups(&mut config, program, settings)?;
     let workload = config.add_workload("replay");
     let has_seats = settings.semantics == Semantics::Mainline && nr_cpus == nr_recorded;
@@ -111,13 +112,19 @@ fn from_stuck(stuck: RunError) -> SettingsError {
     }
 }
 
-fn mainline_or_published(config: &mut Config, semantics: Semantics, program: &Program, nr_cpus: u32) {
+fn mainline_or_published(
+    config: &mut Config,
+    semantics: Semantics,
+    program: &Program,
+    nr_cpus: u32,
+    beside_others: bool,
+) {
     match semantics {
         Semantics::Mainline => {
             config.policy = program.kernel.policy();
             // Turns by lag and deadline, level by level: beside others, a woken task waits for what its own group has had.
             // Among threads of one group it is a habit of the recording that decides, below, which this rule does not have.
-            if program.kernel.has_lags() && program.has_rivals() {
+            if program.kernel.has_lags() && beside_others {
                 config.policy.fair = Fair::Eevdf;
                 config.policy.delay_dequeue = program.kernel.delays_dequeue();
                 config.policy.core.fair.slice_ns = Mainline::base_slice_ns(nr_cpus);

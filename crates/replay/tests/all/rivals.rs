@@ -5,12 +5,13 @@
 mod recorder;
 
 use crate::common::{compile, compile_with, p, run};
+use plimsoll_replay::{machine, Program};
 use plimsoll_sim::{
     Config, Context, Fair, GroupId, GroupSpec, Limits, Machine, Policy, Simulation, Step, TaskSpec, Topology,
 };
 use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::{header, switch, waking, MS};
-use plimsoll_trace::{Context as When, Event, Group, Header, State, What};
+use plimsoll_trace::{Context as When, Event, Group, Header, State, Timeline, What};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use recorder::Recorder;
@@ -40,6 +41,16 @@ const SINCE_6_6: &str = KERNELS[1];
 
 /// The service's latencies, ascending, and what a recording of it holds.
 fn truth(kernel: &str, beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Header, Vec<Event>) {
+    recorded(kernel, beside, quota_ms, Some(1))
+}
+
+/// `group`: the one that is recorded; `None`: all.
+fn recorded(
+    kernel: &str,
+    beside: Beside,
+    quota_ms: Option<u64>,
+    group: Option<u32>,
+) -> (Vec<u64>, Header, Vec<Event>) {
     let mut machine = Machine::new(Topology::flat(2));
     machine.costs = plimsoll_sim::Costs::free();
     let mut config = Config::new(machine, DURATION_NS);
@@ -87,7 +98,7 @@ fn truth(kernel: &str, beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Head
     }
     let mut about = header(0, &[]);
     about.machine.kernel = Some(kernel.into());
-    about.only_below = Some("/web".into());
+    about.only_below = group.map(|_| "/web".into());
     for path in ["/a", "/b"] {
         about.groups.push(Group {
             path: path.into(),
@@ -98,7 +109,7 @@ fn truth(kernel: &str, beside: Beside, quota_ms: Option<u64>) -> (Vec<u64>, Head
             ..Default::default()
         });
     }
-    let mut recorder = Recorder::new(about, 1);
+    let mut recorder = Recorder::new(about, group);
     Simulation::new(config).unwrap().run(Some(&mut recorder)).unwrap();
     let (header, events) = recorder.finish(DURATION_NS);
     let mut latencies = latencies.lock().unwrap().clone();
@@ -172,6 +183,21 @@ fn a_service_waits_for_others_as_it_did_and_under_a_limit_as_it_would() {
             replayed(&["group.web.quota_us=40000"]),
             both(&limited),
             &format!("{kernel}, {beside:?}, limited"),
+        );
+    }
+}
+
+#[test]
+fn beside_others_whose_threads_are_recorded_too_a_service_waits_as_it_did() {
+    for beside in [Beside::Spinners(100), Beside::Spinners(400), Beside::Spinners(25)] {
+        let (latencies, header, events) = recorded(SINCE_6_6, beside, None, None);
+        let timeline = Timeline::build(&header, &events);
+        let program = Program::build(&header, &timeline, Some("/web"), None, 60).unwrap();
+        let replayed = run(&Arc::new(program), &machine(&header, &timeline), &[]);
+        assert_near(
+            both(&replayed.latencies(None)),
+            both(&latencies),
+            &format!("{beside:?}"),
         );
     }
 }

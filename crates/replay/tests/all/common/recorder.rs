@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records one group of a simulated machine as `plimsoll record --cgroup` records one of a real machine: the switches of its
-//! threads, and of all others only what they took from each CPU.
+//! threads, and of all others only what they took from each CPU. Or all of it, as without --cgroup.
 use plimsoll_sim::observer::Stop;
 use plimsoll_sim::{GroupId, Observer, TaskId};
 use plimsoll_trace::{Context, Event, Header, State, Thread, What};
@@ -17,7 +17,8 @@ struct Turn {
 
 pub struct Recorder {
     header: Header,
-    group: u32,
+    /// `None`: all.
+    group: Option<u32>,
     turns: Vec<Vec<Turn>>,
     events: Vec<Event>,
     group_of: Vec<u32>,
@@ -28,8 +29,8 @@ fn tid(task: u32) -> u32 {
 }
 
 impl Recorder {
-    /// Of the group with this index in the header, on as many CPUs as that has.
-    pub fn new(header: Header, group: u32) -> Recorder {
+    /// Of the group with this index in the header, or of all, on as many CPUs as that has.
+    pub fn new(header: Header, group: Option<u32>) -> Recorder {
         Recorder {
             turns: vec![Vec::new(); header.machine.cpus.len()],
             header,
@@ -37,6 +38,10 @@ impl Recorder {
             events: Vec::new(),
             group_of: Vec::new(),
         }
+    }
+
+    fn records(&self, group: u32) -> bool {
+        group != u32::MAX && self.group.is_none_or(|own| own == group)
     }
 
     /// What was recorded until then.
@@ -59,11 +64,11 @@ impl Recorder {
                     self.switch(last.to_ns, cpu, Some(last), None);
                     last.group = u32::MAX;
                 }
-                if turn.group == self.group {
+                if self.records(turn.group) {
                     self.others(cpu, &mut others);
                 }
                 self.switch(turn.from_ns, cpu, Some(last), Some(turn));
-                if turn.group != self.group {
+                if !self.records(turn.group) {
                     others.push(turn);
                 }
                 last = turn;
@@ -77,7 +82,7 @@ impl Recorder {
     }
 
     fn switch(&mut self, ts_ns: i64, cpu: u32, from: Option<Turn>, to: Option<Turn>) {
-        let [from, to] = [from, to].map(|turn| turn.filter(|t| t.group == self.group));
+        let [from, to] = [from, to].map(|turn| turn.filter(|t| self.records(t.group)));
         if from.is_none() && to.is_none() {
             return;
         }
@@ -109,7 +114,7 @@ impl Observer for Recorder {
     fn task(&mut self, _now_ns: u64, task: TaskId, name: &str, group: GroupId) {
         assert_eq!(task.0 as usize, self.group_of.len());
         self.group_of.push(group.0);
-        if group.0 == self.group {
+        if self.records(group.0) {
             self.header.threads.push(Thread {
                 tid: tid(task.0),
                 tgid: Some(tid(task.0)),
@@ -141,7 +146,7 @@ impl Observer for Recorder {
     }
 
     fn wake(&mut self, now_ns: u64, task: TaskId, cpu: u32, _waker_cpu: u32) {
-        if self.group_of[task.0 as usize] == self.group {
+        if self.records(self.group_of[task.0 as usize]) {
             let what = What::Waking {
                 tid: tid(task.0),
                 waker: 0,
