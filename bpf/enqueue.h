@@ -168,7 +168,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	if (is_limited(task->group) && may_park(p, (u64)task)) {
 		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 		if (level && park_begin(task, level, cpu, now_ns)) {
-			scx_bpf_dsq_insert(p, PARK_DSQ(level->slot), slice_ns, enq_flags);
+			scx_bpf_dsq_insert(p, PARK_DSQ(level->slot), slice_ns, enq_flags | PARK_FIRST);
 			return;
 		}
 	}

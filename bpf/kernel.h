@@ -74,6 +74,11 @@ enum bpf_map_type {
 #define SCX_OPS_ENQ_EXITING 4ULL
 #define SCX_OPS_ENQ_MIGRATION_DISABLED 16ULL
 
+/* Another number in each kernel. */
+enum scx_enq_flags {
+	SCX_ENQ_HEAD = 1,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct cpumask {

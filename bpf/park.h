@@ -22,6 +22,13 @@
 #define PARK_REST_NS (10 * PL_MS)
 #define PARK_WALK_MAX 4096 /* tasks per walk; the rest in the next one */
 
+/*
+ * The last task to be parked is the first to come back, as in the simulator: leaving lines is undone in the opposite order, and each
+ * has the lag that it had. The other way round, of those that waited on a CPU the one that is owed most leaves first and comes back
+ * first, to an empty line, where nobody is there to owe it anything.
+ */
+#define PARK_FIRST (PL_EEVDF ? bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_HEAD) : 0)
+
 #define ENTRY_BYTES                                                                                          \
 	0x40 /* more than the page fault's entry, and less than up to where the next one is returned to */
 
@@ -397,7 +404,8 @@ __noinline int scan(u32 cpu, bool weigh)
 		if (is_limited(task->group) && may_park(p, (u64)task)) {
 			level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
 			if (level && park_begin(task, level, cpu, now_ns)) {
-				if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), 0))
+				if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot),
+						      PARK_FIRST))
 					park_end(task);
 				continue;
 			}
