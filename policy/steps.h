@@ -147,6 +147,17 @@ PL_INLINE u64 pl_turn_request(const struct pl_turn PL_MEM *turn, const struct pl
 	return pl_min(pl_max(usual + usual / 4, PL_REQUEST_MIN_NS), config->slice_ns);
 }
 
+/*
+ * What a group weighs as it joins its parent's line. One that was throttled has no share there until one of its tasks is picked: it
+ * weighs what it is due now, as it would wait for ever with the least there is.
+ */
+PL_INLINE u64 pl_node_share(const struct pl_group PL_MEM *level, u32 cpu)
+{
+	const struct pl_queue PL_MEM *queue = &level->queues[cpu];
+
+	return queue->share ?: pl_load_share(&level->load, &queue->load, pl_group_weight(level));
+}
+
 /* Weighs the groups of a task on its CPU: what each is worth in its parent's line is its share there. */
 PL_FN void pl_steps_tick(const struct pl_task PL_MEM *task)
 {
@@ -255,9 +266,7 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		group->line = &pl_node_of(level, task->cpu)->line;
 		group->slice_ns = entity->slice_ns;
 		lag = group->weight ? pl_entity_kept(&node->line, group) : 0;
-		if (level->queues[task->cpu].share)
-			group->weight = level->queues[task->cpu].share;
-		group->weight = pl_max(group->weight, 1);
+		group->weight = pl_node_share(level, task->cpu);
 		/* What a pulled task is behind is owed by those that are there, at the level where there are any. */
 		if (node->line.n) {
 			lag += behind;

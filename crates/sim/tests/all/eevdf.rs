@@ -335,6 +335,24 @@ impl Observer for Fluid {
 }
 
 #[test]
+fn a_group_that_comes_to_a_cpu_while_it_is_throttled_weighs_its_share_there_afterwards() {
+    let mut machine = Case::new(2, 4000);
+    let limited = machine.group(GroupId::ROOT, 100);
+    machine.config.groups[limited.0 as usize - 1].limits.quota_ns = Some(10 * MS);
+    let first = machine.group(limited, 100);
+    let second = machine.group(limited, 100);
+    machine.spinners(1, first, 0, Some("0"));
+    machine.spinners(1, GroupId::ROOT, 0, Some("1"));
+    machine.spinners(1, second, 0, Some("1"));
+    // The first has used up the quota by then.
+    machine.config.tasks.last_mut().expect("just added").start_ns = 30 * MS;
+    let results = machine.run();
+    let ms = |group: GroupId| results.groups[group.0 as usize].usage_ns / MS;
+    println!("{} and {} ms", ms(first), ms(second));
+    assert!(ms(second) >= 75, "{} ms beside {}", ms(second), ms(first));
+}
+
+#[test]
 fn over_any_window_each_group_has_what_the_fluid_gives_it_within_a_slice_and_a_tick() {
     let mut machine = Case::new(1, 8000);
     machine.config.machine.costs = plimsoll_sim::Costs::free();
