@@ -273,14 +273,12 @@ __noinline bool reweigh(u64 task_address, u64 now_ns)
  * that changes what a running one may do takes that off its CPU and puts it back. On a CPU that leaves none is started
  * (leaves_here): only the kernel's own threads still run there, and its tick.
  */
-__noinline int arm_cpu_timer(struct live_cpu PL_MEM *c PL_ARENA, u32 cpu, u64 at_ns, u64 now_ns)
+__noinline int start_cpu_timer(struct live_cpu PL_MEM *c PL_ARENA, u32 cpu, u64 at_ns, u64 now_ns)
 {
 	struct cpu_timer *timer;
 	u64 delay_ns = at_ns > now_ns + TIMER_DELAY_MIN_NS ? at_ns - now_ns : TIMER_DELAY_MIN_NS;
 	u64 flags = 0;
 
-	if (c->timer_at_ns && c->timer_at_ns <= at_ns && c->timer_at_ns + PL_MS > now_ns)
-		return 0; /* fires early enough: its callback looks again */
 	timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
 	if (!timer || leaves_here())
 		return 0;
@@ -289,6 +287,13 @@ __noinline int arm_cpu_timer(struct live_cpu PL_MEM *c PL_ARENA, u32 cpu, u64 at
 	c->timer_at_ns = now_ns + delay_ns;
 	bpf_timer_start(&timer->timer, delay_ns, flags);
 	return 0;
+}
+
+/* Likewise, unless it fires early enough already: its callback looks again. */
+static __always_inline void arm_cpu_timer(struct live_cpu PL_MEM *c, u32 cpu, u64 at_ns, u64 now_ns)
+{
+	if (!c->timer_at_ns || c->timer_at_ns > at_ns || c->timer_at_ns + PL_MS <= now_ns)
+		start_cpu_timer(c, cpu, at_ns, now_ns);
 }
 
 /* Tasks that wait here may have to wait for one that is not ours to stop: looked at soon. Only on the CPU itself. */

@@ -451,7 +451,8 @@ int BPF_PROG(on_state, struct sock *sk, int before, int after)
 		 * A thread that closes before the other end does may so tell it where the answer ends, as HTTP
 		 * does without Content-Length.
 		 */
-		note(after == TCP_FIN_WAIT1 ? bpf_get_current_pid_tgid() : 0, seen->id, RECORD_KIND_CLOSED, 0);
+		note(after == TCP_FIN_WAIT1 ? bpf_get_current_pid_tgid() : 0, seen->id, RECORD_KIND_CLOSED,
+		     0);
 	}
 	return 0;
 }

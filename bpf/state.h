@@ -147,7 +147,7 @@ __noinline bool cpu_trylock(struct live_cpu PL_MEM *c PL_ARENA)
  * the virtual CPU that holds the lock, which may be for many milliseconds, it is waited for, as in any lock of the
  * kernel's. One that has not gone on by LOCK_PATIENCE_NS leaves counts wrong: mend_timers gives up.
  */
-__noinline int cpu_lock(struct live_cpu PL_MEM *c PL_ARENA)
+__noinline int cpu_lock_held(struct live_cpu PL_MEM *c PL_ARENA)
 {
 	u64 since_ns = 0;
 
@@ -161,6 +161,12 @@ __noinline int cpu_lock(struct live_cpu PL_MEM *c PL_ARENA)
 		break;
 	}
 	return 0;
+}
+
+static __always_inline void cpu_lock(struct live_cpu PL_MEM *c)
+{
+	if (pl_xchg32(&c->lock, 1))
+		cpu_lock_held(c);
 }
 
 static __always_inline void cpu_unlock(struct live_cpu PL_MEM *c)

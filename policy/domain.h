@@ -60,14 +60,11 @@ PL_FN u64 pl_domain_clamp(const struct pl_domain PL_MEM *domain, u64 u, u64 weig
 {
 	u64 mean = pl_domain_mean(pl_domain_whole(domain));
 
-	u64 most;
-
-	if (pl_fair_before(u, mean)) {
-		most = mean - pl_fair_distance(behind_ns, weight);
-		return pl_fair_before(u, most) ? most : u;
-	}
-	most = mean + pl_fair_distance(ahead_ns, weight);
-	return pl_fair_before(most, u) ? most : u;
+	if (pl_fair_before(u, mean))
+		return pl_fair_within(mean - u, behind_ns, weight)
+			   ? u
+			   : mean - pl_fair_distance(behind_ns, weight);
+	return pl_fair_within(u - mean, ahead_ns, weight) ? u : mean + pl_fair_distance(ahead_ns, weight);
 }
 
 /* A task with u near U comes into a domain or leaves it: clamp u first. */

@@ -166,8 +166,8 @@ PL_FN s64 pl_entity_kept(const struct pl_line PL_MEM *line, const struct pl_enti
 	return (u64)left >= pl_div(debt, entity->weight) ? entity->credit : -left * (s64)entity->weight;
 }
 
-/* What an entity and all below it have in common. */
-PL_INLINE void pl_tree_sum(struct pl_entity PL_MEM *entity)
+/* What an entity and all below it have in common. Returns whether that has changed. */
+PL_INLINE bool pl_tree_sum(struct pl_entity PL_MEM *entity)
 {
 	u64 least_v = entity->v, least_ns = entity->slice_ns;
 	u32 side;
@@ -180,25 +180,28 @@ PL_INLINE void pl_tree_sum(struct pl_entity PL_MEM *entity)
 			least_ns = pl_min(below->least_ns, least_ns);
 		}
 	}
+	if (entity->least_v == least_v && entity->least_ns == least_ns)
+		return false;
 	entity->least_v = least_v;
 	entity->least_ns = least_ns;
+	return true;
 }
 
-/* From an entity that has changed, or below which something has, to the top. Returns 0. */
+/* From an entity that has changed, or below which something has, as far up as that is seen. Returns 0. */
 PL_SUB u64 pl_tree_sum_up(struct pl_entity PL_MEM *entity PL_ARENA)
 {
-	for (; entity && PL_LOOP; entity = entity->above)
-		pl_tree_sum(entity);
+	while (entity && pl_tree_sum(entity) && PL_LOOP)
+		entity = entity->above;
 	return 0;
 }
 
-/* Likewise, of one that may be all there is. */
-PL_INLINE void pl_line_sum_up(const struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+/* Has no other above or below it. */
+PL_INLINE void pl_tree_alone(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
-	if (line->n > 1) {
-		pl_tree_sum_up(entity);
-		return;
-	}
+	line->top = entity;
+	pl_write(&entity->above, NULL);
+	pl_write(&entity->below[0], NULL);
+	pl_write(&entity->below[1], NULL);
 	entity->least_v = entity->v;
 	entity->least_ns = entity->slice_ns;
 }
@@ -237,6 +240,8 @@ PL_SUB u64 pl_tree_rise(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity P
 	return 0;
 }
 
+#define PL_TREE_SMALL 4 /* so few may stand in any shape: it is no way, and keeping them flat takes longer */
+
 /* Into the tree by its deadline. Returns 0. */
 PL_SUB u64 pl_tree_insert(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA)
 {
@@ -248,6 +253,8 @@ PL_SUB u64 pl_tree_insert(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity
 		s64 later = (s64)(entity->deadline - at->deadline);
 
 		above = at;
+		at->least_v = (s64)(entity->v - at->least_v) < 0 ? entity->v : at->least_v;
+		at->least_ns = pl_min(entity->slice_ns, at->least_ns);
 		side = later > 0 || (!later && (s64)(entity->number - at->number) > 0);
 		at = at->below[side];
 	}
@@ -258,8 +265,9 @@ PL_SUB u64 pl_tree_insert(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity
 		above->below[side] = entity;
 	else
 		line->top = entity;
-	pl_tree_sum_up(entity);
-	while (entity->above && entity->rank < entity->above->rank && PL_LOOP)
+	entity->least_v = entity->v;
+	entity->least_ns = entity->slice_ns;
+	while (line->n > PL_TREE_SMALL && entity->above && entity->rank < entity->above->rank && PL_LOOP)
 		pl_tree_rise(line, entity);
 	return 0;
 }
@@ -273,77 +281,128 @@ PL_SUB u64 pl_tree_remove(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity
 		pl_tree_rise(line, entity->below[entity->below[1]->rank < entity->below[0]->rank]);
 	only = entity->below[0] ? entity->below[0] : entity->below[1];
 	pl_tree_replace(line, entity, only);
-	pl_tree_sum_up(entity->above);
+	/* All the way: it may have run since those above it were summed up. */
+	for (only = entity->above; only && PL_LOOP; only = only->above)
+		pl_tree_sum(only);
 	return 0;
 }
 
-/*
- * Joins a line with a lag (times 2^20; it is bounded first). weight, above 0, and slice_ns are set. Siblings whose
- * weight changes because the new one joins are weighed before. Returns 0.
- */
-PL_SUB u64 pl_line_join(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
-			s64 lag)
+PL_INLINE void pl_line_counts(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
-	u64 mean = pl_line_mean(line);
-
-	PL_ASSERT(!entity->on && entity->weight);
-	lag = line->n ? pl_entity_bounded(entity, lag) : 0; /* no other is there to owe it anything */
-	if (lag)
-		mean -= (u64)pl_div_down(lag, line->sum_w);
-	pl_line_center(line, mean);
-	entity->v = lag ? mean - (u64)pl_div_down(lag, entity->weight) : mean;
-	pl_entity_request(entity);
-	line->sum_wv += (s64)(entity->v - line->v0) * (s64)entity->weight;
 	line->sum_w += entity->weight;
 	line->n++;
 	entity->on = 1;
 	entity->number = line->joined++;
 	/* Knuth's multiplicative hash: ranks as if drawn at random keep the tree flat. */
 	entity->rank = (u32)entity->number * 2654435761U;
+}
+
+/* Joins a line where others are. Returns 0. */
+PL_SUB u64 pl_line_join_others(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
+			       s64 lag)
+{
+	u64 mean = pl_line_mean(line);
+
+	lag = pl_entity_bounded(entity, lag);
+	if (lag)
+		mean -= (u64)pl_div_down(lag, line->sum_w);
+	pl_line_center(line, mean);
+	entity->v = lag ? mean - (u64)pl_div_down(lag, entity->weight) : mean;
+	pl_entity_request(entity);
+	line->sum_wv += (s64)(entity->v - line->v0) * (s64)entity->weight;
+	pl_line_counts(line, entity);
 	pl_tree_insert(line, entity);
 	return 0;
 }
 
-/* It ran, in virtual time. Its place in the tree is not looked at. */
-PL_INLINE void pl_line_moves(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 delta)
+/* Comes to an empty line: no other is there to owe it anything. */
+PL_INLINE void pl_line_begin(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
-	entity->v += delta;
-	if (line->n == 1)
-		line->v0 = entity->v;
-	else
-		line->sum_wv += (s64)(delta * entity->weight);
+	entity->v = line->v0;
+	pl_entity_request(entity);
+	pl_line_counts(line, entity);
+	pl_tree_alone(line, entity);
 }
 
 /*
- * Leaves its line with its lag, having run since that was charged. Siblings whose weight changes because this one leaves are weighed
- * afterwards. Returns 0.
+ * Joins a line with a lag (times 2^20; it is bounded first). weight, above 0, and slice_ns are set. Siblings whose
+ * weight changes because the new one joins are weighed before.
  */
-PL_SUB u64 pl_line_leaves(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
-			  u64 ran_ns)
+PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, s64 lag)
+{
+	PL_ASSERT(!entity->on && entity->weight);
+	/* Most often, all the way up, where a task wakes up on an idle CPU. */
+	if (line->n)
+		pl_line_join_others(line, entity, lag);
+	else
+		pl_line_begin(line, entity);
+}
+
+/* One of several ran, in virtual time. Its place in the tree is not looked at. */
+PL_INLINE void pl_line_moves(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 delta)
+{
+	entity->v += delta;
+	line->sum_wv += (s64)(delta * entity->weight);
+}
+
+/* Leaves a line where others are. Returns 0. */
+PL_SUB u64 pl_line_leave_others(struct pl_line PL_MEM *line PL_ARENA,
+				struct pl_entity PL_MEM *entity PL_ARENA, u64 ran_ns)
 {
 	s64 lag;
 
-	PL_ASSERT(entity->on && line->n);
 	if (ran_ns)
 		pl_line_moves(line, entity, pl_entity_scale(ran_ns, entity->weight));
 	lag = pl_entity_bounded(entity, pl_entity_lag(line, entity));
 #ifdef PL_MUTATE_LAG
 	lag = 0;
 #endif
-	pl_tree_remove(line, entity);
 	if (line->picked == entity)
-		line->picked = NULL;
+		pl_write(&line->picked, NULL);
 	entity->on = 0;
-	line->sum_wv -= (s64)(entity->v - line->v0) * (s64)entity->weight;
 	line->sum_w -= entity->weight;
-	if (!--line->n) {
-		line->v0 = entity->v;
+	if (--line->n == 1) {
+		struct pl_entity PL_MEM *other = entity->above ?: entity->below[0] ?: entity->below[1];
+
+		pl_tree_alone(line, other);
+		line->v0 = other->v;
 		line->sum_wv = 0;
+	} else {
+		pl_tree_remove(line, entity);
+		line->sum_wv -= (s64)(entity->v - line->v0) * (s64)entity->weight;
+		pl_line_center(line, pl_line_mean(line));
 	}
-	pl_line_center(line, pl_line_mean(line));
 	entity->credit = lag;
 	entity->owes = lag < 0 ? line->v0 + (u64)pl_div_down(-lag, entity->weight) : line->v0;
 	return 0;
+}
+
+/* The last one leaves its line: it owes nothing. */
+PL_INLINE void pl_line_end(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 ran_ns)
+{
+	if (ran_ns)
+		entity->v += pl_entity_scale(ran_ns, entity->weight);
+	line->v0 = entity->v;
+	line->sum_w = 0;
+	line->n = 0;
+	pl_write(&line->top, NULL);
+	pl_write(&line->picked, NULL);
+	entity->on = 0;
+	entity->credit = 0;
+	entity->owes = entity->v;
+}
+
+/*
+ * Leaves its line with its lag, having run since that was charged. Siblings whose weight changes because this one leaves are weighed
+ * afterwards.
+ */
+PL_FN void pl_line_leaves(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 ran_ns)
+{
+	PL_ASSERT(entity->on && line->n);
+	if (line->n > 1)
+		pl_line_leave_others(line, entity, ran_ns);
+	else
+		pl_line_end(line, entity, ran_ns);
 }
 
 PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
@@ -388,15 +447,15 @@ PL_FN void pl_line_resume(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 PL_SUB u64 pl_line_weigh(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
 			 u64 weight)
 {
-	u64 mean = pl_line_mean(line);
-	u64 left, kept, had;
+	u64 mean, left, kept, had;
 	s64 lag;
 
 	weight = pl_max(weight, 1);
 	if (entity->on && weight != entity->weight) {
+		mean = pl_line_mean(line);
 		lag = pl_entity_lag(line, entity);
 		left = (u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight;
-		kept = (u64)pl_smax((s64)(entity->kept_to - entity->v), 0) * entity->weight;
+		kept = PL_BASELINE((u64)pl_smax((s64)(entity->kept_to - entity->v), 0) * entity->weight);
 		had = (entity->v - entity->from) * entity->weight;
 		pl_line_center(line, mean);
 		pl_tree_remove(line, entity);
@@ -405,7 +464,8 @@ PL_SUB u64 pl_line_weigh(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity 
 		entity->v = mean - (u64)pl_div_down(lag, weight);
 #endif
 		entity->deadline = entity->v + pl_div(left, weight);
-		entity->kept_to = entity->v + pl_div(kept, weight);
+		if (PL_BASELINE(true))
+			entity->kept_to = entity->v + pl_div(kept, weight);
 		entity->from = entity->v - pl_div(had, weight);
 		pl_tree_insert(line, entity);
 		line->sum_wv += (s64)(entity->v - mean) * (s64)weight;
@@ -425,26 +485,37 @@ PL_FN void pl_line_hurry(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 	pl_tree_insert(line, entity);
 }
 
-/* An entity of the line ran. Returns whether its request was served: it has begun the next. */
-PL_SUB bool pl_line_ran(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
-			u64 delta_ns)
+/* One of several in a line ran. Returns 0. */
+PL_SUB u64 pl_line_one_ran(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
+			   u64 delta_ns)
 {
 	pl_line_moves(line, entity, pl_entity_scale(delta_ns, entity->weight));
 	/* Not each time: it takes a division. */
 	if (pl_far(line->sum_wv))
 		pl_line_center(line, pl_line_mean(line));
 	if ((s64)(entity->v - entity->deadline) < 0) {
-		pl_line_sum_up(line, entity);
-		return false;
+		pl_tree_sum_up(entity);
+		return 0;
 	}
-	if (line->n > 1)
-		pl_tree_remove(line, entity);
+	pl_tree_remove(line, entity);
 	pl_entity_request(entity);
-	if (line->n > 1)
-		pl_tree_insert(line, entity);
-	else
-		pl_line_sum_up(line, entity);
-	return true;
+	pl_tree_insert(line, entity);
+	return 0;
+}
+
+/* An entity of the line ran. If its request was served it begins the next. */
+PL_FN void pl_line_ran(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 delta_ns)
+{
+	if (line->n > 1) {
+		pl_line_one_ran(line, entity, delta_ns);
+		return;
+	}
+	entity->v += pl_entity_scale(delta_ns, entity->weight);
+	line->v0 = entity->v;
+	if ((s64)(entity->v - entity->deadline) >= 0)
+		pl_entity_request(entity);
+	entity->least_v = entity->v;
+	entity->least_ns = entity->slice_ns;
 }
 
 /* Run time left of the request. */
@@ -516,7 +587,8 @@ PL_FN void pl_line_picked(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 	if (line->picked == entity)
 		return;
 	line->picked = entity;
-	entity->kept_to = entity->deadline;
+	if (PL_BASELINE(true))
+		entity->kept_to = entity->deadline;
 	entity->from = entity->v;
 }
 

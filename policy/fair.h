@@ -177,6 +177,15 @@ PL_INLINE u64 pl_fair_distance(u64 ns, u64 weight)
 	return pl_fair_scale(ns, pl_min(weight, PL_FAIR_WEIGHT_ONE));
 }
 
+/* Whether so much virtual time is no further than that. Most often it is far below, and no division is needed to see it. */
+PL_INLINE bool pl_fair_within(u64 distance, u64 ns, u64 weight)
+{
+	if (distance < 1ULL << 40)
+		return distance * pl_max(pl_min(weight, PL_FAIR_WEIGHT_ONE), PL_FAIR_WEIGHT_MIN) <=
+		       pl_min(ns, PL_FAIR_DELTA_MAX_NS) << (PL_FAIR_WEIGHT_SHIFT + 10);
+	return distance <= pl_fair_distance(ns, weight);
+}
+
 /*
  * A task, counted in nr_queued, was picked to run: the queue's clock follows, and does not fall too far behind the
  * machine's, nor get too far ahead of it alone.

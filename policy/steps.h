@@ -51,6 +51,8 @@
  * equal weight need not wait for each other and for that.
  */
 #define PL_STEPS_EARLY_NS (1 * PL_MS)
+/* u may be behind by so much as a task sleeps: less than what moves one, and short naps take no division. */
+#define PL_STEPS_TOLD_NS (1 * PL_MS)
 #define PL_TURN_MIN_NS (50 * PL_US) /* shorter turns cost more than they are worth */
 
 struct pl_turn;
@@ -169,7 +171,7 @@ PL_FN void pl_steps_tick(const struct pl_task PL_MEM *task)
 		struct pl_entity PL_MEM *entity = &pl_node_of(level, task->cpu)->entity;
 
 		/* Without one it is throttled: what it weighed stays until its tasks have left. */
-		if (share && entity->on)
+		if (share && share != entity->weight && entity->on)
 			pl_line_weigh(&pl_node_of(level->parent, task->cpu)->line, entity, share);
 	}
 }
@@ -208,6 +210,13 @@ PL_INLINE void pl_turn_uncounts(struct pl_domain PL_MEM *domain, struct pl_turn 
 	if (turn->domain_w)
 		pl_domain_count(domain, turn->u, turn->domain_w, false);
 	turn->domain_w = 0;
+}
+
+/* Its u follows what its lines were told. */
+PL_INLINE void pl_turn_tells(const struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn)
+{
+	turn->u += pl_fair_scale(turn->told_ns, task->effective);
+	turn->told_ns = 0;
 }
 
 /* After pl_task_runnable and pl_task_count. `id`: what pl_steps_pick is to return. */
@@ -294,8 +303,9 @@ PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		turn->used_ns += ran_ns;
 		turn->entity.slice_ns = pl_turn_request(turn, config);
 	}
-	turn->u += pl_fair_scale(ran_ns + turn->told_ns, task->effective);
-	turn->told_ns = 0;
+	turn->told_ns += ran_ns;
+	if (turn->told_ns > PL_STEPS_TOLD_NS)
+		pl_turn_tells(task, turn);
 	if (sleeps && turn->used_ns) {
 		turn->usual_ns =
 		    turn->usual_ns ? turn->usual_ns - turn->usual_ns / 8 + turn->used_ns / 8 : turn->used_ns;
@@ -348,8 +358,7 @@ PL_FN void pl_steps_ran(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *
 
 	pl_rota_last(turn->rota, turn, now_ns);
 	pl_turn_uncounts(domain, turn);
-	turn->u += pl_fair_scale(turn->told_ns, task->effective);
-	turn->told_ns = 0;
+	pl_turn_tells(task, turn);
 	pl_turn_counts(domain, turn, task->effective, config->lag_max_ns,
 		       alone ? 2 * config->pull_ns : PL_SEC * 8);
 }
@@ -366,7 +375,6 @@ PL_FN u64 pl_steps_picked(const struct pl_task PL_MEM *task, struct pl_turn PL_M
 	struct pl_entity PL_MEM *entity = &turn->entity;
 	struct pl_group PL_MEM *level;
 	u64 slice_ns = pl_turn_late(turn, now_ns, config) ? PL_TURN_MIN_NS : config->slice_ns;
-	u64 own_ns = pl_max(pl_entity_left(entity), PL_REQUEST_MIN_NS);
 
 	pl_steps_tick(task);
 	for (level = task->group; level && PL_LOOP; level = level->parent) {
@@ -377,6 +385,8 @@ PL_FN u64 pl_steps_picked(const struct pl_task PL_MEM *task, struct pl_turn PL_M
 			slice_ns = pl_min(slice_ns, pl_entity_left(entity));
 		} else if (node->line.n > 1 && level != task->group) {
 			const struct pl_entity PL_MEM *first = pl_line_first(&node->line);
+
+			u64 own_ns = pl_max(pl_entity_left(&turn->entity), PL_REQUEST_MIN_NS);
 
 			slice_ns = pl_min(slice_ns, pl_max(pl_entity_left(entity), own_ns));
 			if ((s64)(first->deadline - entity->deadline) < 0)
@@ -514,8 +524,8 @@ PL_FN u64 pl_steps_comes(const struct pl_task PL_MEM *woken, const struct pl_tur
 {
 	const struct pl_entity PL_MEM *now, *came;
 	struct pl_parting parting;
-	u64 mean, v, deadline, had_ns, wait_ns, next;
-	bool goes;
+	u64 mean, v, deadline, had_ns, wait_ns;
+	bool goes, same;
 
 	if (woken->idle != running->idle)
 		return running->idle ? 0 : PL_TURN_LATER;
@@ -523,22 +533,26 @@ PL_FN u64 pl_steps_comes(const struct pl_task PL_MEM *woken, const struct pl_tur
 	now = parting.running;
 	came = parting.woken;
 	mean = pl_line_early(parting.line, ran_ns + pl_steps_early(config));
-	v = now->v + pl_entity_scale(ran_ns, now->weight);
-	if (PL_BASELINE(!config->pull_ns))
+	if (PL_BASELINE(!config->pull_ns)) {
+		v = now->v + pl_entity_scale(ran_ns, now->weight);
 		return pl_entity_keeps(now, v, mean) ? PL_TURN_NEXT : 0;
+	}
 	had_ns = pl_entity_had(now) + ran_ns;
+	same = woken->group == running->group;
+	if (same && had_ns < config->slice_ns)
+		return (s64)(came->v - mean - pl_entity_scale(PL_TURN_MIN_NS, parting.line->sum_w)) <= 0
+			   ? PL_TURN_NEXT
+			   : PL_TURN_LATER;
 	wait_ns = pl_line_until(parting.line, mean, came->v, config->slice_ns);
 	if (wait_ns > config->slice_ns)
 		return PL_TURN_LATER;
-	next = wait_ns > PL_TURN_MIN_NS ? PL_TURN_LATER : PL_TURN_NEXT;
-	if (woken->group == running->group && had_ns < config->slice_ns)
-		return next;
+	v = now->v + pl_entity_scale(ran_ns, now->weight);
 	deadline = now->deadline;
 	if ((s64)(v - deadline) >= 0)
 		deadline = v + pl_entity_scale(now->slice_ns, now->weight);
 	goes = pl_goes_before(wait_ns ? mean : came->v, came->deadline, v, deadline, mean);
-	if (woken->group == running->group && !goes)
-		return next;
+	if (same && !goes)
+		return wait_ns > PL_TURN_MIN_NS ? PL_TURN_LATER : PL_TURN_NEXT;
 	if (!goes)
 		wait_ns = pl_max(wait_ns, ((deadline - v) * now->weight) >> PL_ENTITY_SHIFT);
 	wait_ns = pl_max(wait_ns, PL_REQUEST_MIN_NS - pl_min(had_ns, PL_REQUEST_MIN_NS));

@@ -237,10 +237,10 @@ extern "C" {
     pub fn pl_line_mean(line: *const Line) -> u64;
     pub fn pl_entity_lag(line: *const Line, entity: *const Entity) -> i64;
     pub fn pl_entity_kept(line: *const Line, entity: *const Entity) -> i64;
-    pub fn pl_line_join(line: *mut Line, entity: *mut Entity, lag: i64) -> u64;
+    pub fn pl_line_join(line: *mut Line, entity: *mut Entity, lag: i64);
     pub fn pl_line_leave(line: *mut Line, entity: *mut Entity);
     pub fn pl_line_weigh(line: *mut Line, entity: *mut Entity, weight: u64) -> u64;
-    pub fn pl_line_ran(line: *mut Line, entity: *mut Entity, delta_ns: u64) -> bool;
+    pub fn pl_line_ran(line: *mut Line, entity: *mut Entity, delta_ns: u64);
     pub fn pl_line_pick(line: *const Line, early_ns: u64, least_ns: *mut u64) -> *mut Entity;
     pub fn pl_line_picked(line: *mut Line, entity: *mut Entity);
     pub fn pl_entity_is_kept(line: *const Line, entity: *const Entity) -> bool;
