@@ -16,7 +16,7 @@ services) programs=(verify_services) && shift ;;
 "") programs=(verify_plan verify_services) ;;
 *) echo "verify-plan: tools or services first, not $1" >&2; exit 2 ;;
 esac
-for package in $(for program in "${programs[@]}"; do python3 bench/"$program".py --packages; done); do
+for package in $(for program in "${programs[@]}"; do python3 bench/"$program".py "$@" --packages; done); do
 	[ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then

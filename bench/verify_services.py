@@ -6,6 +6,13 @@
   node    one event loop and its collector                     python  a thread a connection under one lock; one request in
   front   two processes: one asks the other, in one group              twenty takes ten times as long
 
+and, with --services more, eight for which nothing was made (--services more --packages says what they need):
+
+  gunicorn  three Python processes, a connection a request  tasks   Python's asyncio, which hands work to threads
+  puma      Ruby, a pool of threads                         php     PHP's own server, three processes; closing ends an answer
+  nginx     before two Node processes, in one group         cluster three Node processes, a parent that takes connections
+  redis     Go, which asks redis in the same group          nio     Java, one thread that reads for four
+
 (a) alone; (b) beside two spinning groups of the service's weight; (c) while throttled by a limit of 1.25 times its use.
 In each the service is recorded with `record --cgroup` and nothing else said, planned, and run under what was recommended:
 
@@ -51,6 +58,23 @@ SERVICES = {  # what is built, and the processes; {bin}: where built things are
                      ["node", f"{sources}/front.js", "{at}", "17501", "{at}", "17502"]]),
 }
 USUAL = list(SERVICES)
+php = ["env", "PHP_CLI_SERVER_WORKERS=3", "php", "-S", "{at}:17501", "-t", f"{sources}"]
+SERVICES |= {
+    "gunicorn": (None, [["gunicorn", "--chdir", f"{sources}", "-w", "3", "-b", "{at}:17501", "app:app"]]),
+    "tasks": (None, [[sys.executable, f"{sources}/tasks.py", "{at}", "17501"]]),
+    "puma": (None, [["puma", "-t", "4:4", "-b", "tcp://{at}:17501", f"{sources}/config.ru"]]),
+    "php": (None, [php]),
+    "nginx": (["sh", "-c", f"sed 's,ADDRESS,{{at}},g; s,BIN,{{bin}},' {sources}/nginx.conf >{{bin}}/nginx.conf"],
+              [["node", f"{sources}/loop.js", "{at}", "17502"], ["node", f"{sources}/loop.js", "{at}", "17503"],
+               ["nginx", "-c", "{bin}/nginx.conf"]]),
+    "cluster": (None, [["node", f"{sources}/cluster.js", "{at}", "17501"]]),
+    "redis": (["go", "build", "-o", "{bin}/backed", f"{sources}/backed.go"],
+              [["redis-server", "--port", "17600", "--bind", "{at}", "--save", "", "--protected-mode", "no"],
+               ["sh", "-c", "sleep 1; exec {bin}/backed {at}:17501 {at}:17600"]]),
+    "nio": (["javac", "-d", "{bin}", f"{sources}/Chosen.java"], [["java", "-cp", "{bin}", "Chosen", "{at}", "17501"]]),
+}
+MORE = [name for name in SERVICES if name not in USUAL]
+MORE_PACKAGES, MORE_PROGRAMS = ["gunicorn", "puma", "php-cli", "nginx-light", "redis-server"], ["gunicorn", "puma", "php", "nginx", "redis-server"]
 SERVICES["once"] = (SERVICES["go"][0], [["{bin}/fanout", "{at}:17501", "0"]])
 
 
@@ -68,7 +92,7 @@ class Bench:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.processes = [self.groups.start("service", fill(command), self.nets.inside(self.nets.service), **quiet)
                           for command in commands]
-        time.sleep(1)
+        time.sleep(3)
 
     def warm(self):
         """Just-in-time compilers, pages, connections: as many requests as it can answer, more than compilers wait for, then
@@ -332,7 +356,7 @@ def measure(args, groups, nets, bin, out):
 
 def chosen(kind, known):
     def parse(text):
-        names = text.split(",")
+        names = MORE if known is SERVICES and text == "more" else text.split(",")
         for name in names:
             if name not in known:
                 raise argparse.ArgumentTypeError(f"no {kind} {name}: {', '.join(known)}")
@@ -344,7 +368,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", default="target/release/plimsoll")
     parser.add_argument("--services", type=chosen("service", SERVICES), default=USUAL,
-                        help="names with commas between; `once`, which answers at once, is not among the usual ones")
+                        help="names with commas between, or `more`; `once`, which answers at once, is in neither")
     parser.add_argument("--situations", type=chosen("situation", SITUATIONS), default=list(SITUATIONS), help="a,b,c")
     parser.add_argument("--seconds", type=int, default=10, help="of each run")
     parser.add_argument("--warm-seconds", type=int, default=4, help="of each run before the first")
@@ -358,13 +382,15 @@ def main():
     parser.add_argument("--keep-traces", action="store_true")
     parser.add_argument("--packages", action="store_true", help="print the Debian packages that are missing")
     args = parser.parse_args()
+    more = any(name in MORE for name in args.services)
+    packages, programs = PACKAGES + MORE_PACKAGES * more, PROGRAMS + MORE_PROGRAMS * more
     if args.packages:
-        print("\n".join(package for package, program in zip(PACKAGES, PROGRAMS) if not shutil.which(program)))
+        print("\n".join(package for package, program in zip(packages, programs) if not shutil.which(program)))
         return 0
     if os.geteuid() != 0:
         die(3, "groups, namespaces and BPF need root")
     lock = only_one()
-    for program in PROGRAMS:
+    for program in programs:
         if not shutil.which(program):
             die(3, f"{program} is missing")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
