@@ -88,7 +88,7 @@ fn recorded(known: &Known, seed: u64) -> Result<Recordings, String> {
         burst_us: Some(0),
         ..Default::default()
     };
-    let mut recorder = Recorder::new(header, GROUP.0);
+    let mut recorder = Recorder::new(header, Some(GROUP.0));
     let limits = of((known.limit, PERIOD_NS, 0.0));
     let results = known.watched(seed, limits, SECONDS, &mut recorder);
     let (mut header, events) = recorder.finish(SECONDS * 1_000_000_000);
