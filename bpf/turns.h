@@ -120,24 +120,6 @@ __noinline int turn_settle(u64 task_address)
 }
 
 /* With the lock. */
-__noinline int turn_tell(u64 task_address, u64 ran_ns)
-{
-	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
-
-	pl_steps_tell(&task->t, &task->turn, ran_ns, &S->config.fair);
-	return 0;
-}
-
-/* With the lock. See pl_steps_comes. */
-__noinline u64 turn_comes(u64 woken_address, u64 running_address)
-{
-	struct live_task PL_MEM *woken = (struct live_task PL_MEM *)woken_address;
-	struct live_task PL_MEM *running = (struct live_task PL_MEM *)running_address;
-
-	return pl_steps_comes(&woken->t, &woken->turn, &running->t, &running->turn, 0, &S->config.fair);
-}
-
-/* With the lock. */
 __noinline int turn_joins(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -160,10 +142,14 @@ __noinline int turn_enters(u64 task_address, u64 now_ns)
 
 	/* What it joins is where it is now: that task had the line to itself, or what is paid meanwhile would not be. */
 	if (beside)
-		turn_tell((u64)running,
-			  untold(running, now_ns - pl_min(pl_read(&running->charged_at_ns), now_ns)));
+		pl_steps_tell(&running->t, &running->turn,
+			      untold(running, now_ns - pl_min(pl_read(&running->charged_at_ns), now_ns)),
+			      task->t.group, &S->config.fair);
 	turn_joins(task_address, now_ns);
-	c->comes = beside ? turn_comes(task_address, (u64)running) : PL_TURN_LATER;
+	c->comes = PL_TURN_LATER;
+	if (beside)
+		c->comes =
+		    pl_steps_comes(&task->t, &task->turn, &running->t, &running->turn, 0, &S->config.fair);
 	return 0;
 }
 
@@ -175,7 +161,7 @@ __noinline int turn_leaves(u64 task_address, bool sleeps)
 
 	u64 ran_ns = untold(task, 0);
 
-	pl_steps_leave(&c->domain, &task->t, &task->turn, ran_ns, sleeps, false, &S->config.fair);
+	pl_steps_leave(&c->domain, &task->t, &task->turn, ran_ns, sleeps, false);
 	return 0;
 }
 
@@ -219,7 +205,7 @@ __noinline u64 turn_begins(u64 task_address, u64 now_ns)
 	    pl_cas((s64 PL_MEM *)&S->gathered_ns, (s64)gathered_ns, (s64)now_ns))
 		gather_domain(task->t.cpu);
 	cpu_lock(c);
-	if (task->t.group->parent)
+	if (task->t.group->parent && pl_refresh_due(&task->t.group->queues[task->t.cpu], now_ns, &S->config))
 		turn_weighs(task_address, now_ns);
 	if (task->turn.entity.on)
 		slice_ns = pl_steps_picked(&task->t, &task->turn, now_ns, &S->config.fair);

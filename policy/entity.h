@@ -162,6 +162,8 @@ PL_FN s64 pl_entity_kept(const struct pl_line PL_MEM *line, const struct pl_enti
 		return entity->credit;
 	if (left <= 0)
 		return 0;
+	if (left < 1LL << 32)
+		return pl_smax(-left * (s64)entity->weight, entity->credit);
 	/* Others that came in with credit have moved V back: the debt is no larger for that. */
 	return (u64)left >= pl_div(debt, entity->weight) ? entity->credit : -left * (s64)entity->weight;
 }
@@ -272,6 +274,24 @@ PL_SUB u64 pl_tree_insert(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity
 	return 0;
 }
 
+/* Likewise, where one is. */
+PL_INLINE void pl_tree_second(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
+{
+	struct pl_entity PL_MEM *top = line->top;
+
+	entity->above = top;
+	pl_write(&entity->below[0], NULL);
+	pl_write(&entity->below[1], NULL);
+	entity->least_v = entity->v;
+	entity->least_ns = entity->slice_ns;
+	if ((s64)(entity->deadline - top->deadline) < 0)
+		top->below[0] = entity;
+	else
+		top->below[1] = entity;
+	top->least_v = (s64)(entity->v - top->v) < 0 ? entity->v : top->v;
+	top->least_ns = pl_min(entity->slice_ns, top->slice_ns);
+}
+
 /* Out of the tree. Returns 0. */
 PL_SUB u64 pl_tree_remove(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA)
 {
@@ -311,7 +331,10 @@ PL_SUB u64 pl_line_join_others(struct pl_line PL_MEM *line PL_ARENA, struct pl_e
 	pl_entity_request(entity);
 	line->sum_wv += (s64)(entity->v - line->v0) * (s64)entity->weight;
 	pl_line_counts(line, entity);
-	pl_tree_insert(line, entity);
+	if (line->n == 2)
+		pl_tree_second(line, entity);
+	else
+		pl_tree_insert(line, entity);
 	return 0;
 }
 
@@ -349,11 +372,14 @@ PL_INLINE void pl_line_moves(struct pl_line PL_MEM *line, struct pl_entity PL_ME
 PL_SUB u64 pl_line_leave_others(struct pl_line PL_MEM *line PL_ARENA,
 				struct pl_entity PL_MEM *entity PL_ARENA, u64 ran_ns)
 {
-	s64 lag;
+	s64 ahead, lag;
+	bool whole;
 
 	if (ran_ns)
 		pl_line_moves(line, entity, pl_entity_scale(ran_ns, entity->weight));
-	lag = pl_entity_bounded(entity, pl_entity_lag(line, entity));
+	ahead = (s64)(entity->v - pl_line_mean(line));
+	lag = pl_entity_bounded(entity, -ahead * (s64)entity->weight);
+	whole = lag == -ahead * (s64)entity->weight;
 #ifdef PL_MUTATE_LAG
 	lag = 0;
 #endif
@@ -373,7 +399,9 @@ PL_SUB u64 pl_line_leave_others(struct pl_line PL_MEM *line PL_ARENA,
 		pl_line_center(line, pl_line_mean(line));
 	}
 	entity->credit = lag;
-	entity->owes = lag < 0 ? line->v0 + (u64)pl_div_down(-lag, entity->weight) : line->v0;
+	entity->owes = line->v0;
+	if (lag < 0)
+		entity->owes += whole ? (u64)ahead : pl_div((u64)-lag, entity->weight);
 	return 0;
 }
 

@@ -342,6 +342,12 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 	return 0;
 }
 
+PL_INLINE bool pl_refresh_due(const struct pl_queue PL_MEM *queue, u64 now_ns,
+			      const struct pl_config PL_MEM *config)
+{
+	return !queue->share || now_ns - queue->refreshed_ns >= config->refresh_ns;
+}
+
 /* Likewise, unless it was done less than refresh_ns ago, and it was not out of its parent's queue. */
 PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64 now_ns,
 			    struct pl_touch PL_MEM *touch PL_ARENA,
@@ -349,8 +355,7 @@ PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 
-	if (!PL_BASELINE(!config->refresh_ns) && bottom->share &&
-	    now_ns - bottom->refreshed_ns < config->refresh_ns)
+	if (!PL_BASELINE(!config->refresh_ns) && !pl_refresh_due(bottom, now_ns, config))
 		return 0;
 	/* Of this queue only: the levels above may have tasks of their own, which are weighed when these ask. */
 	bottom->refreshed_ns = now_ns;

@@ -69,6 +69,7 @@ struct pl_node {
 	struct pl_entity entity;
 	struct pl_line line;
 	struct pl_rota rota; /* of the root's */
+	u64 weighed_ns;	     /* its queue's refreshed_ns, as it and those above were last weighed */
 };
 
 /* A task's part, beside struct pl_task. */
@@ -83,6 +84,7 @@ struct pl_turn {
 	u32 pinned; /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
 	u32 reserved;
 	u64 told_ns;		     /* run time that u has not advanced by */
+	u64 above_ns;		     /* run time that the lines above its group's have not been told */
 	u64 since_ns;		     /* it has waited since, unless it runs */
 	struct pl_rota PL_MEM *rota; /* NULL: it is in none */
 	struct pl_turn PL_MEM *before;
@@ -176,6 +178,19 @@ PL_FN void pl_steps_tick(const struct pl_task PL_MEM *task)
 	}
 }
 
+/* Likewise, unless no share has changed since: shares do as they are refreshed, or as a group joins. */
+PL_INLINE void pl_steps_weigh(const struct pl_task PL_MEM *task, const struct pl_fair_config PL_MEM *config)
+{
+	const struct pl_queue PL_MEM *queue = &task->group->queues[task->cpu];
+	struct pl_node PL_MEM *node = pl_node_of(task->group, task->cpu);
+
+	if (!PL_BASELINE(!config->pull_ns) && node->weighed_ns == queue->refreshed_ns &&
+	    node->entity.weight == queue->share)
+		return;
+	node->weighed_ns = queue->refreshed_ns;
+	pl_steps_tick(task);
+}
+
 /*
  * What the group weighs has been written: it counts at once, whether any of it is picked soon or not. After pl_queue_written, with
  * the CPU's lock.
@@ -194,15 +209,14 @@ PL_FN void pl_steps_written(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 		pl_line_weigh(&pl_node_of(group->parent, cpu)->line, entity, share);
 }
 
-/* A task whose u is to be set: it comes into its domain with at most behind_ns and ahead_ns from the mean. Returns 0. */
-PL_SUB u64 pl_turn_counts(struct pl_domain PL_MEM *domain PL_ARENA, struct pl_turn PL_MEM *turn PL_ARENA,
-			  u64 weight, u64 behind_ns, u64 ahead_ns)
+/* A task whose u is to be set: it comes into its domain with at most behind_ns and ahead_ns from the mean. */
+PL_INLINE void pl_turn_counts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn, u64 weight,
+			      u64 behind_ns, u64 ahead_ns)
 {
 	turn->u = pl_domain_clamp(domain, turn->u, weight, behind_ns, ahead_ns);
 	turn->domain_w = turn->pinned ? 0 : weight;
 	if (turn->domain_w)
 		pl_domain_count(domain, turn->u, weight, true);
-	return 0;
 }
 
 PL_INLINE void pl_turn_uncounts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn)
@@ -233,7 +247,7 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 	pl_turn_counts(domain, turn, task->effective, behind ? config->lag_max_ns : config->pull_ns,
 		       config->lag_max_ns);
 	/* Before any joins. */
-	pl_steps_tick(task);
+	pl_steps_weigh(task, config);
 	if (PL_BASELINE(entity->on && turn->from != node))
 		pl_line_forget(&turn->from->line, entity);
 	entity->id = id;
@@ -267,7 +281,9 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		if (group->on) {
 			if (PL_BASELINE(group->on == PL_ENTITY_DELAYED))
 				pl_line_resume(&node->line, group);
-			/* Its members ask for less at a time from now on. */
+			/* Its members ask for less at a time from now on; or it asks for as little already, and those above it do. */
+			if (entity->slice_ns >= group->slice_ns && !PL_BASELINE(!config->pull_ns))
+				break;
 			if (entity->slice_ns < group->slice_ns)
 				pl_line_hurry(&node->line, group, entity->slice_ns);
 			continue;
@@ -283,7 +299,9 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		}
 		pl_line_join(&node->line, group, lag);
 	}
-	pl_rota_last(&node->rota, turn, now_ns);
+	while (level->parent && PL_LOOP)
+		level = level->parent;
+	pl_rota_last(&pl_node_of(level, task->cpu)->rota, turn, now_ns);
 }
 
 /*
@@ -291,18 +309,14 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
  * `delays`: what sleeps with a debt stays, see pl_line_delay; never live.
  */
 PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
-			  struct pl_turn PL_MEM *turn, u64 ran_ns, bool sleeps, bool delays,
-			  const struct pl_fair_config PL_MEM *config)
+			  struct pl_turn PL_MEM *turn, u64 ran_ns, bool sleeps, bool delays)
 {
 	struct pl_group PL_MEM *level = task->group;
 	struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 
 	pl_turn_uncounts(domain, turn);
 	pl_rota_leave(turn);
-	if (ran_ns) {
-		turn->used_ns += ran_ns;
-		turn->entity.slice_ns = pl_turn_request(turn, config);
-	}
+	turn->used_ns += ran_ns;
 	turn->told_ns += ran_ns;
 	if (turn->told_ns > PL_STEPS_TOLD_NS)
 		pl_turn_tells(task, turn);
@@ -315,6 +329,8 @@ PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 	if (delays && pl_line_delay(&node->line, &turn->entity))
 		return;
 	pl_line_leaves(&node->line, &turn->entity, ran_ns);
+	ran_ns += turn->above_ns;
+	turn->above_ns = 0;
 	for (; level->parent && (ran_ns || !node->line.n) && PL_LOOP; level = level->parent) {
 		struct pl_entity PL_MEM *group = &node->entity;
 		bool empty = !node->line.n;
@@ -329,33 +345,59 @@ PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 	}
 }
 
-/* A task ran: its lines know. Where tasks are balanced that is seen at the next pl_steps_ran. Returns whether it is alone there. */
-PL_FN bool pl_steps_tell(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn, u64 delta_ns,
-			 const struct pl_fair_config PL_MEM *config)
+/* A task ran: its group's line knows. */
+PL_INLINE void pl_turn_ran(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn, u64 delta_ns,
+			   const struct pl_fair_config PL_MEM *config)
 {
 	struct pl_entity PL_MEM *entity = &turn->entity;
-	struct pl_group PL_MEM *level;
-	bool alone = true;
 
 	turn->used_ns += delta_ns;
 	turn->told_ns += delta_ns;
-	entity->slice_ns = pl_turn_request(turn, config);
-	for (level = task->group; level && PL_LOOP; level = level->parent) {
-		struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
+	if (turn->usual_ns && turn->used_ns > turn->usual_ns)
+		entity->slice_ns = pl_turn_request(turn, config);
+	pl_line_ran(&pl_node_of(task->group, task->cpu)->line, entity, delta_ns);
+	turn->above_ns += delta_ns;
+}
 
-		pl_line_ran(&node->line, entity, delta_ns);
+/* The lines above know, too. Returns whether it is alone in all of its lines. */
+PL_INLINE bool pl_turn_ran_above(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn)
+{
+	struct pl_group PL_MEM *level = task->group;
+	struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
+	u64 ran_ns = turn->above_ns;
+	bool alone = node->line.n == 1;
+
+	turn->above_ns = 0;
+	for (; level->parent && PL_LOOP; level = level->parent) {
+		struct pl_entity PL_MEM *group = &node->entity;
+
+		node = pl_node_of(level->parent, task->cpu);
+		pl_line_ran(&node->line, group, ran_ns);
 		alone = alone && node->line.n == 1;
-		entity = &node->entity;
 	}
 	return alone;
+}
+
+/*
+ * A task ran, and one of `group` is about to join: the lines know that it may join. Where tasks are balanced that is seen at the
+ * next pl_steps_ran.
+ */
+PL_FN void pl_steps_tell(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn, u64 delta_ns,
+			 const struct pl_group PL_MEM *group, const struct pl_fair_config PL_MEM *config)
+{
+	pl_turn_ran(task, turn, delta_ns, config);
+	if (group != task->group)
+		pl_turn_ran_above(task, turn);
 }
 
 PL_FN void pl_steps_ran(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
 			struct pl_turn PL_MEM *turn, u64 delta_ns, u64 now_ns,
 			const struct pl_fair_config PL_MEM *config)
 {
-	bool alone = pl_steps_tell(task, turn, delta_ns, config);
+	bool alone;
 
+	pl_turn_ran(task, turn, delta_ns, config);
+	alone = pl_turn_ran_above(task, turn);
 	pl_rota_last(turn->rota, turn, now_ns);
 	pl_turn_uncounts(domain, turn);
 	pl_turn_tells(task, turn);
@@ -376,7 +418,7 @@ PL_FN u64 pl_steps_picked(const struct pl_task PL_MEM *task, struct pl_turn PL_M
 	struct pl_group PL_MEM *level;
 	u64 slice_ns = pl_turn_late(turn, now_ns, config) ? PL_TURN_MIN_NS : config->slice_ns;
 
-	pl_steps_tick(task);
+	pl_steps_weigh(task, config);
 	for (level = task->group; level && PL_LOOP; level = level->parent) {
 		struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 

@@ -263,7 +263,6 @@ extern "C" {
         ran_ns: u64,
         sleeps: bool,
         delays: bool,
-        config: *const FairConfig,
     );
     pub fn pl_steps_ran(
         domain: *mut Domain,

@@ -315,6 +315,7 @@ pub struct Node {
     pub entity: Entity,
     pub line: Line,
     pub rota: Rota,
+    pub weighed_ns: u64,
 }
 
 #[repr(C)]
@@ -330,6 +331,7 @@ pub struct Turn {
     pub pinned: u32,
     pub reserved: u32,
     pub told_ns: u64,
+    pub above_ns: u64,
     pub since_ns: u64,
     pub rota: *mut Rota,
     pub before: *mut Turn,
@@ -541,10 +543,10 @@ macro_rules! for_each_struct {
         $m!(pl_line, Line, v0, sum_wv, sum_w, joined, top, picked, n, reserved);
         $m!(pl_domain, Domain, u0, sum_wu, sum_w, whole);
         $m!(pl_rota, Rota, first, last, late);
-        $m!(pl_node, Node, entity, line, rota);
+        $m!(pl_node, Node, entity, line, rota, weighed_ns);
         $m!(
             pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, from, behind, pinned, reserved, told_ns,
-            since_ns, rota, before, after
+            above_ns, since_ns, rota, before, after
         );
         $m!(
             pl_newidle,

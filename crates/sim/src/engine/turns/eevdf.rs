@@ -73,8 +73,7 @@ impl Eevdf {
         let task = entry.task.0;
         let lag = self.checked.then(|| self.lag(task, entry.policy));
         let delays = self.delays;
-        self.turns
-            .pl_steps_leave(entry.policy, task, sleeps, delays, entry.config);
+        self.turns.pl_steps_leave(entry.policy, task, sleeps, delays);
         if let Some(lag) = lag {
             self.book_left(task, entry.policy, lag);
         }
