@@ -335,6 +335,37 @@ impl Observer for Fluid {
 }
 
 #[test]
+fn idle_work_has_what_others_leave_whether_they_spin_sleep_or_are_born() {
+    // What the others take of one CPU's time.
+    for (what, due) in [("a spinner", 100.0), ("births", 37.5), ("sleepers", 90.0)] {
+        let mut machine = Case::new(1, 4000);
+        machine.config.warmup_ns = 0;
+        let idle = machine.group(GroupId::ROOT, 100);
+        machine.config.groups[idle.0 as usize - 1].idle = true;
+        let other = machine.group(GroupId::ROOT, 100);
+        machine.spinners(1, idle, 0, None);
+        match what {
+            "a spinner" => machine.spinners(1, other, 0, None),
+            "sleepers" => machine.duties(3, other, 3_000, 10_000),
+            _ => {
+                for k in 0..1000 {
+                    let mut done = false;
+                    let born = machine.task(other, move |_: &mut Context| {
+                        match std::mem::replace(&mut done, true) {
+                            true => Step::Exit,
+                            false => Step::Compute { ns: 1_500 * US },
+                        }
+                    });
+                    born.start_ns = k * 4 * MS + 1;
+                }
+            }
+        }
+        // Its weight is 3 beside 1024.
+        near(what, percent(&machine.run(), other), due, 0.3);
+    }
+}
+
+#[test]
 fn a_group_that_comes_to_a_cpu_while_it_is_throttled_weighs_its_share_there_afterwards() {
     let mut machine = Case::new(2, 4000);
     let limited = machine.group(GroupId::ROOT, 100);
