@@ -106,39 +106,60 @@ fn take(unread: &mut VecDeque<(i64, Moment, u32)>, bytes: u32) -> Option<(i64, M
     last
 }
 
-/// What has been asked on a connection, in order: it is answered in that order.
-struct Asked<T> {
-    questions: VecDeque<T>,
-    /// The first has been, at least in part.
+/// What has been asked on a connection and not been answered, in order: it is answered in that order.
+#[derive(Default)]
+struct Questions {
+    /// Into the exchanges.
+    open: VecDeque<u32>,
+    /// The first has been answered, at least in part.
     answered: bool,
 }
 
-impl<T: Copy> Asked<T> {
-    fn none() -> Self {
-        Asked {
-            questions: VecDeque::new(),
-            answered: false,
-        }
-    }
-
-    fn ask(&mut self, question: T) {
+impl Questions {
+    fn ask(&mut self, question: u32) {
         if self.answered {
-            self.questions.pop_front();
+            self.open.pop_front();
         }
         self.answered = false;
-        self.questions.push_back(question);
+        self.open.push_back(question);
     }
 
     /// What an answer is to. The only question stays: its answer may come in parts.
-    fn answer(&mut self) -> Option<T> {
-        match self.questions.len() {
+    fn answer(&mut self) -> Option<u32> {
+        match self.open.len() {
             0 | 1 => {
                 self.answered = true;
-                self.questions.front().copied()
+                self.open.front().copied()
             }
-            _ => self.questions.pop_front(),
+            _ => self.open.pop_front(),
         }
     }
+}
+
+/// What an exchange is in a conversation of two threads.
+#[derive(Clone, Copy)]
+enum Part {
+    Question,
+    /// To this question; `None`: that was not recorded.
+    Answer(Option<u32>),
+}
+
+fn parts(timeline: &Timeline, exchanges: &[Exchange], events: &[Event]) -> Vec<Part> {
+    let askers = askers(timeline);
+    let mut parts = vec![Part::Question; exchanges.len()];
+    let mut asked: BTreeMap<usize, Questions> = BTreeMap::new();
+    for event in events {
+        let Deed::Send(exchange) = event.deed else {
+            continue;
+        };
+        let (asker, is_question) = askers[exchanges[exchange as usize].connection];
+        let asked = asked.entry(asker).or_default();
+        match is_question {
+            true => asked.ask(exchange),
+            false => parts[exchange as usize] = Part::Answer(asked.answer()),
+        }
+    }
+    parts
 }
 
 /// What each thread is at.
@@ -160,12 +181,10 @@ impl At {
 }
 
 fn say_whose(timeline: &Timeline, exchanges: &mut [Exchange], events: &[Event]) {
-    let askers = askers(timeline);
-    let passed_on = passed_on(&askers, exchanges, events);
+    let parts = parts(timeline, exchanges, events);
+    let passed_on = passed_on(&parts, events);
     let mut at: BTreeMap<ThreadIx, At> = BTreeMap::new();
-    // Of each connection, by the end that asks: the requests that were asked for.
-    let mut asked: BTreeMap<usize, Asked<Option<u32>>> = BTreeMap::new();
-    for (ix, event) in events.iter().enumerate() {
+    for event in events {
         let own = at.entry(event.by.thread).or_default();
         let request = match event.deed {
             Deed::Await(request) => {
@@ -177,19 +196,13 @@ fn say_whose(timeline: &Timeline, exchanges: &mut [Exchange], events: &[Event]) 
                 Some(request)
             }
             Deed::Send(exchange) => {
-                let exchange = &mut exchanges[exchange as usize];
-                let (asker, is_question) = askers[exchange.connection];
-                let asked = asked.entry(asker).or_insert_with(Asked::none);
-                let request = match is_question {
-                    true => {
-                        let request = passed_on.get(&ix).copied();
-                        let request = request.or_else(|| own.current(event.by.burst));
-                        asked.ask(request);
-                        request
+                exchanges[exchange as usize].request = match parts[exchange as usize] {
+                    Part::Question => {
+                        let known = passed_on.get(&exchange).copied();
+                        known.or_else(|| own.current(event.by.burst)).unwrap_or(NONE)
                     }
-                    false => asked.answer().flatten(),
+                    Part::Answer(question) => question.map_or(NONE, |q| exchanges[q as usize].request),
                 };
-                exchange.request = request.unwrap_or(NONE);
                 continue;
             }
             Deed::Receive(exchange) => {
@@ -216,41 +229,26 @@ fn askers(timeline: &Timeline) -> Vec<(usize, bool)> {
     .collect()
 }
 
-/// Questions whose answer is passed on to a client right after it is read: by the event that asked, the client's request.
-fn passed_on(askers: &[(usize, bool)], exchanges: &[Exchange], events: &[Event]) -> BTreeMap<usize, u32> {
+/// Questions whose answer is passed on to a client right after it is read: the client's request.
+fn passed_on(parts: &[Part], events: &[Event]) -> BTreeMap<u32, u32> {
     let mut found = BTreeMap::new();
-    let mut asked: BTreeMap<usize, Asked<usize>> = BTreeMap::new();
     // Of each thread: the burst in which it has just read an answer, and the question of that.
-    let mut just_read: BTreeMap<ThreadIx, (u32, usize)> = BTreeMap::new();
-    for (ix, event) in events.iter().enumerate() {
-        let own = event.by.thread;
-        match event.deed {
-            Deed::Send(exchange) => {
-                let (asker, is_question) = askers[exchanges[exchange as usize].connection];
-                if is_question {
-                    asked.entry(asker).or_insert_with(Asked::none).ask(ix);
+    let mut just_read: BTreeMap<ThreadIx, (u32, u32)> = BTreeMap::new();
+    for event in events {
+        if matches!(event.deed, Deed::Send(_)) {
+            continue;
+        }
+        let before = just_read.remove(&event.by.thread);
+        match (event.deed, before) {
+            (Deed::Receive(exchange), _) => {
+                if let Part::Answer(Some(question)) = parts[exchange as usize] {
+                    just_read.insert(event.by.thread, (event.by.burst, question));
                 }
             }
-            Deed::Receive(exchange) => {
-                let (asker, is_question) = askers[exchanges[exchange as usize].connection];
-                let question = match is_question {
-                    true => None,
-                    false => asked.get_mut(&asker).and_then(Asked::answer),
-                };
-                just_read.remove(&own);
-                if let Some(question) = question {
-                    just_read.insert(own, (event.by.burst, question));
-                }
+            (Deed::End(request), Some((burst, question))) if burst == event.by.burst => {
+                found.insert(question, request);
             }
-            Deed::End(request) => match just_read.remove(&own) {
-                Some((burst, question)) if burst == event.by.burst => {
-                    found.insert(question, request);
-                }
-                _ => {}
-            },
-            _ => {
-                just_read.remove(&own);
-            }
+            _ => {}
         }
     }
     found
