@@ -12,8 +12,8 @@
  *
  *            The timer is not set anew where it fires earlier already: many short turns start it once a slice.
  *
- * Limits     Run time beyond STOP_LOOKAHEAD_NS is not asked for: a tick comes first, and looks again. A budget below min_run_ns is rounded up to it, which
- *            becomes debt of the balance.
+ * Limits     Run time beyond STOP_LOOKAHEAD_NS is not asked for: a tick comes first, and looks again. A budget below
+ *            min_run_ns is rounded up to it, which becomes debt of the balance.
  */
 #ifndef PLIMSOLL_STOP_H
 #define PLIMSOLL_STOP_H

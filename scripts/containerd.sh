@@ -12,7 +12,7 @@ command -v apt-get >/dev/null || need "no apt-get here"
 command -v go >/dev/null || need "crictl is not in Debian: go builds it, from 1.24 on"
 new=$PWD/$folder.new
 rm -rf "$new"
-mkdir -p "$new"/{bin,root,lists/state/lists/partial,lists/cache/archives/partial}
+mkdir -p "$new"/{bin,unpacked,lists/state/lists/partial,lists/cache/archives/partial}
 # sid's package lists apart from the machine's own.
 mirror=${PLIMSOLL_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -m 1 '/debian/*$')} ||
 	need "apt knows no mirror of Debian; PLIMSOLL_MIRROR names one"
@@ -26,9 +26,9 @@ sid() {
 (sid update && cd "$new" && sid download containerd) || need "$mirror does not give sid's containerd"
 # Of this Debian: sid's are for sid's C library.
 (cd "$new" && apt-get -o APT::Sandbox::User="$(id -un)" -qq download runc docker.io) || need "apt-get download runc docker.io failed; apt-get update, as root, reads the package lists"
-for package in "$new"/*.deb; do dpkg-deb -x "$package" "$new/root"; done
-mv "$new"/root/usr/bin/{containerd,containerd-shim-runc-v2,ctr,docker} "$new"/root/usr/sbin/dockerd "$new/bin/"
-mv "$(find "$new/root" -name runc -type f -perm -1 | head -n 1)" "$new/bin/runc"
+for package in "$new"/*.deb; do dpkg-deb -x "$package" "$new/unpacked"; done
+mv "$new"/unpacked/usr/bin/{containerd,containerd-shim-runc-v2,ctr,docker} "$new"/unpacked/usr/sbin/dockerd "$new/bin/"
+mv "$(find "$new/unpacked" -name runc -type f -perm -1 | head -n 1)" "$new/bin/runc"
 GOBIN=$new/bin CGO_ENABLED=0 go install sigs.k8s.io/cri-tools/cmd/crictl@v1.34.0 || need "go's module proxy does not give crictl"
-rm -rf "$new"/*.deb "$new/root" "$new/lists" $folder
+rm -rf "$new"/*.deb "$new/unpacked" "$new/lists" $folder
 mv "$new" $folder
