@@ -255,8 +255,14 @@ __noinline bool turn_pulled(u64 task_address, u32 to)
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(to);
 
-	return pl_steps_pulls(&S->domain, &S->domain, &task->t, &task->turn, c->has_own, c->own_vruntime,
-			      &S->config.fair);
+	struct pl_pull pull = {
+	    .from_domain = &S->domain,
+	    .to_domain = &S->domain,
+	    .from = &cpu_of(task->t.cpu)->fair,
+	    .to = &c->fair,
+	};
+
+	return pl_steps_pulls(pull, &task->t, &task->turn, c->has_own, c->own_vruntime, &S->config.fair);
 }
 
 /* Takes a task that waits in this CPU's queue out of it, to run next. */

@@ -289,8 +289,7 @@ extern "C" {
         config: *const Config,
     );
     pub fn pl_steps_pulls(
-        from: *const Domain,
-        to: *const Domain,
+        pull: Pull,
         task: *const Task,
         turn: *mut Turn,
         has_own: bool,

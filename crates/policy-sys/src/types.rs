@@ -303,6 +303,15 @@ pub struct Domain {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+pub struct Pull {
+    pub from_domain: *const Domain,
+    pub to_domain: *const Domain,
+    pub from: *const FairCpu,
+    pub to: *const FairCpu,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rota {
     pub first: *mut Turn,
     pub last: *mut Turn,
@@ -542,6 +551,7 @@ macro_rules! for_each_struct {
         );
         $m!(pl_line, Line, v0, sum_wv, sum_w, joined, top, picked, n, reserved);
         $m!(pl_domain, Domain, u0, sum_wu, sum_w, whole);
+        $m!(pl_pull, Pull, from_domain, to_domain, from, to);
         $m!(pl_rota, Rota, first, last, late);
         $m!(pl_node, Node, entity, line, rota, weighed_ns);
         $m!(

@@ -108,7 +108,7 @@ pub trait Class {
     }
 
     /// Whether it takes this one, the first that may move.
-    fn pulls(&mut self, entry: &mut Entry, to: u32, own: Option<u64>) -> bool {
+    fn pulls(&mut self, entry: &mut Entry, to: &CpuSeen, own: Option<u64>) -> bool {
         true
     }
 

@@ -3,7 +3,7 @@
 use super::policy as pl;
 use super::topo::{bits_from, test_bit, LEVELS};
 use super::{entry, Engine};
-use crate::class::Class;
+use crate::class::{Class, CpuSeen};
 use crate::config::TaskId;
 use crate::observer::Move;
 use rand::Rng;
@@ -219,7 +219,12 @@ impl<C: Class> Engine<'_, C> {
         let Some(task) = self.movable(other, cpu, false) else {
             return false;
         };
-        if !self.class.pulls(&mut entry!(self, task, other), cpu, own) {
+        let to = CpuSeen {
+            cpu,
+            fair: &self.cpus[cpu as usize].fair.clone(),
+            config: &self.policy.core.fair,
+        };
+        if !self.class.pulls(&mut entry!(self, task, other), &to, own) {
             return false;
         }
         self.cpus[cpu as usize].stats.lag_pulls += 1;

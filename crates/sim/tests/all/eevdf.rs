@@ -264,6 +264,38 @@ fn one_group_divides_its_cpus_among_children_and_nice_values_as_they_weigh() {
 }
 
 #[test]
+fn who_is_due_a_whole_cpu_has_it_beside_a_crowd_that_fits_on_the_others() {
+    for (cpus, tasks) in [(2, [1, 8]), (2, [1, 3]), (4, [1, 8]), (4, [2, 8])] {
+        let mut machine = Case::new(cpus, 8_000);
+        let groups = [
+            machine.group(GroupId::ROOT, 100),
+            machine.group(GroupId::ROOT, 100),
+        ];
+        for (group, n) in groups.into_iter().zip(tasks) {
+            machine.spinners(n, group, 0, None);
+        }
+        let what = format!("{tasks:?} tasks, {cpus} CPUs");
+        let due = 100.0 * f64::from(tasks[0]) / f64::from(cpus);
+        near(&what, percent(&machine.run(), groups[0]), due, 0.5);
+    }
+}
+
+#[test]
+fn a_wait_is_bounded_whether_the_group_is_throttled_meanwhile_or_not() {
+    let mut machine = Case::new(1, 8_000);
+    let wait_max_ns = 50 * MS;
+    machine.config.policy.core.fair.wait_max_ns = wait_max_ns;
+    let group = machine.group(GroupId::ROOT, 100);
+    // It runs for no longer at a time than a task may wait for its turn.
+    machine.config.groups[0].limits = plimsoll_sim::Limits::quota(40 * MS, 100 * MS);
+    machine.spinners(1, group, -20, None);
+    machine.spinners(1, group, 19, None);
+    let results = machine.run();
+    let longest_ns = results.groups[1].run_delay.max_ns;
+    assert!(longest_ns <= wait_max_ns + 103 * MS, "waited for {longest_ns} ns");
+}
+
+#[test]
 fn a_service_beside_batch_work_of_an_equal_group_is_served_soon() {
     for (n, work_us, period_us, batch) in [(8, 200, 5200, 100), (2, 1000, 6000, 100), (16, 100, 5100, 50)] {
         let mut machine = Case::new(1, 12_000);

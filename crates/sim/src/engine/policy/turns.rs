@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turns by lag and deadline: policy/steps.h, and the memory of its lines and turns.
 use super::array::ZeroedArray;
-use super::sys::{self, Domain, Entity, FairConfig, Line, Node};
+use super::sys::{self, Domain, Entity, FairConfig, FairCpu, Line, Node};
 use super::{Root, Task};
 
 /// Turns stay where they are: lines link them.
@@ -235,20 +235,23 @@ impl Turns {
         unsafe { sys::pl_steps_yield(&task.0, self.turn(id)) }
     }
 
+    /// A task that waits on a CPU, and one that would take it over.
     pub fn pl_steps_pulls(
         &mut self,
-        task: &Task,
-        id: u32,
-        to: u32,
+        (task, id, from): (&Task, u32, &FairCpu),
+        (to, fair): (u32, &FairCpu),
         own: Option<u64>,
         config: &FairConfig,
     ) -> bool {
         assert!((to as usize) < self.nr_cpus, "CPU {to} of {}", self.nr_cpus);
         let (has_own, own) = (own.is_some(), own.unwrap_or(0));
+        let pull = sys::Pull {
+            from_domain: self.domain(task.cpu),
+            to_domain: self.domain(to),
+            from,
+            to: fair,
+        };
         // SAFETY: as above.
-        unsafe {
-            let (from, to) = (self.domain(task.cpu), self.domain(to));
-            sys::pl_steps_pulls(from, to, &task.0, self.turn(id), has_own, own, config)
-        }
+        unsafe { sys::pl_steps_pulls(pull, &task.0, self.turn(id), has_own, own, config) }
     }
 }

@@ -144,9 +144,10 @@ impl Eevdf {
 
     /// Whether a CPU takes over a task that waits elsewhere, by how far behind that is. `own`: the one of its own that is
     /// furthest behind.
-    pub fn pulls(&mut self, entry: &mut Entry, to: u32, own: Option<u64>) -> bool {
+    pub fn pulls(&mut self, entry: &mut Entry, to: &CpuSeen, own: Option<u64>) -> bool {
+        let task = (&*entry.policy, entry.task.0, &*entry.fair);
         self.turns
-            .pl_steps_pulls(entry.policy, entry.task.0, to, own, entry.config)
+            .pl_steps_pulls(task, (to.cpu, to.fair), own, entry.config)
     }
 }
 

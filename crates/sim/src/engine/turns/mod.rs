@@ -138,7 +138,7 @@ impl Class for Plimsoll {
         self.eevdf.is_some() || flat::looks(to, own, from, first)
     }
 
-    fn pulls(&mut self, entry: &mut Entry, to: u32, own: Option<u64>) -> bool {
+    fn pulls(&mut self, entry: &mut Entry, to: &CpuSeen, own: Option<u64>) -> bool {
         match &mut self.eevdf {
             None => true,
             Some(eevdf) => eevdf.pulls(entry, to, own),
