@@ -471,9 +471,29 @@ PL_FN void pl_line_resume(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 	pl_line_join(line, entity, 0);
 }
 
-/* Weighs an entity anew. In a line it keeps its lag, and of its request what is left; V stays. Returns 0. */
+/*
+ * The lag that the entity that runs comes by, times 2^20, as it is weighed anew by a kernel from 6.13 (6.12 from its 77th patch on)
+ * to 7.0: it is placed by its lag as one that joins is, beside a mean that it is in already, so that part of its lag counts twice.
+ * With l its lag, and c what of it is within bound_ns, v' = V + ((1 - w' / w) l - c) / (W - w + w') - c / w'.
+ * Source: reweight_entity() and place_entity() of kernel/sched/fair.c; read from the code of a running 6.18.
+ */
+PL_FN s64 pl_entity_doubled(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity,
+			    u64 weight, u64 bound_ns)
+{
+	s64 lag = pl_entity_lag(line, entity), bound = (s64)(bound_ns << PL_ENTITY_SHIFT);
+	s64 counts = pl_smin(pl_smax(lag, -bound), bound);
+	s64 moves = counts - lag + pl_div_down(lag, entity->weight) * (s64)weight;
+	s64 twice = pl_div_down(moves, line->sum_w - entity->weight + weight);
+
+	return counts - lag + twice * (s64)weight;
+}
+
+/*
+ * Weighs an entity anew. In a line it keeps its lag, and of its request what is left; V stays. `more`: lag that it comes by, see
+ * pl_entity_doubled; 0 live. Returns 0.
+ */
 PL_SUB u64 pl_line_weigh(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
-			 u64 weight)
+			 u64 weight, s64 more)
 {
 	u64 mean, left, kept, had;
 	s64 lag;
@@ -481,7 +501,7 @@ PL_SUB u64 pl_line_weigh(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity 
 	weight = pl_max(weight, 1);
 	if (entity->on && weight != entity->weight) {
 		mean = pl_line_mean(line);
-		lag = pl_entity_lag(line, entity);
+		lag = pl_entity_lag(line, entity) + more;
 		left = (u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight;
 		kept = PL_BASELINE((u64)pl_smax((s64)(entity->kept_to - entity->v), 0) * entity->weight);
 		had = (entity->v - entity->from) * entity->weight;

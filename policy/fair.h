@@ -79,6 +79,7 @@ struct pl_fair_config {
 	u64 pull_ns;	    /* difference on the common timeline that moves a task: "pull" above; 0: never */
 	u64 lag_max_ns;	    /* in which a preempted or moved task is paid what it is owed; how far a CPU's
 				* timeline may be behind the common one */
+	u64 doubled_ns;	    /* where a kernel is simulated: see pl_entity_doubled; 0: never */
 };
 
 /* Per CPU. */

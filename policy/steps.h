@@ -188,18 +188,22 @@ PL_INLINE u64 pl_node_share(const struct pl_group PL_MEM *level, u32 cpu)
 }
 
 /* Weighs the groups of a task on its CPU: what each is worth in its parent's line is its share there. */
-PL_FN void pl_steps_tick(const struct pl_task PL_MEM *task)
+PL_FN void pl_steps_tick(const struct pl_task PL_MEM *task, const struct pl_fair_config PL_MEM *config)
 {
 	struct pl_group PL_MEM *level;
 
 	for (level = task->group; level->parent && PL_LOOP; level = level->parent) {
 		u64 share = level->queues[task->cpu].share;
-
 		struct pl_entity PL_MEM *entity = &pl_node_of(level, task->cpu)->entity;
+		struct pl_line PL_MEM *line = &pl_node_of(level->parent, task->cpu)->line;
+		s64 more = 0;
 
 		/* Without one it is throttled: what it weighed stays until its tasks have left. */
-		if (share && share != entity->weight && entity->on)
-			pl_line_weigh(&pl_node_of(level->parent, task->cpu)->line, entity, share);
+		if (!share || share == entity->weight || !entity->on)
+			continue;
+		if (PL_BASELINE(config->doubled_ns) && line->picked == entity && line->n > 1)
+			more = pl_entity_doubled(line, entity, share, config->doubled_ns);
+		pl_line_weigh(line, entity, share, more);
 	}
 }
 
@@ -213,7 +217,7 @@ PL_INLINE void pl_steps_weigh(const struct pl_task PL_MEM *task, const struct pl
 	    node->entity.weight == queue->share)
 		return;
 	node->weighed_ns = queue->refreshed_ns;
-	pl_steps_tick(task);
+	pl_steps_tick(task, config);
 }
 
 /*
@@ -231,7 +235,7 @@ PL_FN void pl_steps_written(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 	entity = &pl_node_of(group, cpu)->entity;
 	share = entity->on ? pl_level_refresh(group, cpu, now_ns, touch, config) : 0;
 	if (share)
-		pl_line_weigh(&pl_node_of(group->parent, cpu)->line, entity, share);
+		pl_line_weigh(&pl_node_of(group->parent, cpu)->line, entity, share, 0);
 }
 
 /* A task whose u is to be set: it comes into its domain with at most behind_ns and ahead_ns from the mean. */

@@ -239,7 +239,8 @@ extern "C" {
     pub fn pl_entity_kept(line: *const Line, entity: *const Entity) -> i64;
     pub fn pl_line_join(line: *mut Line, entity: *mut Entity, lag: i64);
     pub fn pl_line_leave(line: *mut Line, entity: *mut Entity);
-    pub fn pl_line_weigh(line: *mut Line, entity: *mut Entity, weight: u64) -> u64;
+    pub fn pl_entity_doubled(line: *const Line, entity: *const Entity, weight: u64, bound_ns: u64) -> i64;
+    pub fn pl_line_weigh(line: *mut Line, entity: *mut Entity, weight: u64, more: i64) -> u64;
     pub fn pl_line_ran(line: *mut Line, entity: *mut Entity, delta_ns: u64);
     pub fn pl_line_pick(line: *const Line, early_ns: u64, least_ns: *mut u64) -> *mut Entity;
     pub fn pl_line_picked(line: *mut Line, entity: *mut Entity);
@@ -247,7 +248,7 @@ extern "C" {
     // domain.h
     pub fn pl_domain_count(domain: *mut Domain, u: u64, weight: u64, comes: bool);
     // steps.h
-    pub fn pl_steps_tick(task: *const Task);
+    pub fn pl_steps_tick(task: *const Task, config: *const FairConfig);
     pub fn pl_steps_enter(
         domain: *mut Domain,
         task: *mut Task,

@@ -119,6 +119,7 @@ pub struct FairConfig {
     pub wait_max_ns: u64,
     pub pull_ns: u64,
     pub lag_max_ns: u64,
+    pub doubled_ns: u64,
 }
 
 #[repr(C)]
@@ -474,7 +475,8 @@ macro_rules! for_each_struct {
             wakeup_gran_ns,
             wait_max_ns,
             pull_ns,
-            lag_max_ns
+            lag_max_ns,
+            doubled_ns
         );
         $m!(
             pl_fair_cpu,

@@ -127,7 +127,13 @@ fn mainline_or_published(
             if program.kernel.has_lags() && beside_others {
                 config.policy.fair = Fair::Eevdf;
                 config.policy.delay_dequeue = program.kernel.delays_dequeue();
-                config.policy.core.fair.slice_ns = Mainline::base_slice_ns(nr_cpus);
+                config.policy.balance_leaves_hot = true;
+                let slice_ns = Mainline::base_slice_ns(nr_cpus);
+                config.policy.core.fair.slice_ns = slice_ns;
+                if program.kernel.doubles_lags() {
+                    config.policy.core.fair.doubled_ns =
+                        slice_ns + 1_000_000_000 / u64::from(config.machine.hz);
+                }
             }
             // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if the running task is not past
             // its due, when its slice is over. Which it mostly is shows in the recording.

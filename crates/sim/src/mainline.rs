@@ -5,6 +5,9 @@ use crate::switches::{CgroupMode, Policy};
 /// The first releases with a rule.
 const LAGS_SINCE: (u32, u32) = (6, 6);
 const DELAYS_SINCE: (u32, u32) = (6, 12);
+/// Stable releases of 6.12 have it from the 77th on.
+const DOUBLES_SINCE: (u32, u32) = (6, 12);
+const DOUBLES_NO_MORE: (u32, u32) = (7, 1);
 const CONCUR_SINCE: (u32, u32) = (7, 3);
 
 /// A kernel's fair class, by its release.
@@ -45,6 +48,12 @@ impl Mainline {
     /// taken for such a kernel.
     pub fn delays_dequeue(self) -> bool {
         self.version.is_none_or(|version| version >= DELAYS_SINCE)
+    }
+
+    /// Part of the lag of what runs counts twice as it is weighed anew (`pl_entity_doubled`): 6.12 to 7.0.
+    pub fn doubles_lags(self) -> bool {
+        let version = self.version;
+        version.is_some_and(|version| (DOUBLES_SINCE..DOUBLES_NO_MORE).contains(&version))
     }
 
     /// What a group's weight is for, where the kernel's cgroup_mode was not written: "concur" since 7.3. One that is
@@ -105,6 +114,15 @@ mod tests {
             ("", true),
         ] {
             assert_eq!(Mainline::of(release).delays_dequeue(), delays, "{release}");
+        }
+        for (release, doubles) in [
+            ("6.8", false),
+            ("6.18.44", true),
+            ("7.0.1", true),
+            ("7.2", false),
+            ("", false),
+        ] {
+            assert_eq!(Mainline::of(release).doubles_lags(), doubles, "{release}");
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct Policy {
     /// Under [`Fair::Eevdf`]: what goes to sleep with a debt stays in its queue until that is paid (DELAY_DEQUEUE), as in kernels
     /// since 6.12.
     pub delay_dequeue: bool,
+    /// Periodic balance takes nothing that ran within `Costs::migration_hot_ns`, as the kernel's does until it has failed twice.
+    pub balance_leaves_hot: bool,
     /// What a group's weight is for.
     pub cgroup_mode: CgroupMode,
 }
@@ -136,6 +138,7 @@ impl Default for Policy {
             fair: Fair::Flat,
             cgroup_mode: CgroupMode::Smp,
             delay_dequeue: false,
+            balance_leaves_hot: false,
         }
     }
 }

@@ -103,6 +103,51 @@ fn what_runs_is_left_alone_until_its_request_is_served_while_it_is_owed_time() {
 }
 
 #[test]
+fn what_runs_is_weighed_as_kernels_do_that_count_its_lag_twice() {
+    const BOUND_NS: u64 = 5_400 * US;
+    let mut rng = Pcg64::seed_from_u64(0);
+    let (mut grown, mut clamped) = (0, 0);
+    for _ in 0..2_000 {
+        let mut line: pl::Line = pl::zeroed();
+        let mut entities: Vec<Box<pl::Entity>> = (0..3)
+            .map(|id| entity(rng.random_range(2..10_000), 1_400 * US, id))
+            .collect();
+        for entity in &mut entities {
+            unsafe { pl::pl_line_join(&mut line, entity.as_mut(), 0) };
+        }
+        for entity in &mut entities {
+            unsafe { pl::pl_line_ran(&mut line, entity.as_mut(), rng.random_range(0..10 * MS)) };
+        }
+        let weight = rng.random_range(2 << pl::LOAD_SHIFT..10_000 << pl::LOAD_SHIFT);
+        let running = entities[0].as_mut();
+        let lag = ns(unsafe { pl::pl_entity_lag(&line, running) });
+        // In the kernel's words, in units of v: the lag as it is kept, then the place among those that are there.
+        let at = |v: u64| v.wrapping_sub(line.v0) as i64 as f64;
+        let (old, new) = (running.weight as f64, weight as f64);
+        let others = line.sum_w as f64 - old;
+        let mean_of_others = (line.sum_wv as f64 - at(running.v) * old) / others;
+        let mean = (others * mean_of_others + new * at(running.v)) / (others + new);
+        let bound = BOUND_NS as f64;
+        let kept = lag.clamp(-bound, bound) * f64::from(1 << 20) / new;
+        let place = mean - kept * (others + new + new) / (others + new);
+        let v0 = line.v0;
+        let more = unsafe { pl::pl_entity_doubled(&line, running, weight, BOUND_NS) };
+        unsafe { pl::pl_line_weigh(&mut line, running, weight, more) };
+        let got = running.v.wrapping_sub(v0) as i64 as f64;
+        let rounding = 8.0 + 4.0 * old.max(new) / new.min(old);
+        assert!((got - place).abs() <= rounding, "{got} is not {place}");
+        clamped += usize::from(lag.abs() > bound);
+        grown += usize::from(
+            unsafe { pl::pl_entity_lag(&line, running) }.abs() as f64 > lag.abs() * f64::from(1 << 20),
+        );
+    }
+    assert!(
+        grown > 1_000 && clamped > 10,
+        "{grown} lags grew, {clamped} were bounded"
+    );
+}
+
+#[test]
 fn coming_going_and_weighing_anew_change_nobodys_lag_but_by_what_closes_the_sum() {
     for seed in 0..200 {
         let mut rng = Pcg64::seed_from_u64(seed);
@@ -140,7 +185,7 @@ fn coming_going_and_weighing_anew_change_nobodys_lag_but_by_what_closes_the_sum(
                 (true, 1) => {
                     let weight = rng.random_range(2..100_000) << pl::LOAD_SHIFT;
                     let most = rounding + 4.0 * weight as f64 / f64::from(1 << 20);
-                    unsafe { pl::pl_line_weigh(&mut line, entity, weight) };
+                    unsafe { pl::pl_line_weigh(&mut line, entity, weight, 0) };
                     let moved = unsafe { pl::pl_line_mean(&line) }.wrapping_sub(mean) as i64;
                     let after = lags(&line, &entities)[chosen].expect("it is there");
                     let off = after - before[chosen].expect("it was there");

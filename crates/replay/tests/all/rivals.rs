@@ -60,6 +60,7 @@ fn recorded(
         config.policy.fair = Fair::Eevdf;
         config.policy.delay_dequeue = true;
         config.policy.core.fair.slice_ns = 1_400_000; // of two CPUs
+        config.policy.core.fair.doubled_ns = 5_400_000; // and a tick: the kernel counts lags twice
     }
     let mut web = GroupSpec::new("/web", GroupId::ROOT);
     web.limits = Limits {

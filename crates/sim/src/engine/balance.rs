@@ -267,7 +267,7 @@ impl<C: Class> Engine<'_, C> {
             }
             let n = pl::pl_balance_to_move(queued(busiest), queued(cpu));
             for _ in 0..n {
-                let Some(task) = self.movable(busiest, cpu, false) else {
+                let Some(task) = self.movable(busiest, cpu, self.policy.balance_leaves_hot) else {
                     break;
                 };
                 self.overhead(cpu, self.costs.move_task_ns);

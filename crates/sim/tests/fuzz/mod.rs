@@ -27,6 +27,9 @@ pub fn one(seed: u64) -> Result<u64, String> {
         config.policy.fair = fair;
         // What sleeps may stay in its queue only where the kernel is simulated.
         config.policy.delay_dequeue = config.policy.core.fair.pull_ns == 0 && seed % 2 == 0;
+        if config.policy.core.fair.pull_ns == 0 && seed % 4 < 2 {
+            config.policy.core.fair.doubled_ns = 5_400_000;
+        }
         let results = Simulation::new(config)
             .map_err(|e| format!("refused: {e}"))?
             .run(None)

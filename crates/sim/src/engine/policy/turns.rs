@@ -201,9 +201,9 @@ impl Turns {
         unsafe { sys::pl_steps_ran(domain, &mut task.0, turn, delta_ns, now_ns, config) }
     }
 
-    pub fn pl_steps_tick(&mut self, task: &Task) {
+    pub fn pl_steps_tick(&mut self, task: &Task, config: &FairConfig) {
         // SAFETY: as above.
-        unsafe { sys::pl_steps_tick(&task.0) }
+        unsafe { sys::pl_steps_tick(&task.0, config) }
     }
 
     pub fn pl_steps_picked(&mut self, task: &Task, id: u32, now_ns: u64, config: &FairConfig) -> u64 {

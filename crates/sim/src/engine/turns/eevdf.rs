@@ -91,9 +91,14 @@ impl Eevdf {
 
     /// Weighs the groups of a running task anew.
     pub fn weigh(&mut self, entry: &mut Entry) {
-        let lags = self.checked.then(|| self.group_lags(entry.policy));
-        self.turns.pl_steps_tick(entry.policy);
+        let lags = self.keeps_lags(entry).then(|| self.group_lags(entry.policy));
+        self.turns.pl_steps_tick(entry.policy, entry.config);
         self.check_weighed(entry, lags);
+    }
+
+    /// Whether weighing is checked to change no lag. In some kernels it does.
+    fn keeps_lags(&self, entry: &Entry) -> bool {
+        self.checked && entry.config.doubled_ns == 0
     }
 
     /// Its groups were weighed, and their lags were these.
@@ -114,7 +119,7 @@ impl Eevdf {
 
     /// Its turn begins, and its groups are weighed. Run time until it may be another's.
     pub fn picked(&mut self, entry: &mut Entry) -> u64 {
-        let lags = self.checked.then(|| self.group_lags(entry.policy));
+        let lags = self.keeps_lags(entry).then(|| self.group_lags(entry.policy));
         let turn_ns = self
             .turns
             .pl_steps_picked(entry.policy, entry.task.0, entry.now_ns, entry.config);
