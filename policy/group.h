@@ -60,6 +60,15 @@ struct pl_config {
 	u64 refresh_ns; /* least time between two computations of a queue's factor; 0: at every change */
 };
 
+struct pl_turn;
+
+/* All tasks in the lines of a CPU, in the order of their last turn, or of their coming: steps.h. */
+struct pl_rota {
+	struct pl_turn PL_MEM *first;
+	struct pl_turn PL_MEM *last;
+	u64 late; /* the last one picked was the first here, for it had waited for too long */
+};
+
 /* One group on one CPU. Touched by that CPU only, and by those that take a task along from or to it. */
 struct pl_queue {
 	struct pl_load load;
@@ -70,6 +79,8 @@ struct pl_queue {
 	u64 vruntime;	  /* as if all that is below it here were one task that weighs `effective` */
 	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
 	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
+	struct pl_rota
+	    rota; /* of the root's: a group's memory for each CPU bounds how many groups there may be */
 } PL_OWN_LINE;
 
 struct pl_node;

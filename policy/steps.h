@@ -55,21 +55,11 @@
 #define PL_STEPS_TOLD_NS (1 * PL_MS)
 #define PL_TURN_MIN_NS (50 * PL_US) /* shorter turns cost more than they are worth */
 
-struct pl_turn;
-
-/* All tasks in the lines of a CPU, in the order of their last turn, or of their coming. */
-struct pl_rota {
-	struct pl_turn PL_MEM *first;
-	struct pl_turn PL_MEM *last;
-	u64 late; /* the last one picked was the first here, for it had waited for too long */
-};
-
 /* A group on one CPU: an entity of its parent's line, and a line of its own. */
 struct pl_node {
 	struct pl_entity entity;
 	struct pl_line line;
-	struct pl_rota rota; /* of the root's */
-	u64 weighed_ns;	     /* its queue's refreshed_ns, as it and those above were last weighed */
+	u64 weighed_ns; /* its queue's refreshed_ns, as it and those above were last weighed */
 };
 
 /* A task's part, beside struct pl_task. */
@@ -330,7 +320,7 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 	}
 	while (level->parent && PL_LOOP)
 		level = level->parent;
-	pl_rota_come(&pl_node_of(level, task->cpu)->rota, turn, now_ns);
+	pl_rota_come(&level->queues[task->cpu].rota, turn, now_ns);
 }
 
 /*
@@ -495,7 +485,7 @@ PL_INLINE bool pl_steps_forgets(struct pl_line PL_MEM *line, struct pl_entity PL
 PL_FN u64 pl_steps_pick(const struct pl_group PL_MEM *root, u32 cpu, bool keeps, u64 now_ns,
 			const struct pl_fair_config PL_MEM *config)
 {
-	struct pl_rota PL_MEM *rota = &pl_node_of(root, cpu)->rota;
+	struct pl_rota PL_MEM *rota = &root->queues[cpu].rota;
 	struct pl_line PL_MEM *line = &pl_node_of(root, cpu)->line;
 	struct pl_entity PL_MEM *above = NULL;
 	struct pl_entity PL_MEM *entity = NULL;

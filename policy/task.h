@@ -171,7 +171,7 @@ PL_FN void pl_task_moved(struct pl_task PL_MEM *task, u32 to, u64 now_ns,
 		moved = pl_load_moved(&level->queues[task->cpu].load, &level->queues[to].load, most, now_ns,
 				      &config->load);
 		/* One level up the group is what moves, with as much of its weight as of its load. */
-		most = pl_div(pl_group_weight(level) * moved,
+		most = pl_div(pl_group_weight(level) * pl_group_concurrency(level) * moved,
 			      pl_max((u64)pl_smax(pl_read(&level->load.load_avg), 0), moved));
 	}
 }

@@ -199,6 +199,7 @@ pub struct Queue {
     pub vruntime: u64,
     pub nr_runnable: u32,
     pub look_at: u32,
+    pub rota: Rota,
 }
 
 #[repr(C)]
@@ -324,7 +325,6 @@ pub struct Rota {
 pub struct Node {
     pub entity: Entity,
     pub line: Line,
-    pub rota: Rota,
     pub weighed_ns: u64,
 }
 
@@ -512,7 +512,8 @@ macro_rules! for_each_struct {
             refreshed_ns,
             vruntime,
             nr_runnable,
-            look_at
+            look_at,
+            rota
         );
         $m!(
             pl_group,
@@ -555,7 +556,7 @@ macro_rules! for_each_struct {
         $m!(pl_domain, Domain, u0, sum_wu, sum_w, whole);
         $m!(pl_pull, Pull, from_domain, to_domain, from, to);
         $m!(pl_rota, Rota, first, last, late);
-        $m!(pl_node, Node, entity, line, rota, weighed_ns);
+        $m!(pl_node, Node, entity, line, weighed_ns);
         $m!(
             pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, from, behind, pinned, reserved, told_ns,
             above_ns, since_ns, rota, before, after
