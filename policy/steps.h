@@ -263,7 +263,8 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 	s64 behind = turn->behind;
 	s64 lag;
 
-	pl_turn_counts(domain, turn, task->effective, behind ? config->lag_max_ns : config->pull_ns,
+	/* Sleep earns no right to be moved. What was parked or moved is behind as before. */
+	pl_turn_counts(domain, turn, task->effective, turn->since_ns ? config->lag_max_ns : config->pull_ns,
 		       config->lag_max_ns);
 	/* Before any joins. */
 	pl_steps_weigh(task, config);

@@ -93,5 +93,5 @@ fn digest_of_many_runs() {
 /// The same machines, with turns by lag and deadline.
 #[test]
 fn digest_of_many_runs_by_lag_and_deadline() {
-    digest_of_runs(Fair::Eevdf, &expect!["c4d92dbdf6119f2a"]);
+    digest_of_runs(Fair::Eevdf, &expect!["6629ae17f5963f6d"]);
 }
