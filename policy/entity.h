@@ -139,11 +139,14 @@ PL_FN s64 pl_entity_lag(const struct pl_line PL_MEM *line, const struct pl_entit
 	return (s64)(pl_line_mean(line) - entity->v) * (s64)entity->weight;
 }
 
+PL_INLINE s64 pl_lag_within(s64 lag, s64 bound)
+{
+	return pl_smin(pl_smax(lag, -bound), bound);
+}
+
 PL_INLINE s64 pl_entity_bounded(const struct pl_entity PL_MEM *entity, s64 lag)
 {
-	s64 bound = pl_entity_bound(entity);
-
-	return pl_smin(pl_smax(lag, -bound), bound);
+	return pl_lag_within(lag, pl_entity_bound(entity));
 }
 
 /* Its request begins anew where it is. */
@@ -480,8 +483,8 @@ PL_FN void pl_line_resume(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 PL_FN s64 pl_entity_doubled(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity,
 			    u64 weight, u64 bound_ns)
 {
-	s64 lag = pl_entity_lag(line, entity), bound = (s64)(bound_ns << PL_ENTITY_SHIFT);
-	s64 counts = pl_smin(pl_smax(lag, -bound), bound);
+	s64 lag = pl_entity_lag(line, entity);
+	s64 counts = pl_lag_within(lag, (s64)(bound_ns << PL_ENTITY_SHIFT));
 	s64 moves = counts - lag + pl_div_down(lag, entity->weight) * (s64)weight;
 	s64 twice = pl_div_down(moves, line->sum_w - entity->weight + weight);
 

@@ -358,7 +358,8 @@ PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		bool empty = !node->line.n;
 
 		node = pl_node_of(level->parent, task->cpu);
-		if (delays && pl_line_delay(&node->line, group))
+		/* One that still has members is not asleep. */
+		if (delays && empty && pl_line_delay(&node->line, group))
 			return;
 		if (empty)
 			pl_line_leaves(&node->line, group, ran_ns);

@@ -10,7 +10,7 @@ use crate::settings::{Semantics, Settings};
 use crate::state::State;
 use crate::task::ThreadTask;
 use plimsoll_sim::{
-    Config, ConfigError, Enforce, Fair, GroupId, GroupSpec, Limits, Machine, Mainline, Observer, RunError,
+    Config, ConfigError, Enforce, GroupId, GroupSpec, Limits, Machine, Mainline, Observer, RunError,
     Simulation, TaskSpec,
 };
 use rand::Rng;
@@ -125,15 +125,10 @@ fn mainline_or_published(
             // Turns by lag and deadline, level by level: beside others, a woken task waits for what its own group has had.
             // Among threads of one group it is a habit of the recording that decides, below, which this rule does not have.
             if program.kernel.has_lags() && beside_others {
-                config.policy.fair = Fair::Eevdf;
-                config.policy.delay_dequeue = program.kernel.delays_dequeue();
+                program
+                    .kernel
+                    .set_turns(&mut config.policy, nr_cpus, config.machine.hz);
                 config.policy.balance_leaves_hot = true;
-                let slice_ns = Mainline::base_slice_ns(nr_cpus);
-                config.policy.core.fair.slice_ns = slice_ns;
-                if program.kernel.doubles_lags() {
-                    config.policy.core.fair.doubled_ns =
-                        slice_ns + 1_000_000_000 / u64::from(config.machine.hz);
-                }
             }
             // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if the running task is not past
             // its due, when its slice is over. Which it mostly is shows in the recording.

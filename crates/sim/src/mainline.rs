@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rules of mainline Linux by version, in one place for all that simulates a kernel: scenarios, recordings, measured runs.
-use crate::switches::{CgroupMode, Policy};
+use crate::switches::{CgroupMode, Fair, Policy};
 
 /// The first releases with a rule.
 const LAGS_SINCE: (u32, u32) = (6, 6);
 const DELAYS_SINCE: (u32, u32) = (6, 12);
-/// Stable releases of 6.12 have it from the 77th on.
+/// Stable releases took it in (6.12.77) and took it back (late in 6.18) by patches that the two numbers do not tell.
 const DOUBLES_SINCE: (u32, u32) = (6, 12);
 const DOUBLES_NO_MORE: (u32, u32) = (7, 1);
 const CONCUR_SINCE: (u32, u32) = (7, 3);
@@ -68,6 +68,17 @@ impl Mainline {
     /// The slice of the fair class since 6.6 (sysctl_sched_base_slice), scaled by the logarithm of the CPUs, of 8 at most.
     pub fn base_slice_ns(nr_cpus: u32) -> u64 {
         700_000 * u64::from(1 + nr_cpus.clamp(1, 8).ilog2())
+    }
+
+    /// Turns by lag and deadline as this version takes them, on so many CPUs with `hz` ticks a second: one that [`Self::has_lags`].
+    pub fn set_turns(self, policy: &mut Policy, nr_cpus: u32, hz: u32) {
+        let slice_ns = Self::base_slice_ns(nr_cpus);
+        policy.fair = Fair::Eevdf;
+        policy.delay_dequeue = self.delays_dequeue();
+        policy.core.fair.slice_ns = slice_ns;
+        if self.doubles_lags() {
+            policy.core.fair.doubled_ns = slice_ns + 1_000_000_000 / u64::from(hz);
+        }
     }
 
     /// [`Policy::mainline`] with this version's meaning of weights.
