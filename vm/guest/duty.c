@@ -27,7 +27,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#define GROUPS_MAX 64
+#define GROUPS_MAX 512
 #define KNOBS_MAX 16
 #define STEPS_MAX 16
 /* Distance of the points at which CPU time is written down. */

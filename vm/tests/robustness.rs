@@ -289,12 +289,26 @@ mod agent {
 
     #[test]
     #[ignore = "boots a kernel"]
-    fn five_hundred_groups_at_rest_cost_less_than_half_a_percent_of_a_cpu() {
+    fn five_hundred_groups_cost_less_than_half_a_percent_of_a_cpu() {
         let case = Case {
             loaded: false,
+            cpus: "1",
+            also: &["target/guest/duty"],
             ..Case::of(&["agent-cost.sh"])
         };
         holds("6.12", &case);
+    }
+
+    #[test]
+    #[ignore = "boots a kernel"]
+    fn headroom_is_kept_beside_a_hundred_side_groups() {
+        holds(
+            "6.12",
+            &Case {
+                command: &["agent-crowd.sh"],
+                ..CASE
+            },
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! What each group's files are to hold, and how they come to hold it.
 use crate::annotations::left_out;
 use crate::headroom::{Headroom, PART_US};
+use crate::journal::Change;
 use crate::lending::{Loan, Terms};
 use crate::limits::QUOTA_LEAST_US;
 use crate::marks::{marked, marked_burst};
@@ -59,6 +60,8 @@ pub(crate) struct Group {
     pub side_us: Option<u64>,
     /// Until then its owner can write what the agent's burst or cpu.idle would be in the way of.
     retreat_ns: u64,
+    /// No event says that cpu.idle holds anything but what it is to hold.
+    is_weighed: bool,
     /// Its owner wrote its weight, which the kernel refuses of a group that is idle.
     keeps_weight: bool,
     /// Why its knobs were refused.
@@ -71,20 +74,59 @@ pub(crate) struct Group {
 /// A group's loan, apart from the groups: it is looked at many times a second, and nothing else of the group is.
 pub(crate) struct Lent {
     pub loan: Loan,
+    id: u64,
     /// The quota that it gives, and whether the files took what they were to hold.
     quota_us: u64,
     is_held: bool,
+    /// Headroom has no part in its quota.
+    is_alone: bool,
+    /// The last look wrote the quota.
+    wrote: bool,
 }
 
 impl Lent {
-    /// A look that reads what the group has used and nothing else: whether its quota stays as it is. What else may have happened
-    /// to the group is an event.
-    fn stays(&mut self, files: &impl Files, path: &Path, now_ns: u64) -> bool {
-        self.is_held
-            && files.usage_us(path).is_some_and(|usage_us| {
-                let lent_us = self.loan.look(usage_us, now_ns);
-                marked(lent_us, self.loan.terms.quota_us) == self.quota_us
-            })
+    /// A look that reads what the group has used, and writes its quota where that changes and is the agent's before and after.
+    /// What else may have happened to the group is an event. False: it takes a look at all its files. An error is the journal's.
+    fn stays<S: Store>(
+        &mut self,
+        files: &mut impl Files,
+        journal: &mut Journal<S>,
+        path: &Path,
+        now_ns: u64,
+    ) -> Result<bool> {
+        self.wrote = false;
+        let Some(usage_us) = files.usage_us(path).filter(|_| self.is_held) else {
+            return Ok(false);
+        };
+        let Terms {
+            quota_us, period_us, ..
+        } = self.loan.terms;
+        let lent_us = marked(self.loan.look(usage_us, now_ns), quota_us);
+        if lent_us == self.quota_us {
+            return Ok(true);
+        }
+        let change = journal.change(self.id, File::Max);
+        let is_ours = |change: &Change| {
+            files
+                .read(path, File::Max)
+                .is_ok_and(|holds| change.is_ours(&holds))
+        };
+        if lent_us == quota_us || !self.is_alone || files.id(path) != Some(self.id) {
+            return Ok(false);
+        }
+        let Some(owner) = change
+            .filter(|change| is_ours(change))
+            .map(|change| change.owner.clone())
+        else {
+            return Ok(false);
+        };
+        let text = format!("{lent_us} {period_us}");
+        journal.record(self.id, path, File::Max, &owner, &text)?;
+        self.wrote = files.write(path, File::Max, &text).is_ok();
+        if self.wrote {
+            self.quota_us = lent_us;
+        }
+        Ok(self.wrote)
     }
 }
 
@@ -139,13 +181,16 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.look_at_all_ns = now_ns + LOOK_AT_ALL_NS;
             self.find_groups(None)?;
             self.due.extend(self.groups.keys().cloned());
+            self.groups
+                .values_mut()
+                .for_each(|group| group.is_weighed = false);
         } else {
             for path in &events.tree {
                 self.find_groups(Some(path))?;
             }
         }
         let is_known = |path: &PathBuf| self.groups.contains_key(path);
-        self.due.extend(events.touched.into_iter().filter(is_known));
+        self.due.extend(events.marked.into_iter().filter(is_known));
         for (path, file) in events.tried {
             self.was_tried(path, file, now_ns);
         }
@@ -161,19 +206,45 @@ impl<F: Files, S: Store> Agent<F, S> {
         if knobs_changed {
             self.headroom.link(&mut self.groups, &mut self.due);
         }
+        for (path, file) in events.written {
+            let id = self.groups.get(&path).map(|group| group.id);
+            if id.is_none_or(|id| self.is_as_written(&path, id, file)) {
+                continue;
+            }
+            if let Some(group) = self.groups.get_mut(&path) {
+                group.is_weighed = false;
+            }
+            self.due.insert(path);
+        }
         if self.headroom.is_due(now_ns) {
             self.headroom
                 .window(&mut self.files, &mut self.groups, &mut self.due, now_ns);
         }
         for (path, lent) in &mut self.lent {
-            if now_ns >= lent.loan.due_ns && (self.blind || !lent.stays(&self.files, path, now_ns)) {
+            if now_ns < lent.loan.due_ns || self.due.contains(path) {
+                continue;
+            }
+            let stays = !self.blind && lent.stays(&mut self.files, &mut self.journal, path, now_ns)?;
+            if !stays {
                 self.due.insert(path.clone());
+            } else if lent.wrote {
+                self.wrote.insert(path.clone());
             }
         }
         for path in std::mem::take(&mut self.due) {
             self.look(&path, now_ns)?;
         }
         Ok(std::mem::take(&mut self.said))
+    }
+
+    /// Whether a file holds what the agent wrote last: an event of it says nothing then.
+    fn is_as_written(&self, path: &Path, id: u64, file: File) -> bool {
+        let change = self.journal.change(id, file);
+        change.is_some_and(|change| {
+            self.files
+                .read(path, file)
+                .is_ok_and(|holds| holds == change.ours)
+        })
     }
 
     fn looked_at_all_ns(&self) -> u64 {
@@ -329,6 +400,7 @@ impl<F: Files, S: Store> Agent<F, S> {
                     knobs: KnobValues::default(),
                     side_us: None,
                     retreat_ns: 0,
+                    is_weighed: false,
                     keeps_weight: false,
                     refused: String::new(),
                     complaint: String::new(),
@@ -425,7 +497,10 @@ impl<F: Files, S: Store> Agent<F, S> {
                 self.said.push(format!("{}: {text}", shown(&path)));
             }
         }
-        self.due.insert(path);
+        // What was written, and not in vain, is an event of its own.
+        if !may_be_ours {
+            self.due.insert(path);
+        }
     }
 
     /// True: they have changed.
@@ -474,6 +549,9 @@ impl<F: Files, S: Store> Agent<F, S> {
         group.complaint = complaint;
         if let Some(loan) = loan {
             let lent = Lent {
+                id: group.id,
+                is_alone: group.side_us.is_none(),
+                wrote: false,
                 quota_us: marked(loan.lent_us(), loan.terms.quota_us),
                 is_held: group.complaint.is_empty(),
                 loan,
@@ -557,7 +635,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             && !self.settings.keeps_weights()
             && !group.keeps_weight
             && now_ns >= group.retreat_ns;
-        if !has_ours && !is_wanted {
+        if !has_ours && !is_wanted || has_ours && is_wanted && group.is_weighed && !self.blind {
             return Ok(Ok(()));
         }
         let is_idle = match idle::is_idle(&self.files, path) {
@@ -587,7 +665,10 @@ impl<F: Files, S: Store> Agent<F, S> {
                 self.wrote.insert(path.into());
                 idle::give_back(files, journal, group.id, path)
             }
-            _ => Ok(Ok(())),
+            (has_ours, _) => {
+                group.is_weighed = has_ours;
+                Ok(Ok(()))
+            }
         }
     }
 

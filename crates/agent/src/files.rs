@@ -3,7 +3,7 @@
 use crate::Result;
 use plimsoll_live::KnobValues;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -41,8 +41,10 @@ impl File {
 pub struct Events {
     /// Directories that came or went, or below which limits did; none of them below another one.
     pub tree: Vec<PathBuf>,
-    /// Directories in which something was written, or whose attributes were.
-    pub touched: Vec<PathBuf>,
+    /// Directories whose attributes were written.
+    pub marked: Vec<PathBuf>,
+    /// Files that were written, by the agent, too.
+    pub written: BTreeSet<(PathBuf, File)>,
     /// Limits and weights that an owner may have tried to write, perhaps in vain.
     pub tried: Vec<(PathBuf, File)>,
     /// Too much happened to be told one by one.

@@ -11,8 +11,13 @@ use std::path::{Path, PathBuf};
 pub(crate) const WINDOW_NS: u64 = 200_000_000;
 /// While the use of main and of the side stays as it is, the side groups are read this seldom: there may be hundreds of them.
 const CALM_WINDOW_NS: u64 = 4_000_000_000;
+/// While main has its headroom, no more side groups are read in a window, on average.
+const READS_IN_A_WINDOW: u32 = 10;
 /// A quota is rewritten when it changes by this part of the machine: the kernel refills it at each write.
 const STEP_PER_CENT: u64 = 1;
+/// Of many side groups each part is small: one that is used up is rewritten when it changes by this part of itself, and where main
+/// lacks its headroom all are.
+const STEP_OF_PART: u64 = 32;
 /// What parts of the budget are in: microseconds of so many.
 pub(crate) const PART_US: u64 = 100_000;
 /// Less than this part of a CPU, in PART_US, is no change of the side's use: the agent's own is of that size.
@@ -22,8 +27,8 @@ const LEAST_SEEN_US: u64 = 100;
 pub(crate) struct Headroom {
     pub percent: u32,
     tolerance_ns: u64,
-    /// The topmost groups of the side, and what each had used when it was last read.
-    side: BTreeMap<PathBuf, Option<u64>>,
+    /// The topmost groups of the side.
+    side: BTreeMap<PathBuf, Side>,
     /// Those that want headroom.
     main: Vec<PathBuf>,
     /// When the side was last read.
@@ -36,6 +41,12 @@ pub(crate) struct Headroom {
     pub budget_us: u64,
     pub used_us: u64,
     pub idle_us: u64,
+}
+
+/// What a side group had used when it was last read, and its part of the budget, of PART_US.
+struct Side {
+    seen_us: Option<u64>,
+    part_us: Option<u64>,
 }
 
 /// How it was when the side was last read, in microseconds of 100 ms.
@@ -91,9 +102,13 @@ impl Headroom {
         self.calm = None;
         let before = std::mem::take(&mut self.side);
         self.side = groups
-            .keys()
-            .filter(|path| topmost(path))
-            .map(|path| (path.clone(), before.get(path).copied().flatten()))
+            .iter()
+            .filter(|(path, _)| topmost(path))
+            .map(|(path, group)| {
+                let seen_us = before.get(path).and_then(|side| side.seen_us);
+                let part_us = group.side_us;
+                (path.clone(), Side { seen_us, part_us })
+            })
             .collect();
         let mains = groups.iter().filter(|(_, group)| wants(group));
         self.main.clear();
@@ -160,41 +175,54 @@ impl Headroom {
                 || !is_slack && main_us.abs_diff(calm.main_us) >= step_us
         });
         let last_ns = self.last_ns.unwrap_or(at_ns);
-        if !moved && now_ns < last_ns + CALM_WINDOW_NS {
+        let nr_side = self.side.len() as u32;
+        // At once where main lacks its headroom, or a group that has come has no part yet.
+        let has_come = self.side.values().any(|side| side.part_us.is_none());
+        let bound_us = budget_us + step_us;
+        // Where the parts allow no more, it is chance, or quotas that are the smallest there are: nothing to make anew.
+        let allowed_us: u64 = self.side.values().filter_map(|side| side.part_us).sum();
+        let is_short = side_us > bound_us && allowed_us > bound_us;
+        let wait_ns = match moved {
+            true if is_short || has_come => 0,
+            true => u64::from(nr_side / READS_IN_A_WINDOW) * WINDOW_NS,
+            false => CALM_WINDOW_NS,
+        };
+        if now_ns < last_ns + wait_ns {
             return;
         }
         let used = self.read_side(files, now_ns);
         let since_us = (now_ns - last_ns).max(1) / 1000;
         let used: Vec<u64> = used.into_iter().map(|used_us| rate(used_us, since_us)).collect();
         let used_us: u64 = used.iter().sum();
-        let is_hungry = |(path, used_us): (&PathBuf, &u64)| {
-            let part_us = groups.get(path).and_then(|group| group.side_us);
-            part_us.is_some_and(|part_us| used_us * 8 >= part_us * 7)
-        };
-        let hungry: Vec<bool> = self.side.keys().zip(&used).map(is_hungry).collect();
-        let nr_side = self.side.len() as u32;
+        let is_hungry =
+            |(side, used_us): (&Side, &u64)| side.part_us.is_some_and(|part_us| used_us * 8 >= part_us * 7);
+        let hungry: Vec<bool> = self.side.values().zip(&used).map(is_hungry).collect();
         let nr_hungry = hungry.iter().filter(|hungry| **hungry).count() as u32;
         let mut changed = false;
-        for ((path, group_us), hungry) in self.side.keys().zip(&used).zip(hungry) {
+        for (((path, side), group_us), hungry) in self.side.iter_mut().zip(&used).zip(hungry) {
             let among = if hungry { nr_hungry } else { nr_side };
             // SAFETY: numbers only.
             let part_ns =
                 unsafe { pl::pl_lend_share(budget_us * 1000, group_us * 1000, used_us * 1000, among) };
             let part_us = part_ns / 1000;
-            let Some(group) = groups.get_mut(path) else {
-                continue;
+            let least_us = |before_us: u64| match (is_short, hungry) {
+                (true, _) => 1,
+                (_, true) => step_us.min(before_us / STEP_OF_PART),
+                _ => step_us,
             };
-            if group
-                .side_us
-                .is_none_or(|before| before.abs_diff(part_us) >= step_us)
-            {
+            let stays = |before_us: u64| before_us.abs_diff(part_us) < least_us(before_us).max(1);
+            if side.part_us.is_some_and(stays) {
+                continue;
+            }
+            if let Some(group) = groups.get_mut(path) {
+                side.part_us = Some(part_us);
                 group.side_us = Some(part_us);
                 due.insert(path.clone());
                 changed = true;
             }
         }
-        // What moved was seen in one window, and in the parts since the last reading only in part.
-        let is_seen = !moved || since_us < WINDOW_NS * 2 / 1000;
+        // What moved was seen in one window, and in the parts since the last reading only in part, unless it had moved by then.
+        let is_seen = !moved || self.calm.is_none() || since_us < WINDOW_NS * 2 / 1000;
         self.calm = (!changed && is_seen).then(|| Calm {
             side_us,
             main_us,
@@ -220,9 +248,9 @@ impl Headroom {
     /// What each side group has used since it was last read; 0 of one that was never read.
     fn read_side(&mut self, files: &impl Files, now_ns: u64) -> Vec<u64> {
         self.last_ns = Some(now_ns);
-        let read = |(path, seen_us): (&PathBuf, &mut Option<u64>)| {
+        let read = |(path, side): (&PathBuf, &mut Side)| {
             let usage_us = files.usage_us(path);
-            let before = std::mem::replace(seen_us, usage_us);
+            let before = std::mem::replace(&mut side.seen_us, usage_us);
             let both = before.zip(usage_us);
             both.map_or(0, |(before, now)| now.saturating_sub(before))
         };

@@ -12,9 +12,14 @@ const CONFIG: pl::BwConfig = pl::BwConfig {
     reserved: 0,
 };
 
-/// Looks in a period while the group uses CPU time, and while it does not: between two of them the kernel refills at most once.
+/// Looks in a period while the group uses more than its quota, and while it does not: between two of them the kernel refills at
+/// most once.
 const LOOKS_BUSY: u64 = 10;
-const LOOKS_IDLE: u64 = 1;
+const LOOKS_CALM: u64 = 1;
+
+/// A quota is raised by a single one of lend.h's steps only where the group has not run for so long: of what runs a little now
+/// and then it would be rewritten each time.
+const STEP_UP_AFTER_NS: u64 = 2_000_000_000;
 
 /// What a loan is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub struct Loan {
     usage_us: u64,
     /// When it was last looked at, and the quota that it had from then.
     looked: Option<(u64, u64)>,
+    /// When it was last seen that it had run.
+    ran_ns: u64,
     pub due_ns: u64,
 }
 
@@ -46,6 +53,7 @@ impl Loan {
             _ring: Box::new([0]),
             usage_us,
             looked: None,
+            ran_ns: now_ns,
             due_ns: now_ns,
         };
         let limits = pl::BwLimits {
@@ -71,6 +79,9 @@ impl Loan {
         }
         let used_us = usage_us.saturating_sub(self.usage_us);
         self.usage_us = usage_us;
+        if used_us > 0 {
+            self.ran_ns = now_ns;
+        }
         let (pool, balance): (*mut pl::Pool, *mut pl::Balance) = (&mut *self.pool, &mut *self.balance);
         // SAFETY: as above; the policy has no other pointers to them.
         let quota_ns = unsafe {
@@ -85,11 +96,24 @@ impl Loan {
             }
             pl::pl_lend_quota(pool, balance)
         };
-        let looks = if used_us > 0 { LOOKS_BUSY } else { LOOKS_IDLE };
+        let since_ns = now_ns - self.looked.map_or(now_ns, |(at_ns, _)| at_ns.min(now_ns));
+        let due_ns =
+            u128::from(self.terms.quota_us) * u128::from(since_ns) / u128::from(self.terms.period_us);
+        let looks = match u128::from(used_us) * 1000 > due_ns {
+            true => LOOKS_BUSY,
+            false => LOOKS_CALM,
+        };
         let between_ns = self.terms.period_us * 1000 / looks;
         self.due_ns = (now_ns / between_ns + 1) * between_ns;
-        self.looked = Some((now_ns, quota_ns / 1000));
-        quota_ns / 1000
+        let mut quota_us = quota_ns / 1000;
+        let before_us = self.lent_us();
+        let two_steps_us = (self.terms.burst_us / 8).max(2_000);
+        let is_step_up = quota_us > before_us && quota_us - before_us < two_steps_us;
+        if is_step_up && self.looked.is_some() && now_ns < self.ran_ns + STEP_UP_AFTER_NS {
+            quota_us = before_us;
+        }
+        self.looked = Some((now_ns, quota_us));
+        quota_us
     }
 
     /// The quota of the last look.
@@ -144,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_onset_is_lent_at_once_and_sleeps_are_looked_at_seldom() {
+    fn the_onset_is_lent_at_once_and_what_keeps_to_its_quota_is_looked_at_seldom() {
         let mut loan = Loan::new(
             Terms {
                 onset_percent: 50,
@@ -156,7 +180,32 @@ mod tests {
         assert_eq!(loan.look(5, MS), 80_000);
         assert_eq!(loan.look(5, MS), 80_000, "the same look");
         assert_eq!(loan.due_ns, 100 * MS);
-        loan.look(6, 101 * MS);
-        assert_eq!(loan.due_ns, 110 * MS);
+        loan.look(30_000, 101 * MS);
+        assert_eq!(loan.due_ns, 200 * MS);
+        loan.look(64_000, 201 * MS);
+        assert_eq!(loan.due_ns, 210 * MS);
+        loan.look(65_000, 210 * MS);
+        assert_eq!(loan.due_ns, 300 * MS);
+    }
+
+    #[test]
+    fn a_quota_is_lowered_at_once_and_raised_by_a_single_step_after_a_rest() {
+        let mut loan = Loan::new(TERMS, 0, 0);
+        loan.look(0, MS);
+        assert_eq!(loan.look(0, 1_001 * MS), 130_000);
+        // From then on it uses a little now and then, which it has saved again by the end of the period.
+        let held_us = 30_000 + 15 * 6_250;
+        assert_eq!(loan.look(300, 1_010 * MS), held_us);
+        for period in 11..30 {
+            let at_ns = period * 100 * MS;
+            assert_eq!(loan.look(300 * (period - 9), at_ns + MS), held_us);
+            assert_eq!(
+                loan.look(300 * (period - 9), at_ns + 90 * MS),
+                held_us,
+                "full again"
+            );
+        }
+        assert_eq!(loan.look(6_000, 4_800 * MS), held_us);
+        assert_eq!(loan.look(6_000, 4_902 * MS), 130_000);
     }
 }

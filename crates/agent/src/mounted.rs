@@ -7,6 +7,7 @@ use plimsoll_cpus::CpuSet;
 use plimsoll_live::KnobValues;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -22,12 +23,19 @@ pub struct Mounted {
     unwatched: bool,
     busy: Busy,
     online: Option<std::fs::File>,
-    /// cpu.stat of groups that are looked at many times a second, open.
-    stats: RefCell<HashMap<PathBuf, std::fs::File>>,
+    /// Groups that are looked at many times a second. By their bytes: to hash a path takes its parts one by one.
+    often: RefCell<HashMap<OsString, Often>>,
 }
 
-/// Fewer than the 1,024 descriptors that a process may have where nobody allowed it more.
-const STATS_MAX: usize = 256;
+/// Files that are read, or written, many times a second stay open.
+struct Often {
+    stat: std::fs::File,
+    /// Since it was first read or written.
+    max: Option<std::fs::File>,
+}
+
+/// With two files for each, fewer than the 1,024 descriptors that a process may have where nobody allowed it more.
+const OFTEN_MAX: usize = 256;
 
 struct Watched {
     path: PathBuf,
@@ -66,7 +74,7 @@ impl Mounted {
                 ..Default::default()
             },
             online: None,
-            stats: RefCell::default(),
+            often: RefCell::default(),
         })
     }
 
@@ -107,6 +115,11 @@ fn gives_limits(path: &Path) -> bool {
     controllers.split_ascii_whitespace().any(|name| name == "cpu")
 }
 
+/// Never made: of a group that has gone nothing is to come back.
+fn open(path: &Path) -> io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().read(true).write(true).open(path)
+}
+
 /// What the file, which is open, begins with now.
 fn start_of<'a>(file: &std::fs::File, start: &'a mut [u8]) -> Option<&'a str> {
     let length = file.read_at(start, 0).ok()?;
@@ -142,7 +155,7 @@ impl Files for Mounted {
         }
         if below.is_none() {
             // Of those that no event told about.
-            self.stats.get_mut().retain(|path, _| path.exists());
+            self.often.get_mut().retain(|path, _| Path::new(path).exists());
             let inotify = &self.inotify;
             self.watches.retain(|path, watch| {
                 let is_there = path.exists();
@@ -161,30 +174,47 @@ impl Files for Mounted {
     }
 
     fn read(&self, group: &Path, file: File) -> io::Result<String> {
-        let text = std::fs::read_to_string(group.join(file.name()))?;
-        Ok(text.trim_end().to_string())
+        let path = group.join(file.name());
+        let mut often = self.often.borrow_mut();
+        let often = often.get_mut(group.as_os_str()).filter(|_| file == File::Max);
+        if let Some(often) = often {
+            // Of one that was removed it cannot be read any more; another may be there by now.
+            let start = &mut [0; 64];
+            if let Some(text) = often.max.as_ref().and_then(|max| start_of(max, start)) {
+                return Ok(text.trim_end().to_string());
+            }
+            often.max = open(&path).ok();
+        }
+        Ok(std::fs::read_to_string(path)?.trim_end().to_string())
     }
 
     fn write(&mut self, group: &Path, file: File, value: &str) -> io::Result<()> {
-        use std::io::Write;
-        // Never made: of a group that has gone nothing is to come back.
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .open(group.join(file.name()))?;
-        file.write_all(value.as_bytes())
+        let path = group.join(file.name());
+        let often = self.often.get_mut().get_mut(group.as_os_str());
+        let Some(often) = often.filter(|_| file == File::Max) else {
+            return open(&path)?.write_all_at(value.as_bytes(), 0);
+        };
+        if let Some(max) = &often.max {
+            match max.write_all_at(value.as_bytes(), 0) {
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {} // as above
+                done => return done,
+            }
+        }
+        let max = often.max.insert(open(&path)?);
+        max.write_all_at(value.as_bytes(), 0)
     }
 
     fn usage_us(&self, group: &Path) -> Option<u64> {
-        let mut stats = self.stats.borrow_mut();
+        let mut all = self.often.borrow_mut();
         // One that was removed cannot be read any more; another may be there by now.
-        if let Some(usage_us) = stats.get(group).and_then(usage_of) {
+        if let Some(usage_us) = all.get(group.as_os_str()).and_then(|often| usage_of(&often.stat)) {
             return Some(usage_us);
         }
-        stats.remove(group);
+        all.remove(group.as_os_str());
         let stat = std::fs::File::open(group.join("cpu.stat")).ok()?;
         let usage_us = usage_of(&stat)?;
-        if stats.len() < STATS_MAX {
-            stats.insert(group.into(), stat);
+        if all.len() < OFTEN_MAX {
+            all.insert(group.into(), Often { stat, max: None });
         }
         Some(usage_us)
     }
@@ -231,7 +261,7 @@ impl Files for Mounted {
                             let path = path.join(name);
                             // One that was made anew meanwhile has a watch of its own.
                             if event.mask.contains(AddWatchFlags::IN_DELETE) && !path.exists() {
-                                self.stats.get_mut().remove(&path);
+                                self.often.get_mut().remove(path.as_os_str());
                                 if let Some(watch) = self.watches.remove(&path) {
                                     unwatch(&self.inotify, watch);
                                 }
@@ -239,7 +269,7 @@ impl Files for Mounted {
                             tree.insert(path);
                         }
                         None if event.mask.contains(AddWatchFlags::IN_ATTRIB) => {
-                            events.touched.push(path.clone());
+                            events.marked.push(path.clone());
                         }
                         _ => {}
                     }
@@ -247,8 +277,8 @@ impl Files for Mounted {
                 }
                 let name = name.and_then(|name| name.to_str()).unwrap_or_default();
                 let file = File::ALL.into_iter().find(|file| file.name() == name);
-                if file.is_some() && event.mask.contains(AddWatchFlags::IN_MODIFY) {
-                    events.touched.push(path.clone());
+                if let Some(file) = file.filter(|_| event.mask.contains(AddWatchFlags::IN_MODIFY)) {
+                    events.written.insert((path.clone(), file));
                 }
                 let refusable = file.filter(|file| matches!(file, File::Max | File::Weight));
                 if let Some(file) = refusable.filter(|_| event.mask.contains(AddWatchFlags::IN_CLOSE_WRITE)) {

@@ -7,7 +7,7 @@ use plimsoll_live::KnobValues;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -39,7 +39,8 @@ enum Weight {
 struct Machine {
     groups: BTreeMap<PathBuf, Group>,
     next_id: u64,
-    events: Vec<PathBuf>,
+    events: BTreeSet<(PathBuf, File)>,
+    marked: Vec<PathBuf>,
     tried: Vec<(PathBuf, File)>,
     tree: Vec<PathBuf>,
     busy_us: u64,
@@ -78,7 +79,7 @@ impl Machine {
                 (File::Weight, _, Weight::Of(_)) => Weight::Of(value.parse().unwrap()),
                 _ => return Err(io::Error::from_raw_os_error(22)),
             };
-            self.events.push(path.into());
+            self.events.insert((path.into(), file));
             return Ok(());
         }
         let (max, burst) = (group.now.text(File::Max).unwrap(), group.now.text(File::Burst));
@@ -95,7 +96,7 @@ impl Machine {
             return Err(io::Error::from_raw_os_error(22));
         }
         group.now = to;
-        self.events.push(path.into());
+        self.events.insert((path.into(), file));
         Ok(())
     }
 
@@ -218,7 +219,8 @@ impl Files for Model {
         let mut machine = self.0.borrow_mut();
         Events {
             tree: std::mem::take(&mut machine.tree),
-            touched: std::mem::take(&mut machine.events),
+            marked: std::mem::take(&mut machine.marked),
+            written: std::mem::take(&mut machine.events),
             tried: std::mem::take(&mut machine.tried),
             all: false,
             blind: false,
@@ -381,7 +383,7 @@ fn history(seed: u64) -> (u64, u64) {
                 }
                 4 if machine.groups.contains_key(&path) => {
                     machine.groups.get_mut(&path).unwrap().knobs = knobs(random);
-                    machine.events.push(path);
+                    machine.marked.push(path);
                 }
                 5 if agent.is_some() && random.random_bool(0.5) => {
                     machine.dies = Some((random.random_range(0..4), random.random()));
