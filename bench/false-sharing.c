@@ -22,11 +22,8 @@
 
 /* Where it matters what stands beside what, as an engine's allocator begins it: on a line. */
 static struct pl_group root, parent, group __attribute__((aligned(64)));
-static struct pl_fair_cpu fair[CPUS];
 static struct {
 	struct pl_config config;
-	struct pl_fair_machine machine;
-	struct pl_fair_cpu *cpus;
 } machine __attribute__((aligned(64)));
 static struct {
 	volatile int stop, ready;
@@ -74,8 +71,8 @@ static u64 run(u32 cpu, u64 now_ns)
 	struct pl_queue *queue = &group.queues[cpu];
 
 	pl_load_update(&queue->load, now_ns);
-	queue->vruntime += pl_fair_scale(1000, pl_queue_weight(queue));
-	return queue->vruntime;
+	queue->share += pl_fair_scale(1000, pl_queue_weight(queue));
+	return queue->share;
 }
 
 static u64 ask(u32 cpu, u64 now_ns)
@@ -83,18 +80,6 @@ static u64 ask(u32 cpu, u64 now_ns)
 	(void)cpu;
 	pl_add(&group.pool.runtime_ns, 1);
 	return now_ns;
-}
-
-static u64 lead(u32 cpu, u64 now_ns)
-{
-	(void)cpu;
-	pl_write(&machine.machine.clock, (s64)now_ns);
-	return 0;
-}
-
-static u64 look(u32 cpu, u64 now_ns)
-{
-	return (u64)pl_read(&machine.cpus) + machine.config.refresh_ns + cpu + now_ns;
 }
 
 struct test {
@@ -171,8 +156,7 @@ int main(void)
 	    {"walk the levels, beside a pool that is asked", walk, ask},
 	    {"charge a balance, beside the next CPU's charge", charge, charge},
 	    {"charge a balance, beside a pool that is asked", charge, ask},
-	    {"a queue's load and vruntime, beside the next CPU's", run, run},
-	    {"find a CPU, beside the common timeline's leader", look, lead},
+	    {"a queue's load and share, beside the next CPU's", run, run},
 	};
 	struct pl_bw_limits limits = {.quota_ns = PL_SEC, .period_ns = PL_SEC};
 	cpu_set_t set;
@@ -185,7 +169,6 @@ int main(void)
 	make(&parent, &root, 2);
 	make(&group, &parent, 3);
 	machine.config.bandwidth.slice_ns = PL_SEC;
-	machine.cpus = fair;
 	pl_bw_set(&group.pool, &limits, 0, 0, &machine.config.bandwidth);
 	pl_group_link(&group);
 	for (i = 0; i < CPUS; i++)

@@ -110,8 +110,6 @@ static __always_inline void after_policy(struct live_group PL_MEM *group, struct
 {
 	if (flags & PL_BW_THROTTLED)
 		c->scan = 1;
-	if (flags & PL_QUEUE_LIGHTER)
-		c->fair.lighter = 1;
 	if (flags & (PL_BW_ARM_PERIOD | PL_BW_ARM_SLACK))
 		arm_levels((u64)group, now_ns);
 }
@@ -159,17 +157,12 @@ __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
-	struct live_cpu PL_MEM *from = cpu_of(task->t.cpu);
 	u32 flags;
 
 	if (task->t.cpu != cpu)
 		move_load(task_address, cpu, now_ns);
 	cpu_lock(c);
-	if (PL_FLAT)
-		task->t.vruntime = pl_fair_move(task->t.vruntime, &from->fair, &c->fair, &S->config.fair);
 	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
-	if (PL_FLAT)
-		pl_task_place(&task->t, &c->fair, woken, &S->config.fair);
 	count_in(task, c, cpu, now_ns);
 	task->runnable = 1;
 	cpu_unlock(c);
@@ -192,15 +185,6 @@ static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu,
 {
 	account_out((u64)task, now_ns, false);
 	account_in((u64)task, cpu, now_ns, false);
-}
-
-/* A task that stays in its group's queues on its CPU is queued anew. `woken`: it was throttled. See pl_fair_place. */
-static __always_inline void place_again(struct live_task PL_MEM *task, bool woken)
-{
-	if (PL_FLAT)
-		pl_task_place(&task->t, &cpu_of(task->t.cpu)->fair, woken, &S->config.fair);
-	else if (!woken) /* else it was in no line, and interrupts may be on */
-		turn_settle((u64)task);
 }
 
 /*
@@ -243,29 +227,6 @@ static __always_inline bool is_limited(struct live_group PL_MEM *group)
 static __always_inline bool must_stop(struct live_task PL_MEM *task, u32 cpu)
 {
 	return !task->grant_ns && is_limited(task->group) && throttled_at((u64)task->group, cpu);
-}
-
-/* See pl_task_weigh. */
-static __always_inline void weigh(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u64 now_ns)
-{
-	if (!task->group->g.parent)
-		return;
-	cpu_lock(c);
-	pl_task_weigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
-	cpu_unlock(c);
-}
-
-/* See pl_task_reweigh. */
-__noinline bool reweigh(u64 task_address, u64 now_ns)
-{
-	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
-	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
-	bool turn_over;
-
-	cpu_lock(c);
-	turn_over = pl_task_reweigh(&task->t, &c->fair, now_ns, &c->touch, &S->config);
-	cpu_unlock(c);
-	return turn_over;
 }
 
 /*

@@ -41,8 +41,8 @@ void BPF_OPS(plimsoll_dump_cpu, struct scx_dump_ctx *dump, s32 cpu, bool idle)
 
 	if (idle && !c->fair.nr_queued)
 		return;
-	scx_dump("plimsoll: %u queued, weight %llu, clock %llu, offset %llu", c->fair.nr_queued,
-		 c->fair.weight_sum, c->fair.clock, c->fair.offset);
+	scx_dump("plimsoll: %u queued, weight %llu, served %llu of %llu", c->fair.nr_queued,
+		 c->fair.weight_sum, pl_domain_mean(&c->domain), S->whole.domain.u0);
 	scx_dump("  stop at %llu ns, timer at %llu ns, idle since %llu ns, now %llu ns", c->stop_at_ns,
 		 c->timer_at_ns, c->idle_since_ns, scx_bpf_now());
 }
@@ -55,8 +55,8 @@ void BPF_OPS(plimsoll_dump_task, struct scx_dump_ctx *dump, struct task_struct *
 
 	if (!task)
 		return;
-	scx_dump("plimsoll: group %llu, CPU %u, vruntime %llu, effective weight %llu", task->group->g.id,
-		 task->t.cpu, task->t.vruntime, task->t.effective);
+	scx_dump("plimsoll: group %llu, CPU %u, served %llu, effective weight %llu", task->group->g.id,
+		 task->t.cpu, task->turn.u, task->t.effective);
 	level = (struct live_group PL_MEM *)throttled_at((u64)task->group, task->t.cpu);
 	if (level)
 		scx_dump("  throttled at group %llu, balance %lld ns, parked in slot+1 %u", level->g.id,

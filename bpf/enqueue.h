@@ -155,7 +155,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	} else if (task->t.cpu != cpu) {
 		account_move(task, cpu, now_ns);
 	} else {
-		place_again(task, false);
+		turn_settle((u64)task);
 		count_again(task, c, cpu, now_ns);
 	}
 	if (!task->waiting_since_ns)
@@ -201,33 +201,23 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (woken) {
 		struct live_task PL_MEM *running = c->running;
-		u64 vruntime = 0, ran_ns, comes;
+		u64 comes = c->comes;
 
 		if (!running)
 			goto queue;
-		if (PL_FLAT) {
-			ran_ns = now_ns - pl_min(running->charged_at_ns, now_ns);
-			vruntime = pl_fair_by_now(running->t.vruntime, ran_ns, running->t.effective);
-			comes = !pl_task_preempts(&task->t, &running->t, vruntime, &S->config.fair);
-		} else {
-			comes = c->comes;
-		}
 		if (!comes) {
 			c->nr_preempts++;
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 			return;
 		}
-		if (PL_EEVDF && comes < turn_left(c, now_ns))
+		if (comes < turn_left(c, now_ns))
 			c->turn_ends_ns = now_ns + comes;
 		if (cpu == bpf_get_smp_processor_id() && others == 1 &&
 		    (c->passes_to == p->pid || p->nr_cpus_allowed == 1)) {
 			check_soon(c, cpu, now_ns);
 			/* Unless the waker is due much more. */
-			if (PL_FLAT ? !pl_fair_preempts(vruntime, running->t.effective, false,
-							task->t.vruntime, false, &S->config.fair)
-				    : comes != PL_TURN_LATER) {
-				if (PL_EEVDF)
-					end_turn(c, cpu, now_ns);
+			if (comes != PL_TURN_LATER) {
+				end_turn(c, cpu, now_ns);
 				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 				return;
 			}

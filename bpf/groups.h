@@ -36,9 +36,8 @@ static __always_inline u32 ring_slots(void)
 /* A group's memory: the group, then per CPU its queues, balances and nodes, then the ring. Whole cache lines. */
 static __always_inline u64 group_bytes(void)
 {
-	u64 bytes =
-	    sizeof(struct live_group) + nr_cpus * (sizeof(struct pl_queue) + sizeof(struct pl_balance) +
-						   PL_EEVDF * sizeof(struct pl_node));
+	u64 bytes = sizeof(struct live_group) +
+		    nr_cpus * (sizeof(struct pl_queue) + sizeof(struct pl_balance) + sizeof(struct pl_node));
 
 	return (bytes + ring_slots() * sizeof(u32) + 63) & ~63ULL;
 }
@@ -95,10 +94,9 @@ __noinline u64 group_alloc(u64 parent_address, u64 id)
 	group->refs = 1;
 	group->quota_us = NO_QUOTA_US;
 	group->period_us = 100000;
-	pl_group_init(&group->g, &parent->g, id, queues, balances, nr_cpus,
-		      (u32 PL_MEM *)(nodes + PL_EEVDF * nr_cpus), ring_slots());
-	if (PL_EEVDF)
-		group->g.nodes = nodes;
+	pl_group_init(&group->g, &parent->g, id, queues, balances, nr_cpus, (u32 PL_MEM *)(nodes + nr_cpus),
+		      ring_slots());
+	group->g.nodes = nodes;
 	if (parent)
 		group_get(parent);
 	S->groups[slot] = group;
@@ -398,9 +396,8 @@ __noinline int weight_written(u64 group_address, u64 before)
 
 		bpf_local_irq_save(&flags);
 		cpu_lock(c);
-		pl_queue_written(&group->g, cpu, before, &c->fair);
-		if (PL_EEVDF)
-			pl_steps_written(&group->g, cpu, now_ns, &c->touch, &S->config);
+		pl_queue_written(&group->g, cpu);
+		pl_steps_written(&group->g, cpu, now_ns, &c->touch, &S->config);
 		cpu_unlock(c);
 		bpf_local_irq_restore(&flags);
 	}

@@ -34,12 +34,10 @@ struct live_task {
 	u32 runnable;	   /* in its group's queues on t.cpu */
 	u32 parked;	   /* slot + 1 of the group in whose parking queue it is */
 	s32 pid;
-	u32 next_free; /* low half of an arena address */
-	u32 yielded;   /* it gives its turn away: see plimsoll_yield */
-#if PL_EEVDF
+	u32 next_free;	     /* low half of an arena address */
+	u32 yielded;	     /* it gives its turn away: see plimsoll_yield */
 	struct pl_turn turn; /* turns.h */
 	s64 ran_ns; /* it has run for so long, and its lines were not told yet; negative: they were of more */
-#endif
 } PL_OWN_LINE;
 
 struct live_group {
@@ -90,6 +88,11 @@ struct live_cpu {
 	struct live_task PL_MEM *running;
 	u32 lock;	 /* queues[cpu] of every group, and this */
 	u32 other_class; /* a real-time or deadline task runs here, and counts as one more that is queued */
+	u32 online;
+	u32 next_online; /* the next CPU on line, round; itself where it is the only one */
+	u32 is_idle;	 /* it runs nothing, of no class */
+	u32 gives_way;	 /* the task picked last is idle work, and no woken one is on its way here yet */
+	u64 comes;	 /* when the task that came last goes before the one that runs: turns.h */
 	struct pl_steal steal;
 	struct pl_touch touch;
 	u64 idle_since_ns; /* 0: busy */
@@ -109,29 +112,27 @@ struct live_cpu {
 	u64 placed[PL_PLACES]; /* where it sent tasks that woke up on it, the kernel's own threads left out */
 	u32 scan;	       /* something queued here may be throttled by now */
 	u32 pull_from;	       /* CPU looked at last */
-	u32 online;
-	u32 next_online; /* the next CPU on line, round; itself where it is the only one */
-	u32 is_idle;	 /* it runs nothing, of no class */
-	u32 offer;	 /* the next task that is stopped is offered to an idle CPU */
-	s32 passes_to;	 /* the task that its running one woke last, saying that it is about to sleep */
+	u32 offer;	       /* the next task that is stopped is offered to an idle CPU */
+	s32 passes_to;	       /* the task that its running one woke last, saying that it is about to sleep */
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
-	u64 head_vruntime; /* of the queue last looked at */
-	u64 head_weight;   /* likewise, where it was asked for */
-	u32 gives_way;	   /* the task picked last is idle work, and no woken one is on its way here yet */
-	u32 took;	   /* a task of another CPU is about to run here, and is not counted here yet */
-	u64 own_vruntime; /* of what has the lowest here, as it looks at another CPU's; has_own: there is such */
-	u64 has_own;
-	u64 comes; /* when the task that came last goes before the one that runs: turns.h */
-#if PL_EEVDF
+	u64 head_u;	 /* of the queue last looked at */
+	u32 took;	 /* a task of another CPU is about to run here, and is not counted here yet */
+	u32 has_own;	 /* something is here, as it looks at another CPU's */
+	u64 own_u;	 /* the lowest of that */
 	struct pl_domain domain;   /* turns.h: this CPU's part */
 	struct pl_domain gathered; /* as the whole is being gathered here */
-#endif
 } PL_OWN_LINE;
 _Static_assert(__builtin_offsetof(struct live_cpu, steal) == PL_CACHE_LINE,
 	       "what others look at is one line");
 
+/* All CPUs, as one domain: turns.h. */
+struct live_whole {
+	struct pl_domain domain;
+	u64 gathered_ns;
+} PL_OWN_LINE;
+
 /*
- * In lines of their own: what every callback reads and nothing writes once it is loaded; the common timeline; what each
+ * In lines of their own: what every callback reads and nothing writes once it is loaded; how far all CPUs are served; what each
  * fork and exit writes; what headroom's windows and changes of groups write.
  */
 struct live_state {
@@ -146,7 +147,7 @@ struct live_state {
 	struct live_merged PL_MEM *merged;	 /* the last MERGES_KEPT, by nr_merges */
 	u32 nr_cpus;
 	u32 max_groups;
-	struct pl_fair_machine fair;
+	struct live_whole whole;
 	s64 free_tasks; /* tag << 32 | low half of an arena address */
 	s64 free_groups;
 	u64 apart[6];
@@ -175,10 +176,6 @@ struct live_state {
 	u32 nr_merges;	    /* told of so far */
 	u32 nr_merged;	    /* cgroups that are merged now */
 	u32 nr_give_way;    /* CPUs with gives_way */
-#if PL_EEVDF
-	struct pl_domain domain; /* turns.h: all CPUs' */
-	u64 gathered_ns;
-#endif
 };
 _Static_assert(__builtin_offsetof(struct live_state, free_tasks) % PL_CACHE_LINE == 0 &&
 		   __builtin_offsetof(struct live_state, headroom) % PL_CACHE_LINE == 0,

@@ -27,7 +27,7 @@
  * has the lag that it had. The other way round, of those that waited on a CPU the one that is owed most leaves first and comes back
  * first, to an empty line, where nobody is there to owe it anything.
  */
-#define PARK_FIRST (PL_EEVDF ? bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_HEAD) : 0)
+#define PARK_FIRST bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_HEAD)
 
 #define ENTRY_BYTES                                                                                          \
 	0x40 /* more than the page fault's entry, and less than up to where the next one is returned to */
@@ -94,13 +94,14 @@ static __always_inline void parked_in(struct live_task PL_MEM *task, u32 slot)
 }
 
 /* See pl_group_parked. Under the CPU's lock. */
-__noinline bool weigh_parked(u64 task_address, u64 level_address, u64 now_ns)
+__noinline int weigh_parked(u64 task_address, u64 level_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	u32 cpu = task->t.cpu;
 
-	return pl_group_parked(task->t.group, (struct pl_group PL_MEM *)level_address, cpu, now_ns,
-			       &cpu_of(cpu)->touch, &S->config);
+	pl_group_parked(task->t.group, (struct pl_group PL_MEM *)level_address, cpu, now_ns,
+			&cpu_of(cpu)->touch, &S->config);
+	return 0;
 }
 
 /* Takes the task out of its CPU's count and into the group's. False: the group is no longer throttled. */
@@ -118,8 +119,7 @@ static __always_inline bool park_begin(struct live_task PL_MEM *task, struct liv
 	parked_in(task, group->slot);
 	cpu_lock(c);
 	count_out(task, c, cpu, false);
-	if (weigh_parked((u64)task, (u64)group, now_ns))
-		c->fair.lighter = 1;
+	weigh_parked((u64)task, (u64)group, now_ns);
 	cpu_unlock(c);
 	c->nr_parks++;
 	return true;
@@ -139,12 +139,8 @@ static __always_inline void wake_cpu(u32 cpu, struct live_task PL_MEM *task)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	struct live_task PL_MEM *running = pl_read(&c->running);
-	bool preempts = !c->comes;
 
-	if (PL_FLAT)
-		preempts =
-		    running && pl_task_preempts(&task->t, &running->t, running->t.vruntime, &S->config.fair);
-	if (!running || preempts)
+	if (!running || !c->comes)
 		scx_bpf_kick_cpu(cpu, running ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
 }
 
@@ -224,7 +220,6 @@ __noinline int unpark(u64 group_address, u64 now_ns)
 			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
 			continue;
 		}
-		place_again(task, true);
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, queue_key(task));
 		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, cpu, 0))
 			continue;
@@ -377,11 +372,8 @@ __noinline int stop_timers(u32 slot)
 	return 0;
 }
 
-/*
- * Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. With
- * `weigh`, every other task that waits is weighed anew and queued where that puts it: see pl_waiting_due.
- */
-__noinline int scan(u32 cpu, bool weigh)
+/* Groups become throttled while tasks of theirs are queued: those are taken out before one is picked. */
+__noinline int scan(u32 cpu)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	u64 now_ns = scx_bpf_now();
@@ -393,7 +385,6 @@ __noinline int scan(u32 cpu, bool weigh)
 	{
 		struct live_task PL_MEM *task = task_of(p);
 		struct live_group PL_MEM *level;
-		u64 vruntime;
 
 		if (++seen > PARK_WALK_MAX) {
 			c->scan = 1;
@@ -409,14 +400,6 @@ __noinline int scan(u32 cpu, bool weigh)
 					park_end(task);
 				continue;
 			}
-		}
-		if (!weigh)
-			continue;
-		vruntime = task->t.vruntime;
-		reweigh((u64)task, now_ns);
-		if (task->t.vruntime != vruntime) {
-			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, task->t.vruntime);
-			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, cpu, 0);
 		}
 	}
 	return 0;

@@ -5,7 +5,7 @@
  * Problem    A BPF scheduler replaces the kernel's fair class, and with it CPU limits, weights and their
  *            statistics. They have to be there, at every level of the hierarchy.
  *
- * Mechanism  One dispatch queue per CPU in order of vruntime, one per group for tasks that are throttled.
+ * Mechanism  One dispatch queue per CPU in order of how far each is served, one per group for tasks that are throttled.
  *            The callbacks move tasks and time; what is due to a group, and which task must wait, the policy says.
  *
  *              wake up    select_cpu -> enqueue: into the group's queues (account.h), then a CPU's dispatch
@@ -26,7 +26,6 @@
  */
 #pragma clang attribute push(__attribute__((minsize)), apply_to = function)
 #define PL_LIVE 1
-/* PL_EEVDF, of port.h, is 1: turns.h. Feature `eevdf` of crates/live. */
 #include "kernel.h"
 #include "intf.h"
 #include "state.h"
@@ -49,10 +48,9 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	u64 now_ns = scx_bpf_now();
 	struct live_task PL_MEM *task = NULL;
-	u64 own_vruntime = 0;
+	u64 own_u = 0;
 	bool has_own = false;
 	bool keep = false;
-	bool weigh;
 
 	c->took = 0;
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
@@ -60,48 +58,39 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 		if (task && task->runnable && task->t.cpu == cpu) {
 			charge((u64)task, prev->se.sum_exec_runtime, now_ns);
 			keep = !must_stop(task, cpu);
-			if (keep) {
+			if (keep)
 				leave_border(task);
-				if (PL_FLAT)
-					reweigh((u64)task, now_ns);
-			} else if (goes_to_border(prev, task, c, cpu, now_ns)) {
+			else if (goes_to_border(prev, task, c, cpu, now_ns))
 				return;
-			}
 		}
 	}
-	weigh = PL_FLAT && pl_waiting_due(&c->fair, now_ns, &S->config);
-	if (c->scan || weigh)
-		scan(cpu, weigh);
+	if (c->scan)
+		scan(cpu);
 
 	/* A slice ended, or a task was stopped: another one's turn, here or from elsewhere. */
 	if (task) {
-		bool queued = look_at_head(cpu, cpu, false);
+		bool queued = look_at_head(cpu, cpu);
 
 		if (keep) {
-			if (PL_FLAT && task->yielded)
-				pl_task_yield(&task->t, queued, c->head_vruntime, &S->config.fair);
-			own_vruntime = PL_FLAT ? task->t.vruntime : turn_u_by_now(task);
+			own_u = turn_u_by_now(task);
 			has_own = true;
 		}
-		if (PL_FLAT)
-			task->yielded = 0;
-		if (queued && (!has_own || pl_fair_before(c->head_vruntime, own_vruntime))) {
-			own_vruntime = c->head_vruntime;
+		if (queued && (!has_own || pl_fair_before(c->head_u, own_u))) {
+			own_u = c->head_u;
 			has_own = true;
-			keep = PL_EEVDF && keep;
 		}
-		if (has_own && pull(cpu, true, own_vruntime))
+		if (has_own && pull(cpu, true, own_u))
 			return;
 	}
 	/* What waits alone is the head of the queue. */
-	if (PL_EEVDF && c->fair.nr_queued > 1) {
+	if (c->fair.nr_queued > 1) {
 		s32 next = whose_turn(cpu, (u64)task, now_ns);
 
 		keep = keep && next == task->pid;
 		if (!keep && next && (!task || c->fair.nr_queued > 2) && take_turn(cpu, next))
 			return;
 	}
-	if (PL_EEVDF && task)
+	if (task)
 		task->yielded = 0;
 	if (!keep && scx_bpf_dsq_move_to_local(cpu))
 		return;
@@ -179,8 +168,6 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	park_end(task);
 	count_again(task, c, cpu, now_ns);
 	idle_ended(c, now_ns);
-	if (PL_FLAT)
-		weigh(task, c, now_ns);
 	counts = &task->t.group->pool.balances[cpu];
 	counts->nr_runs++;
 	if (task->waiting_since_ns && now_ns > task->waiting_since_ns)
@@ -364,13 +351,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init_task, struct task_struct *p, struct scx_init
 	task->t.group = &group->g;
 	task->pid = p->pid;
 	cpu = scx_bpf_task_cpu(p);
-	if (args->fork) {
-		pl_task_born(&task->t, cpu, &cpu_of(cpu)->fair, &S->config.fair);
-	} else {
-		/* It was there before the scheduler. pl_fair_place moves one that lies before the clock up. */
-		task->t.cpu = cpu;
-		task->t.vruntime = cpu_of(cpu)->fair.clock;
-	}
+	task->t.cpu = cpu;
 	entry->task = (u64)task;
 	return 0;
 }

@@ -218,8 +218,7 @@ static __always_inline void count_in(struct live_task PL_MEM *task, struct live_
 	if (task->t.counted)
 		return;
 	before = pl_task_count(&task->t, &c->fair) + c->other_class;
-	if (PL_EEVDF)
-		turn_enters((u64)task, now_ns);
+	turn_enters((u64)task, now_ns);
 	overloaded_changed(cpu, before, before + 1);
 }
 
@@ -231,8 +230,7 @@ static __always_inline void count_out(struct live_task PL_MEM *task, struct live
 
 	if (!task->t.counted)
 		return;
-	if (PL_EEVDF)
-		turn_leaves((u64)task, sleeps);
+	turn_leaves((u64)task, sleeps);
 	before = pl_task_uncount(&task->t, &c->fair) + c->other_class;
 	overloaded_changed(cpu, before, before - 1);
 }

@@ -65,11 +65,8 @@ static __always_inline void goes_on(struct task_struct *p, struct live_task PL_M
 static __always_inline void picked(struct task_struct *p, struct live_task PL_MEM *task,
 				   struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
 {
-	if (PL_FLAT)
-		pl_fair_picked(&S->fair, &c->fair, task->t.vruntime, &S->config.fair);
 	set_gives_way(c, task->t.idle);
-	c->turn_ends_ns =
-	    now_ns + (PL_EEVDF ? turn_begins((u64)task, now_ns) : settings.config.fair.slice_ns);
+	c->turn_ends_ns = now_ns + turn_begins((u64)task, now_ns);
 	arm_stop(p, task, c, cpu, now_ns);
 }
 

@@ -8,7 +8,7 @@
  * Mechanism  Steal: a CPU without work asks its LLC's sparse mask of overloaded CPUs, its siblings first, and
  *            takes the first task that may run here (policy/steal.h). Pull: at the end of a slice, and where
  *            stealing found nothing, it looks at the head of one other CPU's queue, the next in turn, and takes
- *            it over if that is further behind (pl_fair_should_pull), so that shares converge between LLCs, too.
+ *            it over if that is further behind (pl_steps_pulls), so that shares converge between LLCs, too.
  *
  * Trade-offs One queue a look: a task that is further behind waits for as many looks as there are CPUs on line.
  *
@@ -42,7 +42,7 @@ __noinline bool take_from(u32 victim, u32 cpu)
 			break;
 		if (!task || !may_run_here(p, task, cpu))
 			continue;
-		if (PL_EEVDF && !turn_pulled((u64)task, cpu))
+		if (!turn_pulled((u64)task, cpu))
 			break;
 		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
 		if (taken) {
@@ -96,14 +96,6 @@ __noinline bool steal(u32 cpu)
 	return taken;
 }
 
-static __always_inline void saw_head(struct live_cpu PL_MEM *looker, struct task_struct *head, bool weigh)
-{
-	struct live_task PL_MEM *task = weigh ? task_of(head) : NULL;
-
-	looker->head_vruntime = head->scx.dsq_vtime;
-	looker->head_weight = task ? task->t.effective : PL_FAIR_WEIGHT_ONE;
-}
-
 /* Before 7.1 no function shows the head of a queue safely: an iterator's first step does. See look_at_head. */
 __noinline bool walk_to_head(u32 queue, u32 looker)
 {
@@ -112,18 +104,15 @@ __noinline bool walk_to_head(u32 queue, u32 looker)
 
 	bpf_for_each(scx_dsq, p, queue, 0)
 	{
-		saw_head(cpu_of(looker), p, true);
+		cpu_of(looker)->head_u = p->scx.dsq_vtime;
 		found = true;
 		break;
 	}
 	return found;
 }
 
-/*
- * Whether anything waits in a CPU's queue; if so, the vruntime of its head is in head_vruntime of the CPU that looks and, where
- * asked for, its weight in head_weight.
- */
-static __always_inline bool look_at_head(u32 queue, u32 looker, bool weigh)
+/* Whether anything waits in a CPU's queue; if so, u of its head is in head_u of the CPU that looks. */
+static __always_inline bool look_at_head(u32 queue, u32 looker)
 {
 	struct task_struct *head;
 
@@ -132,12 +121,12 @@ static __always_inline bool look_at_head(u32 queue, u32 looker, bool weigh)
 		return walk_to_head(queue, looker);
 	head = scx_bpf_dsq_peek(queue);
 	if (head)
-		saw_head(cpu_of(looker), head, weigh);
+		cpu_of(looker)->head_u = head->scx.dsq_vtime;
 	return head;
 }
 
 /* Ending a slice, looks at one other CPU's queue, and takes its head over if that is further behind. */
-__noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
+__noinline bool pull(u32 cpu, bool has_own, u64 own_u)
 {
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
 	u32 other = cpu_of(c->pull_from)->next_online;
@@ -146,15 +135,11 @@ __noinline bool pull(u32 cpu, bool has_own, u64 own_vruntime)
 		other = c->next_online;
 	c->pull_from = other;
 	c->has_own = has_own;
-	c->own_vruntime = own_vruntime;
+	c->own_u = own_u;
 	/* A lone task there is about to run there. */
 	if (other == cpu || nr_running(cpu_of(other)) < PL_STEAL_OVERLOADED || !scx_bpf_dsq_nr_queued(other))
 		return false;
-	if (!look_at_head(other, cpu, PL_FLAT))
-		return false;
-	if (PL_FLAT ? !pl_fair_should_pull(&c->fair, has_own, own_vruntime, &cpu_of(other)->fair,
-					   c->head_vruntime, c->head_weight, &S->config.fair)
-		    : has_own && !pl_fair_before(c->head_vruntime, own_vruntime))
+	if (!look_at_head(other, cpu) || (has_own && !pl_fair_before(c->head_u, own_u)))
 		return false;
 	if (!take_from(other, cpu))
 		return false;

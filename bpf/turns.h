@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * turns.h - whose turn it is on a CPU, by lag and deadline (policy/steps.h), in a build with PL_EEVDF
+ * turns.h - whose turn it is on a CPU, by lag and deadline (policy/steps.h)
  *
  * Problem    A dispatch queue has one order. Which of a tree of groups is due the CPU is no order of their tasks.
  *
@@ -10,15 +10,13 @@
  *            queue is taken. What a task has run its lines are told at the next step that has the lock, and before another one
  *            joins them.
  *
- * Trade-offs Not in the default build: docs/src/lab/eevdf.md says what it gains and costs. As a switch at run time it would be
- *            loaded, walked or not. Each function here is walked by itself: in one piece loading took 5 s for 3.6.
+ * Trade-offs Each function here is walked by itself: in one piece loading took 5 s for 3.6.
  *
  * Concurrency  Lines are the CPU's: under its lock. The domain's mean is gathered from all CPUs without one, by one at a time.
  */
 #ifndef PLIMSOLL_TURNS_H
 #define PLIMSOLL_TURNS_H
 
-/* Called where PL_EEVDF is 1 only. */
 int turn_settle(u64 task_address);
 int turn_enters(u64 task_address, u64 now_ns);
 int turn_leaves(u64 task_address, bool sleeps);
@@ -27,38 +25,12 @@ s32 whose_turn(u32 cpu, u64 running_address, u64 now_ns);
 bool turn_pulled(u64 task_address, u32 to);
 bool take_turn(u32 cpu, s32 pid);
 
-#if !PL_EEVDF
-
-static __always_inline void turn_init(struct live_cpu PL_MEM *c)
-{
-}
-
-static __always_inline u64 queue_key(const struct live_task PL_MEM *task)
-{
-	return task->t.vruntime;
-}
-
-static __always_inline u64 turn_u_by_now(const struct live_task PL_MEM *task)
-{
-	return task->t.vruntime;
-}
-
-static __always_inline void turn_charge(struct live_task PL_MEM *task, u64 delta_ns)
-{
-}
-
-static __always_inline void turn_stays(struct live_task PL_MEM *task)
-{
-}
-
-#else
-
 /* The first cgroup that the kernel shows is the root: slot 0 is headroom's side. */
 #define ROOT_SLOT 1
 
 static __always_inline void turn_init(struct live_cpu PL_MEM *c)
 {
-	c->domain.whole = &S->domain;
+	c->domain.whole = &S->whole.domain;
 }
 
 /* The order that a task has in its CPU's dispatch queue. */
@@ -179,7 +151,7 @@ __noinline int gather_domain(u32 cpu)
 	for (other = zero; other < nr_cpus && can_loop; other++)
 		pl_domain_gather(sum, &cpu_of(other)->domain);
 	if (sum->sum_w)
-		pl_write(&S->domain.u0, pl_domain_mean(sum));
+		pl_write(&S->whole.domain.u0, pl_domain_mean(sum));
 	return 0;
 }
 
@@ -199,10 +171,10 @@ __noinline u64 turn_begins(u64 task_address, u64 now_ns)
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
 	u64 slice_ns = settings.config.fair.slice_ns;
-	u64 gathered_ns = pl_read(&S->gathered_ns);
+	u64 gathered_ns = pl_read(&S->whole.gathered_ns);
 
 	if ((s64)(now_ns - gathered_ns) > (s64)GATHER_NS(nr_cpus) &&
-	    pl_cas((s64 PL_MEM *)&S->gathered_ns, (s64)gathered_ns, (s64)now_ns))
+	    pl_cas((s64 PL_MEM *)&S->whole.gathered_ns, (s64)gathered_ns, (s64)now_ns))
 		gather_domain(task->t.cpu);
 	cpu_lock(c);
 	if (task->t.group->parent && pl_refresh_due(&task->t.group->queues[task->t.cpu], now_ns, &S->config))
@@ -256,13 +228,13 @@ __noinline bool turn_pulled(u64 task_address, u32 to)
 	struct live_cpu PL_MEM *c = cpu_of(to);
 
 	struct pl_pull pull = {
-	    .from_domain = &S->domain,
-	    .to_domain = &S->domain,
+	    .from_domain = &S->whole.domain,
+	    .to_domain = &S->whole.domain,
 	    .from = &cpu_of(task->t.cpu)->fair,
 	    .to = &c->fair,
 	};
 
-	return pl_steps_pulls(pull, &task->t, &task->turn, c->has_own, c->own_vruntime, &S->config.fair);
+	return pl_steps_pulls(pull, &task->t, &task->turn, c->has_own, c->own_u, &S->config.fair);
 }
 
 /* Takes a task that waits in this CPU's queue out of it, to run next. */
@@ -281,7 +253,5 @@ __noinline bool take_turn(u32 cpu, s32 pid)
 	bpf_task_release(p);
 	return taken;
 }
-
-#endif
 
 #endif

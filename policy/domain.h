@@ -22,7 +22,7 @@
  * Limits     The sums are of one domain and are written at each event: on the live side per CPU, and gathered at a bounded rate.
  *            There all CPUs are one domain.
  *
- * Source: fair.h, whose common timeline this replaces; entity.h for means kept near a moving origin.
+ * Source: entity.h, for means kept near a moving origin.
  */
 #ifndef PL_DOMAIN_H
 #define PL_DOMAIN_H

@@ -54,24 +54,25 @@
 
 struct pl_line;
 
+/* What a walk through a tree reads comes first: a cache line of each one that it passes. */
 struct pl_entity {
 	u64 v;
 	u64 deadline;
-	u64 kept_to; /* the request that it had as it was picked: until v is here a woken one may have to wait */
-	u64 from;    /* v as it was picked */
-	s64 credit; /* while it is away: its lag as it left, times its weight: ns * 2^20; negative: a debt */
-	u64 owes;   /* while it is away with a debt: when V comes here it is paid */
-	u64 weight; /* PL_LOAD_SHIFT bits of fraction */
-	u64 slice_ns;			   /* the request */
-	u64 id;				   /* the engine's name for a task */
-	struct pl_line PL_MEM *line;	   /* of a group: what it serves; NULL: a task */
-	u64 number;			   /* of equals the one with the lowest came first */
-	struct pl_entity PL_MEM *above;	   /* in its line's tree; NULL: at its top */
-	struct pl_entity PL_MEM *below[2]; /* with an earlier and a later deadline */
 	u64 least_v;			   /* of it and all below it */
 	u64 least_ns;			   /* likewise, the shortest request */
+	struct pl_entity PL_MEM *below[2]; /* with an earlier and a later deadline */
+	struct pl_entity PL_MEM *above;	   /* in its line's tree; NULL: at its top */
 	u32 rank;			   /* drawn from its number: one above has a lower one */
 	u32 on;				   /* it is in a line: PL_ENTITY_* */
+	u64 slice_ns;			   /* the request */
+	u64 weight;			   /* PL_LOAD_SHIFT bits of fraction */
+	u64 number;			   /* of equals the one with the lowest came first */
+	u64 from;			   /* v as it was picked */
+	u64 id;				   /* the engine's name for a task */
+	struct pl_line PL_MEM *line;	   /* of a group: what it serves; NULL: a task */
+	s64 credit; /* while it is away: its lag as it left, times its weight: ns * 2^20; negative: a debt */
+	u64 owes;   /* while it is away with a debt: when V comes here it is paid */
+	u64 kept_to; /* the request that it had as it was picked: until v is here a woken one may have to wait */
 };
 
 #define PL_ENTITY_ON 1

@@ -5,15 +5,10 @@
  * Problem    Weights and limits hold at every level of a tree of groups. A queue per group and CPU, as the
  *            kernel has it, costs 3.2 GB of dispatch queues for 2,000 groups on 224 CPUs.
  *
- * Mechanism  Tasks wait in one queue per CPU (fair.h). A group keeps, per CPU, only numbers: how much of it
- *            is runnable, its load, its share, its balance. A queue weighs on its CPU what its share is,
+ * Mechanism  Tasks wait in one dispatch queue per CPU. A group keeps, per CPU, only numbers: how much of it
+ *            is runnable, its load, its share, its balance, its line (steps.h). A queue weighs on its CPU what its share is,
  *            times, for each level above, share / runnable weight; a task has its part of that (task.h). Charging
  *            and throttling walk the limited levels only.
- *
- *            A running task uses up what is due to its whole group on that CPU, and to all groups above: a queue has a
- *            vruntime, too, and none of its tasks and child queues is further behind it than a few slices. What
- *            tasks that sleep most of the time take is so paid by those of their group that wait, in whatever
- *            child group they are, not by other groups.
  *
  * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
  *            share     = load.h; 0 where the level is throttled, or all of its children are
@@ -29,7 +24,7 @@
  * Limits     Depth PL_GROUP_DEPTH_MAX below the root. Weights below 2^-19 of nice 0 are rounded up to that. With crowds
  *            a queue weighs no more than cpu.weight 10000 does on one CPU, which the kernel does not say.
  *
- * Source: ARCHITECTURE.md, How the hierarchy is flattened; systems 1, 4 and 5 for what is done at each level.
+ * Source: ARCHITECTURE.md, How the hierarchy is kept; systems 1, 4 and 5 for what is done at each level.
  */
 #ifndef PL_GROUP_H
 #define PL_GROUP_H
@@ -43,9 +38,6 @@
 /* Bits of fraction of what a queue weighs on its CPU: up to 2^37 with them, which times a share fits into 64 bits. */
 #define PL_EFFECTIVE_SHIFT 20
 #define PL_EFFECTIVE_ONE ((u64)PL_WEIGHT_UNIT << PL_EFFECTIVE_SHIFT)
-
-/* Bits of fraction of what a vruntime's lead is multiplied by. */
-#define PL_LEAD_SHIFT 12
 
 /* What a queue weighs at most where its share is multiplied: cpu.weight 10000 on one CPU. */
 #define PL_SHARE_MAX ((u64)100 * PL_WEIGHT_UNIT << PL_LOAD_SHIFT)
@@ -76,9 +68,9 @@ struct pl_queue {
 	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; not the root's */
 	u64 divisor;	  /* load.weight when tasks were last given their parts of effective anew */
 	u64 refreshed_ns; /* when effective was computed */
-	u64 vruntime;	  /* as if all that is below it here were one task that weighs `effective` */
-	u32 nr_runnable;  /* tasks of this group here, and child groups with something runnable here */
-	u32 look_at; /* the CPU whose queue was last looked at for load that it left in the group's sum */
+	u64 vruntime; /* baseline/cfs.h: as if all that is below it here were one task that weighs `effective` */
+	u32 nr_runnable; /* tasks of this group here, and child groups with something runnable here */
+	u32 look_at;	 /* the CPU whose queue was last looked at for load that it left in the group's sum */
 	struct pl_rota
 	    rota; /* of the root's: a group's memory for each CPU bounds how many groups there may be */
 } PL_OWN_LINE;
@@ -97,7 +89,7 @@ struct pl_group {
 	struct pl_load PL_MEM
 	    *crowds; /* one per CPU: tasks runnable here and below; NULL: weights are the group's */
 	struct pl_node PL_MEM
-	    *nodes;		   /* one per CPU: its turns there, steps.h; NULL where turns are fair.h's */
+	    *nodes;		   /* one per CPU: its turns there, steps.h; NULL where turns are others' */
 	u64 id;			   /* the engine's name for it */
 	u64 headroom_tolerance_ns; /* of a main group, per window; 0: headroom's configuration says */
 	u32 idle;		   /* cpu.idle */
@@ -283,38 +275,12 @@ PL_SUB u64 pl_queue_part(const struct pl_queue PL_MEM *queue PL_ARENA, u64 effec
 }
 
 /*
- * The vruntime of what is served in a queue and weighed `before`, and weighs `after` now, as the queue's other tasks or its
- * groups have left. By what it is ahead of the queue it owes them run time, which does not become more as it weighs more.
- * Less than double is left as it is: shares move all the time. Source: the kernel's fair class, where a group's entity is
- * not moved by which task of the group runs, and an entity's lag is rescaled as its weight changes.
+ * What the group weighs in its parent has been written anew: what its queue on this CPU weighs is found out as the next task of it is
+ * weighed. With locks: the CPU's.
  */
-PL_SUB u64 pl_lead_kept(u64 vruntime, u64 queue_vruntime, u64 before, u64 after)
+PL_FN void pl_queue_written(struct pl_group PL_MEM *group, u32 cpu)
 {
-	u64 lead = vruntime - queue_vruntime;
-
-	if (after < 2 * before || (s64)lead <= 0)
-		return vruntime;
-	return queue_vruntime + (lead >> PL_LEAD_SHIFT) * pl_div(before << PL_LEAD_SHIFT, after);
-}
-
-/*
- * What the group weighs in its parent was `before`, and has been written anew. What its queue on this CPU is ahead of
- * those beside it there remains as run time: a group that was cpu.idle does not wait for what it was ahead at a weight of
- * PL_WEIGHT_IDLE. All that wait here are weighed anew before one of them is picked (pl_waiting_due), and what the
- * queue weighs is found out then. With locks: the CPU's. Source: the kernel's reweight_entity().
- */
-PL_FN void pl_queue_written(struct pl_group PL_MEM *group, u32 cpu, u64 before,
-			    struct pl_fair_cpu PL_MEM *fair)
-{
-	struct pl_queue PL_MEM *queue = &group->queues[cpu];
-	u64 beside = fair->served;
-
-	if (group->parent && group->parent->parent)
-		beside = group->parent->queues[cpu].vruntime;
-	if (PL_FLAT)
-		queue->vruntime = pl_lead_kept(queue->vruntime, beside, before, pl_group_weight(group));
-	pl_write(&queue->refreshed_ns, 0);
-	pl_write(&fair->lighter, 1);
+	pl_write(&group->queues[cpu].refreshed_ns, 0);
 }
 
 /* Brings shares of this group and all above it up to date on one CPU, and what its queues there weigh. Returns 0. */
@@ -337,9 +303,6 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 	 */
 	if (!least)
 		return 0;
-	if (PL_FLAT && group->parent->parent)
-		bottom->vruntime = pl_lead_kept(bottom->vruntime, group->parent->queues[cpu].vruntime,
-						bottom->effective, effective);
 	bottom->effective = effective;
 	bottom->divisor = bottom->load.weight;
 	/* The queues above, of which this one is a part. */
@@ -378,18 +341,16 @@ PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64
 /*
  * A task of the group is parked on this CPU because `level` is throttled there: what all levels weigh in their parents'
  * queues follows at once, so that no part of the time goes to nothing. Its return is seen as the first of it is picked.
- * Returns whether it did: the CPU is `lighter`, as with PL_QUEUE_LIGHTER. With locks: the CPU's.
+ * With locks: the CPU's.
  */
-PL_FN bool pl_group_parked(struct pl_group PL_MEM *group, const struct pl_group PL_MEM *level, u32 cpu,
+PL_FN void pl_group_parked(struct pl_group PL_MEM *group, const struct pl_group PL_MEM *level, u32 cpu,
 			   u64 now_ns, struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
 {
 	/* The side is in no queue: its groups are. */
 	if (level->is_side)
 		level = group;
-	if (!level->queues[cpu].share)
-		return false;
-	pl_shares_refresh(group, cpu, now_ns, touch, config);
-	return true;
+	if (level->queues[cpu].share)
+		pl_shares_refresh(group, cpu, now_ns, touch, config);
 }
 
 /*
@@ -470,19 +431,6 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 PL_INLINE u64 pl_queue_weight(const struct pl_queue PL_MEM *queue)
 {
 	return queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT);
-}
-
-/*
- * What is served in a queue, a task or the queue of a child group, is no further behind it than as many turns of all
- * that is runnable there, or than `credit` if that is more. Returns its vruntime.
- */
-PL_SUB u64 pl_queue_keep_up(const struct pl_queue PL_MEM *queue PL_ARENA, u64 vruntime, u64 turns, u64 credit,
-			    const struct pl_fair_config PL_MEM *config PL_ARENA)
-{
-	u64 behind = pl_fair_scale(turns * config->slice_ns * queue->nr_runnable, pl_queue_weight(queue));
-	u64 earliest = queue->vruntime - pl_max(behind, credit);
-
-	return pl_fair_before(vruntime, earliest) ? earliest : vruntime;
 }
 
 /* Run time until some level has to be charged, at most max_ns. 0: now. */

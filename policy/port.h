@@ -111,15 +111,6 @@ typedef int64_t s64;
 #define PL_BASELINE(condition) (condition)
 #endif
 
-/*
- * Turns are by vruntime, fair.h, and not by steps.h. The live scheduler is built for one of the two; the simulator has both, and
- * keeps vruntimes whether they decide or not.
- */
-#ifndef PL_EEVDF
-#define PL_EEVDF 0
-#endif
-#define PL_FLAT (!PL_EEVDF)
-
 /* What CPUs write often stands on a line of its own, apart from what others read and from the next CPU's. */
 #define PL_CACHE_LINE 64
 #define PL_OWN_LINE __attribute__((aligned(PL_CACHE_LINE)))

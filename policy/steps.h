@@ -67,19 +67,19 @@ struct pl_turn {
 	struct pl_entity entity;
 	u64 u;			     /* domain.h */
 	u64 domain_w;		     /* what its domain counts it with; 0: not counted */
-	u64 used_ns;		     /* run time since it last slept */
-	u64 usual_ns;		     /* between two sleeps; 0: it has never slept */
 	struct pl_node PL_MEM *from; /* whose line its lag is from; NULL: it is new */
 	s64 behind;		     /* credit that a pull gives it at its next enter, times 2^20 */
 	u32 pinned; /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
 	u32 reserved;
+	u64 used_ns;		     /* run time since it last slept */
+	u64 usual_ns;		     /* between two sleeps; 0: it has never slept */
 	u64 told_ns;		     /* run time that u has not advanced by */
 	u64 above_ns;		     /* run time that the lines above its group's have not been told */
 	u64 since_ns;		     /* it has waited since, unless it runs; 0: it sleeps */
 	struct pl_rota PL_MEM *rota; /* NULL: it is in none */
 	struct pl_turn PL_MEM *before;
 	struct pl_turn PL_MEM *after;
-};
+} PL_OWN_LINE;
 
 PL_INLINE struct pl_node PL_MEM *pl_node_of(const struct pl_group PL_MEM *group, u32 cpu)
 {

@@ -11,16 +11,10 @@ fn main() {
     // Debian names the compiler by its version; another one can be named in the environment.
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".into());
     let args = ["-mcpu=v4", "-Wall", "-Werror", "-Wno-unused-function", "-I"].map(Into::into);
-    // Not a switch at run time: the kernel takes time for each instruction that it loads, used or not.
-    let eevdf = env::var_os("CARGO_FEATURE_EEVDF").map(|_| "-DPL_EEVDF=1".into());
     let built = SkeletonBuilder::new()
         .source(root.join("bpf/plimsoll.bpf.c"))
         .clang(clang)
-        .clang_args(
-            args.into_iter()
-                .chain([root.join("policy").into_os_string()])
-                .chain(eevdf),
-        )
+        .clang_args(args.into_iter().chain([root.join("policy").into_os_string()]))
         .build_and_generate(&out);
     if let Err(error) = built {
         eprintln!(

@@ -23,8 +23,6 @@ pub struct Config {
     pub load_publish_us: u64,
     /// How long a task runs before the next is considered.
     pub task_slice_us: u64,
-    /// A woken task preempts when it is at least this far ahead.
-    pub wakeup_granularity_us: u64,
     /// Window of headroom.
     pub headroom_window_us: u64,
     /// What the side may always use, per window.
@@ -45,7 +43,6 @@ impl Default for Config {
             steal_node_limit: pl::STEAL_NODE_LIMIT,
             load_publish_us: pl::LOAD_PUBLISH_NS / US,
             task_slice_us: pl::FAIR_SLICE_NS / US,
-            wakeup_granularity_us: pl::FAIR_WAKEUP_GRAN_NS / US,
             headroom_window_us: pl::HEADROOM_WINDOW_NS / US,
             headroom_tolerance_us: pl::HEADROOM_TOLERANCE_NS / US,
             max_groups: 16_384,
@@ -60,18 +57,23 @@ enum Allowed {
     Whole(u64, u64),
 }
 
-const KEYS: [(&str, Allowed); 10] = [
+const KEYS: [(&str, Allowed); 9] = [
     ("burst", Allowed::Switch),
     ("slice_us", Allowed::Whole(1, 1_000_000)),
     ("steal", Allowed::Switch),
     ("steal_node_limit", Allowed::Whole(1, 1024)),
     ("load_publish_us", Allowed::Whole(0, 1_000_000)),
     ("task_slice_us", Allowed::Whole(100, 100_000)),
-    ("wakeup_granularity_us", Allowed::Whole(0, 100_000)),
     ("headroom_window_us", Allowed::Whole(10_000, 1_000_000)),
     ("headroom_tolerance_us", Allowed::Whole(1, 1_000_000)),
     ("max_groups", Allowed::Whole(64, 65_536)),
 ];
+
+/// Keys of earlier versions, and why there is nothing to set any more.
+const GONE: [(&str, &str); 1] = [(
+    "wakeup_granularity_us",
+    "who goes before whom follows from what each is owed and asks for (task_slice_us bounds a turn); take it out",
+)];
 
 impl Allowed {
     fn holds(self, value: &toml::Value) -> bool {
@@ -118,6 +120,10 @@ impl Config {
         let mut wrong = Vec::new();
         for (key, value) in &table {
             let (line, name) = (line_at(key.span().start), key.get_ref());
+            if let Some((_, why)) = GONE.iter().find(|(gone, _)| gone == name) {
+                wrong.push((line, format!("{name} is no longer a key: {why}")));
+                continue;
+            }
             let Some((_, allowed)) = KEYS.iter().find(|(known, _)| known == name) else {
                 let known = KEYS.map(|(known, _)| known).join(", ");
                 wrong.push((line, format!("unknown key \"{name}\"; known: {known}")));
@@ -134,25 +140,12 @@ impl Config {
                 let found = table.keys().find(|key| key.get_ref() == name);
                 found.map_or(1, |key| line_at(key.span().start))
             };
-            let together = [
-                (
-                    "headroom_tolerance_us",
-                    config.headroom_tolerance_us,
-                    config.headroom_window_us,
-                    "headroom_window_us",
-                ),
-                (
-                    "wakeup_granularity_us",
-                    config.wakeup_granularity_us,
-                    config.task_slice_us * 40,
-                    "40 times task_slice_us",
-                ),
-            ];
-            for (name, value, most, what) in together {
-                if value > most {
-                    let message = format!("{name} = {value}: allowed are at most {most}, which is {what}");
-                    wrong.push((line_of(name), message));
-                }
+            let (tolerance_us, window_us) = (config.headroom_tolerance_us, config.headroom_window_us);
+            if tolerance_us > window_us {
+                let message = format!(
+                    "headroom_tolerance_us = {tolerance_us}: allowed are at most {window_us}, which is headroom_window_us"
+                );
+                wrong.push((line_of("headroom_tolerance_us"), message));
             }
             if wrong.is_empty() {
                 return Ok(config);
@@ -185,8 +178,6 @@ impl Config {
                 },
                 fair: pl::FairConfig {
                     slice_ns: self.task_slice_us * US,
-                    sleeper_credit_ns: self.task_slice_us * US,
-                    wakeup_gran_ns: self.wakeup_granularity_us * US,
                     ..Default::default()
                 },
                 refresh_ns: pl::REFRESH_NS,

@@ -22,9 +22,7 @@ pub struct Task {
     pub pid: i32,
     pub next_free: u32,
     pub yielded: u32,
-    #[cfg(feature = "eevdf")]
     pub turn: pl::Turn,
-    #[cfg(feature = "eevdf")]
     pub ran_ns: i64,
 }
 
@@ -71,6 +69,11 @@ pub struct Cpu {
     pub running: *const Task,
     pub lock: u32,
     pub other_class: u32,
+    pub online: u32,
+    pub next_online: u32,
+    pub is_idle: u32,
+    pub gives_way: u32,
+    pub comes: u64,
     pub steal: pl::Steal,
     pub touch: pl::Touch,
     pub idle_since_ns: u64,
@@ -89,23 +92,21 @@ pub struct Cpu {
     pub placed: [u64; pl::PLACES],
     pub scan: u32,
     pub pull_from: u32,
-    pub online: u32,
-    pub next_online: u32,
-    pub is_idle: u32,
     pub offer: u32,
     pub passes_to: i32,
     pub watch_at_ns: u64,
-    pub head_vruntime: u64,
-    pub head_weight: u64,
-    pub gives_way: u32,
+    pub head_u: u64,
     pub took: u32,
-    pub own_vruntime: u64,
-    pub has_own: u64,
-    pub comes: u64,
-    #[cfg(feature = "eevdf")]
+    pub has_own: u32,
+    pub own_u: u64,
     pub domain: pl::Domain,
-    #[cfg(feature = "eevdf")]
     pub gathered: pl::Domain,
+}
+
+#[repr(C, align(64))]
+pub struct Whole {
+    pub domain: pl::Domain,
+    pub gathered_ns: u64,
 }
 
 #[repr(C)]
@@ -121,7 +122,7 @@ pub struct State {
     pub merged: *const Merged,
     pub nr_cpus: u32,
     pub max_groups: u32,
-    pub fair: pl::FairMachine,
+    pub whole: Whole,
     pub free_tasks: i64,
     pub free_groups: i64,
     pub apart: [u64; 6],
@@ -150,18 +151,10 @@ pub struct State {
     pub nr_merges: u32,
     pub nr_merged: u32,
     pub nr_give_way: u32,
-    #[cfg(feature = "eevdf")]
-    pub domain: pl::Domain,
-    #[cfg(feature = "eevdf")]
-    pub gathered_ns: u64,
 }
 
 /// What a group has per CPU besides, to take turns by lag and deadline.
-pub const NODE_BYTES: u64 = if cfg!(feature = "eevdf") {
-    size_of::<pl::Node>() as u64
-} else {
-    0
-};
+pub const NODE_BYTES: u64 = size_of::<pl::Node>() as u64;
 
 /// How many merges are kept to be told of.
 pub const MERGES_KEPT: u32 = 32;

@@ -75,44 +75,7 @@ extern "C" {
     pub fn pl_weight_of_cpu_weight(cpu_weight: u32) -> u64;
 
     // fair.h
-    pub fn pl_fair_place(
-        cpu: *const FairCpu,
-        vruntime: u64,
-        weight: u64,
-        woken: bool,
-        config: *const FairConfig,
-    ) -> u64;
-    pub fn pl_fair_move(
-        vruntime: u64,
-        from: *const FairCpu,
-        to: *const FairCpu,
-        config: *const FairConfig,
-    ) -> u64;
-    pub fn pl_fair_picked(
-        machine: *mut FairMachine,
-        cpu: *mut FairCpu,
-        vruntime: u64,
-        config: *const FairConfig,
-    );
-    pub fn pl_fair_should_pull(
-        cpu: *const FairCpu,
-        has_own: bool,
-        own_vruntime: u64,
-        other: *const FairCpu,
-        other_vruntime: u64,
-        other_weight: u64,
-        config: *const FairConfig,
-    ) -> bool;
-    pub fn pl_fair_preempts(
-        woken_vruntime: u64,
-        woken_weight: u64,
-        woken_idle: bool,
-        running_vruntime: u64,
-        running_idle: bool,
-        config: *const FairConfig,
-    ) -> bool;
     pub fn pl_fair_turn(cpu: *const FairCpu, slice_ns: u64, budget_ns: u64) -> u64;
-    pub fn pl_fair_slice(cpu: *const FairCpu, weight: u64, config: *const FairConfig) -> u64;
 
     // sparsemask.h
     pub fn pl_sparsemask_set(mask: *mut Sparsemask, element: u32);
@@ -149,7 +112,7 @@ extern "C" {
     pub fn pl_group_set_weight(group: *mut Group, cpu_weight: u32);
     pub fn pl_group_set_idle(group: *mut Group, idle: bool);
     pub fn pl_group_weight(group: *const Group) -> u64;
-    pub fn pl_queue_written(group: *mut Group, cpu: u32, before: u64, fair: *mut FairCpu);
+    pub fn pl_queue_written(group: *mut Group, cpu: u32);
     pub fn pl_queue_part(queue: *const Queue, effective: u64) -> u64;
     pub fn pl_group_refresh(
         group: *mut Group,
@@ -165,7 +128,7 @@ extern "C" {
         now_ns: u64,
         touch: *mut Touch,
         config: *const Config,
-    ) -> bool;
+    );
     pub fn pl_group_throttled(group: *const Group, cpu: u32) -> *mut Group;
     pub fn pl_level_enter(
         level: *mut Group,
@@ -211,12 +174,8 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> u32;
-    pub fn pl_task_born(task: *mut Task, cpu: u32, fair: *const FairCpu, config: *const FairConfig);
-    pub fn pl_task_yield(task: *mut Task, others: bool, head_vruntime: u64, config: *const FairConfig);
     pub fn pl_task_count(task: *mut Task, cpu: *mut FairCpu) -> u32;
     pub fn pl_task_uncount(task: *mut Task, cpu: *mut FairCpu) -> u32;
-    pub fn pl_task_place(task: *mut Task, cpu: *const FairCpu, woken: bool, config: *const FairConfig)
-        -> u64;
     pub fn pl_task_reweigh(
         task: *mut Task,
         cpu: *mut FairCpu,
@@ -224,14 +183,7 @@ extern "C" {
         touch: *mut Touch,
         config: *const Config,
     ) -> bool;
-    pub fn pl_task_preempts(
-        woken: *const Task,
-        running: *const Task,
-        running_vruntime: u64,
-        config: *const FairConfig,
-    ) -> bool;
     pub fn pl_task_yields_cpu(running: *const Task, woken: *const Task) -> bool;
-    pub fn pl_waiting_due(cpu: *mut FairCpu, now_ns: u64, config: *const Config) -> bool;
 
     // entity.h
     pub fn pl_line_mean(line: *const Line) -> u64;
@@ -312,17 +264,20 @@ extern "C" {
         current: *const Turn,
     ) -> bool;
     pub fn pl_steps_yield(task: *const Task, turn: *mut Turn);
-    pub fn pl_task_weigh(
-        task: *mut Task,
-        cpu: *mut FairCpu,
-        now_ns: u64,
-        touch: *mut Touch,
-        config: *const Config,
-    );
 
     // place.h
     pub fn pl_place_passes_on(waker: *const FairCpu, sync: bool) -> bool;
     pub fn pl_place_idle(previous: u32, cpu: u32, same_cache: bool) -> u32;
+
+    // baseline/cfs.h
+    pub fn pl_cfs_born(task: *mut Task, cpu: u32, fair: *const FairCpu);
+    pub fn pl_cfs_moved(task: *mut Task, from: *const FairCpu, to: *const FairCpu);
+    pub fn pl_cfs_place(task: *mut Task, cpu: *const FairCpu, woken: bool, config: *const FairConfig);
+    pub fn pl_cfs_picked(cpu: *mut FairCpu, vruntime: u64);
+    pub fn pl_cfs_slice(cpu: *const FairCpu, weight: u64, config: *const FairConfig) -> u64;
+    pub fn pl_cfs_ran(task: *mut Task, delta_ns: u64, config: *const FairConfig);
+    pub fn pl_cfs_yield(task: *mut Task, others: bool, head_vruntime: u64, config: *const FairConfig);
+    pub fn pl_cfs_preempts(woken: *const Task, running: *const Task, config: *const FairConfig) -> bool;
 
     // baseline/balance.h
     pub fn pl_newidle_init(newidle: *mut Newidle);

@@ -18,7 +18,6 @@ pub const UNLIMITED: u64 = u64::MAX;
 pub const BW_THROTTLED: u32 = 1;
 pub const BW_ARM_PERIOD: u32 = 2;
 pub const BW_ARM_SLACK: u32 = 4;
-pub const QUEUE_LIGHTER: u32 = 16;
 
 // enum pl_place
 pub const PLACE_WAKER: u32 = 0;
@@ -56,7 +55,7 @@ pub const GROUP_DEPTH_MAX: u32 = 32;
 pub const BW_SLICE_NS: u64 = 5_000_000;
 pub const LOAD_PUBLISH_NS: u64 = 1_000_000;
 pub const FAIR_SLICE_NS: u64 = 3_000_000;
-pub const FAIR_WAKEUP_GRAN_NS: u64 = 4_000_000;
+pub const CFS_WAKEUP_GRAN_NS: u64 = 4_000_000;
 pub const FAIR_WAIT_MAX_NS: u64 = 10_000_000_000;
 pub const FAIR_PULL_NS: u64 = 10_000_000;
 pub const FAIR_LAG_MAX_NS: u64 = 100_000_000;
@@ -76,7 +75,7 @@ impl Default for FairConfig {
             slice_ns: FAIR_SLICE_NS,
             latency_ns: 0,
             sleeper_credit_ns: FAIR_SLICE_NS,
-            wakeup_gran_ns: FAIR_WAKEUP_GRAN_NS,
+            wakeup_gran_ns: CFS_WAKEUP_GRAN_NS,
             wait_max_ns: FAIR_WAIT_MAX_NS,
             pull_ns: FAIR_PULL_NS,
             lag_max_ns: FAIR_LAG_MAX_NS,

@@ -15,6 +15,7 @@
 #include "domain.h"
 #include "steps.h"
 #include "baseline/balance.h"
+#include "baseline/cfs.h"
 #include "baseline/wake.h"
 #include "headroom.h"
 #include "lend.h"

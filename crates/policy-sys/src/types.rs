@@ -125,19 +125,10 @@ pub struct FairConfig {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FairCpu {
-    pub clock: u64,
-    pub served: u64,
-    pub offset: u64,
     pub weight_sum: u64,
-    pub weighed_ns: u64,
+    pub clock: u64,
     pub nr_queued: u32,
-    pub lighter: u32,
-}
-
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Debug)]
-pub struct FairMachine {
-    pub clock: i64,
+    pub reserved: u32,
 }
 
 // sparsemask.h
@@ -245,7 +236,6 @@ pub struct Task {
     pub weight: u64,
     pub effective: u64,
     pub vruntime: u64,
-    pub lead: i64,
     pub cpu: u32,
     pub counted: u32,
     pub idle: u32,
@@ -260,21 +250,21 @@ pub struct Task {
 pub struct Entity {
     pub v: u64,
     pub deadline: u64,
-    pub kept_to: u64,
-    pub from: u64,
-    pub credit: i64,
-    pub owes: u64,
-    pub weight: u64,
-    pub slice_ns: u64,
-    pub id: u64,
-    pub line: *mut Line,
-    pub number: u64,
-    pub above: *mut Entity,
-    pub below: [*mut Entity; 2],
     pub least_v: u64,
     pub least_ns: u64,
+    pub below: [*mut Entity; 2],
+    pub above: *mut Entity,
     pub rank: u32,
     pub on: u32,
+    pub slice_ns: u64,
+    pub weight: u64,
+    pub number: u64,
+    pub from: u64,
+    pub id: u64,
+    pub line: *mut Line,
+    pub credit: i64,
+    pub owes: u64,
+    pub kept_to: u64,
 }
 
 #[repr(C)]
@@ -328,18 +318,18 @@ pub struct Node {
     pub weighed_ns: u64,
 }
 
-#[repr(C)]
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     pub entity: Entity,
     pub u: u64,
     pub domain_w: u64,
-    pub used_ns: u64,
-    pub usual_ns: u64,
     pub from: *mut Node,
     pub behind: i64,
     pub pinned: u32,
     pub reserved: u32,
+    pub used_ns: u64,
+    pub usual_ns: u64,
     pub told_ns: u64,
     pub above_ns: u64,
     pub since_ns: u64,
@@ -478,18 +468,7 @@ macro_rules! for_each_struct {
             lag_max_ns,
             doubled_ns
         );
-        $m!(
-            pl_fair_cpu,
-            FairCpu,
-            clock,
-            served,
-            offset,
-            weight_sum,
-            weighed_ns,
-            nr_queued,
-            lighter
-        );
-        $m!(pl_fair_machine, FairMachine, clock);
+        $m!(pl_fair_cpu, FairCpu, weight_sum, clock, nr_queued, reserved);
         $m!(pl_sparsemask_chunk, SparsemaskChunk, set, unused);
         $m!(pl_sparsemask, Sparsemask, chunks, elements, reserved);
         $m!(pl_steal_config, StealConfig, enabled, node_limit, cost_ns);
@@ -539,7 +518,7 @@ macro_rules! for_each_struct {
             under_idle,
             cpus
         );
-        $m!(pl_task, Task, group, weight, effective, vruntime, lead, cpu, counted, idle, came, load);
+        $m!(pl_task, Task, group, weight, effective, vruntime, cpu, counted, idle, came, load);
         $m!(
             pl_touch,
             Touch,
@@ -549,8 +528,8 @@ macro_rules! for_each_struct {
             reserved
         );
         $m!(
-            pl_entity, Entity, v, deadline, kept_to, from, credit, owes, weight, slice_ns, id, line, number,
-            above, below, least_v, least_ns, rank, on
+            pl_entity, Entity, v, deadline, least_v, least_ns, below, above, rank, on, slice_ns, weight,
+            number, from, id, line, credit, owes, kept_to
         );
         $m!(pl_line, Line, v0, sum_wv, sum_w, joined, top, picked, n, reserved);
         $m!(pl_domain, Domain, u0, sum_wu, sum_w, whole);
@@ -558,7 +537,7 @@ macro_rules! for_each_struct {
         $m!(pl_rota, Rota, first, last, late);
         $m!(pl_node, Node, entity, line, weighed_ns);
         $m!(
-            pl_turn, Turn, entity, u, domain_w, used_ns, usual_ns, from, behind, pinned, reserved, told_ns,
+            pl_turn, Turn, entity, u, domain_w, from, behind, pinned, reserved, used_ns, usual_ns, told_ns,
             above_ns, since_ns, rota, before, after
         );
         $m!(

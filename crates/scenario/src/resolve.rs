@@ -5,10 +5,11 @@ use crate::find;
 use crate::kernel::{is_version, Kernel};
 use crate::machine::{self, MachineChoice, MachineFile};
 use crate::problem::{nearest, Problem, Problems};
+use crate::switches::FairChoice;
 use crate::tree::{Origin, Tree};
 use plimsoll_policy_sys as pl;
 use plimsoll_sim::{
-    cpus_of, Change, ChangeKind, Config, CpuSet, GroupId, GroupSpec, Limits, Machine, Mainline, Policy,
+    cpus_of, Change, ChangeKind, Config, CpuSet, Fair, GroupId, GroupSpec, Limits, Machine, Mainline, Policy,
     TaskId,
 };
 use plimsoll_workload::{Place, Workload};
@@ -242,7 +243,12 @@ fn kernel_of(
             return Err(Problems(vec![tree.problem_at(&["kernel"], message)]));
         }
         policy = policy.with_kernel_balance();
-        policy.cgroup_mode = Mainline::of(wanted).cgroup_mode();
+        let mainline = Mainline::of(wanted);
+        policy = policy.with_fair(Fair::Cfs);
+        if file.switches.fair == Some(FairChoice::Eevdf) {
+            mainline.set_turns(&mut policy, machine.topology.nr_cpus(), machine.hz);
+        }
+        policy.cgroup_mode = mainline.cgroup_mode();
         kernel.apply(machine.topology.nr_cpus(), &mut policy, &mut machine.costs);
         simulated = Some(Kernel {
             asked: wanted.clone(),
@@ -351,6 +357,21 @@ impl Resolve<'_> {
                 headroom.window_ns / 1000
             );
             self.refuse(&["switches", "headroom_tolerance_us"], message);
+        }
+        if self.scenario.policy.fair == Fair::Cfs {
+            return;
+        }
+        let switches = &self.file.switches;
+        let of_cfs = [
+            ("run_latency_us", switches.run_latency_us),
+            ("sleeper_credit_us", switches.sleeper_credit_us),
+            ("wakeup_granularity_us", switches.wakeup_granularity_us),
+        ];
+        for (key, given) in of_cfs {
+            if given.is_some() {
+                let message = "tasks take turns by lag and deadline, which has no such number; allowed with fair = \"cfs\"";
+                self.refuse(&["switches", key], message);
+            }
         }
     }
 

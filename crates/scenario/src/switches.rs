@@ -61,23 +61,22 @@ pub struct SwitchesTable {
     /// Fairness: how long a task runs before the next is considered, in microseconds. Default 3000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub run_slice_us: Option<u64>,
-    /// Fairness: a queue's tasks share this, each not below run_slice_us, in microseconds; 0: slices are constant.
+    /// Fairness "cfs": a queue's tasks share this, each not below run_slice_us, in microseconds; 0: slices are constant.
     /// Default 0.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub run_latency_us: Option<u64>,
-    /// Fairness: how far before its queue's clock a woken task may be placed, in microseconds. Default 3000.
+    /// Fairness "cfs": how far before its queue's clock a woken task may be placed, in microseconds. Default 3000.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub sleeper_credit_us: Option<u64>,
-    /// Fairness: a woken task preempts when it is at least this far ahead, in microseconds, or a quarter of it where a task
-    /// of another group runs. Default 4000.
+    /// Fairness "cfs": a woken task preempts when it is at least this far ahead, in microseconds. Default 4000.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub wakeup_granularity_us: Option<u64>,
-    /// Fairness: a task further behind than this on the machine's common timeline is moved, in microseconds; 0: never.
-    /// Default 10000.
+    /// Fairness: a task that another CPU's are ahead of by more of its own service is moved there, in microseconds; 0: never.
+    /// Default 10000; 0 where a kernel is named, which does not compare its CPUs.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub pull_us: Option<u64>,
-    /// Fairness: by which rules tasks take turns. "eevdf" ignores run_latency_us, sleeper_credit_us and
-    /// wakeup_granularity_us. Default "flat".
+    /// Fairness: by which rules tasks take turns. Default: "eevdf"; "cfs" if the scenario names a kernel, as more measured runs
+    /// come out right that way, those of kernels since 6.6 included.
     pub fair: Option<FairChoice>,
     /// Fairness: what a group's weight is for, by the names of the kernel's cgroup_mode. Default: the kernel's, if the
     /// scenario names one ("concur" from 7.3 on); else "smp".
@@ -107,10 +106,10 @@ impl CgroupModeChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FairChoice {
-    /// One queue per CPU in order of vruntime, as the live scheduler has it.
-    Flat,
-    /// Earliest eligible virtual deadline first, with conserved lag, level by level. Not yet in the live scheduler.
+    /// Earliest eligible virtual deadline first, with conserved lag, level by level: the live scheduler, and kernels since 6.6.
     Eevdf,
+    /// In order of vruntime, as kernels before 6.6.
+    Cfs,
 }
 
 /// Whose rules of burst hold.
@@ -200,8 +199,8 @@ impl SwitchesTable {
         }
         if let Some(fair) = self.fair {
             policy.fair = match fair {
-                FairChoice::Flat => Fair::Flat,
                 FairChoice::Eevdf => Fair::Eevdf,
+                FairChoice::Cfs => Fair::Cfs,
             };
         }
         set(

@@ -62,7 +62,7 @@ pub trait Class {
     /// It no longer is: it sleeps, or goes elsewhere, exits, or its group is throttled. Its time has been charged.
     fn leave(&mut self, entry: &mut Entry, sleeps: bool) {}
 
-    /// What a waiting task is ordered by. It must not change while the task waits, but in [`Needs::reweighs`].
+    /// What a waiting task is ordered by. It must not change while the task waits.
     fn key(&self, seen: &Seen) -> u64 {
         0
     }
@@ -77,8 +77,8 @@ pub trait Class {
         u64::MAX
     }
 
-    /// It ran for so long.
-    fn ran(&mut self, entry: &mut Entry, ran_ns: u64) {}
+    /// It ran for so long. `leaves`: it sleeps or exits now, and [`Self::leave`] is next.
+    fn ran(&mut self, entry: &mut Entry, ran_ns: u64, leaves: bool) {}
 
     /// A tick came while it runs. `outweighed`: the policy's C finds, having weighed it anew, that its turn is over. Returns
     /// whether it is.
@@ -128,10 +128,7 @@ pub struct Needs {
     pub domains: bool,
     /// The running task is charged before one that waits leaves.
     pub charged: bool,
-    /// Weights of waiting tasks are brought up to date when something heavy has left their CPU, and their keys are asked for
-    /// again.
-    pub reweighs: bool,
-    /// Waits are bounded by what policy/fair.h says, and that is checked.
+    /// Waits are bounded by what policy/baseline/cfs.h says, and that is checked.
     pub bounds_waits: bool,
 }
 
@@ -159,7 +156,6 @@ pub struct Entry<'a> {
     pub(crate) policy: &'a mut pl::Task,
     pub(crate) fair: &'a mut pl::FairCpu,
     pub(crate) config: &'a pl::FairConfig,
-    pub(crate) machine: &'a mut pl::FairMachine,
     pub(crate) number: u32,
 }
 

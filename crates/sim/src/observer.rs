@@ -47,7 +47,7 @@ pub enum Move {
     Periodic,
     /// A CPU that ran dry took it from an overloaded one of its cache.
     Steal,
-    /// Its lag on the common timeline.
+    /// What it is behind other CPUs' tasks.
     Pull,
     /// Affinity, cpuset or hotplug.
     Forced,

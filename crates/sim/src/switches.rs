@@ -69,10 +69,11 @@ pub enum CgroupMode {
 /// By which rules a CPU's tasks take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fair {
-    /// fair.h: one queue per CPU in order of vruntime, with flattened weights. What the live scheduler does.
-    Flat,
-    /// entity.h and steps.h: earliest eligible virtual deadline first, with conserved lag, level by level.
+    /// policy/steps.h: earliest eligible virtual deadline first, with conserved lag, level by level. What the live scheduler does.
     Eevdf,
+    /// policy/baseline/cfs.h: in order of vruntime, as the kernel's fair class did before 6.6. CPUs are not compared, whatever
+    /// `pull_ns`.
+    Cfs,
 }
 
 /// How a waking task's CPU is found.
@@ -135,7 +136,7 @@ impl Default for Policy {
             wake_affine_far: false,
             wake_crowd: 0,
             wake_search: WakeSearch::Live,
-            fair: Fair::Flat,
+            fair: Fair::Eevdf,
             cgroup_mode: CgroupMode::Smp,
             delay_dequeue: false,
             balance_leaves_hot: false,
@@ -169,7 +170,7 @@ impl Policy {
         let mut policy = Self::default()
             .with_burst(BurstRules::Mainline)
             .with_kernel_balance();
-        policy = policy.with_stealing(false).with_pull_ns(0);
+        policy = policy.with_stealing(false).with_pull_ns(0).with_fair(Fair::Cfs);
         policy.enforce = Enforce::Tick;
         policy.wake_search = WakeSearch::All;
         policy
@@ -247,7 +248,7 @@ impl Policy {
         self
     }
 
-    /// A task further behind than this on the machine's common timeline is moved; 0: never.
+    /// A task that another CPU's are ahead of by more of its own service is moved there; 0: never.
     #[must_use]
     pub fn with_pull_ns(mut self, pull_ns: u64) -> Self {
         self.core.fair.pull_ns = pull_ns;

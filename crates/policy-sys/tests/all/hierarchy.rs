@@ -243,11 +243,8 @@ fn a_weight_that_was_written_counts_at_the_next_pick_and_who_is_idle_no_longer_w
     let mut task = tree.task(group);
     tree.runnable(&mut task, 0, 10 * MS);
     let mut weighs = |change: &dyn Fn(*mut Group)| {
-        let mut fair: FairCpu = zeroed();
-        let before = unsafe { pl_group_weight(tree.groups[group]) };
         change(tree.groups[group]);
-        unsafe { pl_queue_written(tree.groups[group], 0, before, &mut fair) };
-        assert_eq!(fair.lighter, 1, "what waits is weighed anew");
+        unsafe { pl_queue_written(tree.groups[group], 0) };
         unsafe { pl_group_refresh(tree.groups[group], 0, 10 * MS + 1, &mut tree.touch, &tree.config) };
         tree.queue(group, 0).effective as f64 / EFFECTIVE_ONE as f64
     };
@@ -256,29 +253,6 @@ fn a_weight_that_was_written_counts_at_the_next_pick_and_who_is_idle_no_longer_w
     assert_eq!(weighs(&|group| unsafe { pl_group_set_idle(group, false) }), 50.0);
     assert!(weighs(&|group| unsafe { pl_group_set_idle(group, true) }) < 0.01);
     assert_eq!(weighs(&|group| unsafe { pl_group_set_idle(group, false) }), 1.0);
-}
-
-/// The lead is run time: at 341 times the weight it is that much shorter. A task that is behind is left there.
-#[test]
-fn what_a_group_is_ahead_as_it_is_idle_no_longer_is_not_waited_for() {
-    for (ahead, left) in [
-        (1000 * MS as i64, 3 * MS as i64),
-        (-5 * MS as i64, -5 * MS as i64),
-    ] {
-        let mut tree = Tree::new(1);
-        let group = tree.add(Some(0), 100);
-        let mut fair: FairCpu = zeroed();
-        fair.served = 1 << 40;
-        unsafe {
-            pl_group_set_idle(tree.groups[group], true);
-            (*(*tree.groups[group]).queues).vruntime = fair.served.wrapping_add(ahead as u64);
-            let before = pl_group_weight(tree.groups[group]);
-            pl_group_set_idle(tree.groups[group], false);
-            pl_queue_written(tree.groups[group], 0, before, &mut fair);
-        }
-        let now = tree.queue(group, 0).vruntime.wrapping_sub(fair.served) as i64;
-        assert!((now - left).abs() < MS as i64 / 2, "{ahead} became {now}");
-    }
 }
 
 #[test]
@@ -464,72 +438,6 @@ fn a_task_does_not_weigh_less_for_a_sibling_that_sleeps_again() {
     }
 }
 
-/// What a task of `nice` owes after one turn beside a task of nice 0 of its group, in the group's run time: while both are
-/// runnable, and when the other has left. The group's vruntime is that of a task of nice 0.
-#[test]
-fn what_is_owed_to_a_sibling_that_has_left_is_a_turn_and_not_what_it_weighed() {
-    for nice in [0, 3, 7, 10, 19] {
-        let mut tree = Tree::new(1);
-        let group = tree.add(Some(0), 100);
-        let (mut light, mut heavy) = (tree.task(group), tree.task(group));
-        unsafe { pl_task_class(&mut light, nice, false) };
-        let part = light.weight as f64 / (light.weight + heavy.weight) as f64;
-        let mut fair: FairCpu = zeroed();
-        tree.runnable(&mut light, 0, 0);
-        tree.runnable(&mut heavy, 0, 0);
-        let (from_ns, now_ns) = (2 * MS, 6 * MS);
-        unsafe {
-            pl_task_reweigh(&mut light, &mut fair, from_ns, &mut tree.touch, &tree.config);
-            pl_task_charge(
-                &mut light,
-                now_ns - from_ns,
-                now_ns,
-                &mut tree.touch,
-                &tree.config,
-            );
-        }
-        let lead =
-            |tree: &Tree, task: &Task| (task.vruntime - tree.queue(group, 0).vruntime) as f64 / MS as f64;
-        let beside = lead(&tree, &light);
-        let due = 4.0 / part - 4.0;
-        assert!(
-            (beside / due - 1.0).abs() < 0.01,
-            "nice {nice}: {beside} ms, due {due}"
-        );
-        let flags = tree.blocked(&mut heavy, now_ns);
-        assert_eq!(flags & QUEUE_LIGHTER != 0, nice > 4, "nice {nice}");
-        unsafe { pl_task_reweigh(&mut light, &mut fair, now_ns, &mut tree.touch, &tree.config) };
-        let alone = lead(&tree, &light);
-        let due = due * part;
-        assert!(
-            (alone / due - 1.0).abs() < 0.01,
-            "nice {nice}: {alone} ms, due {due}"
-        );
-    }
-}
-
-#[test]
-fn who_waits_is_weighed_anew_where_something_heavy_left_and_once_per_refresh() {
-    let tree = Tree::new(1);
-    let mut cpu: FairCpu = zeroed();
-    let mut due = |lighter: u32, now_ns: u64| {
-        cpu.lighter |= lighter;
-        unsafe { pl_waiting_due(&mut cpu, now_ns, &tree.config) }
-    };
-    let refresh_ns = tree.config.refresh_ns;
-    let seen = [
-        due(0, 10 * refresh_ns),
-        due(1, 10 * refresh_ns),
-        due(0, 20 * refresh_ns),
-        due(1, 20 * refresh_ns),
-        due(1, 21 * refresh_ns - 1),
-        // Told before, and not lost.
-        due(0, 21 * refresh_ns),
-        due(0, 22 * refresh_ns),
-    ];
-    assert_eq!(seen, [false, true, false, true, false, true, false]);
-}
-
 #[test]
 fn a_group_does_not_weigh_less_for_cpus_where_nothing_of_it_has_run_for_long() {
     for cpus in [2, 4, 224] {
@@ -634,7 +542,7 @@ fn queues_above_weigh_what_all_below_do_and_count_what_any_of_it_runs() {
         };
         let ran: Vec<u64> = tasks.iter().map(|_| rng.random_range(1..20 * MS)).collect();
         for (task, &delta_ns) in tasks.iter_mut().zip(&ran) {
-            unsafe { pl_task_charge(task, delta_ns, 400 * MS, &mut tree.touch, &tree.config) };
+            unsafe { pl_cfs_ran(task, delta_ns, &tree.config.fair) };
         }
         for group in 1..nr_groups {
             let queue = tree.queue(group, 0);

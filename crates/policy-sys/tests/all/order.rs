@@ -16,31 +16,33 @@ struct Step {
     why: &'static str,
 }
 
-const ENTER: [&str; 5] = [
-    "pl_task_moved",
-    "pl_fair_move",
-    "pl_task_runnable",
-    "pl_task_place",
-    "pl_task_count",
+const LEAVE: [&str; 5] = [
+    "pl_task_charge",
+    "pl_steps_ran",
+    "pl_steps_leave",
+    "pl_task_uncount",
+    "pl_task_blocked",
 ];
-const LEAVE: [&str; 3] = ["pl_task_charge", "pl_task_uncount", "pl_task_blocked"];
 
 /// Every call that makes up a step.
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 19] = [
     "pl_task_moved",
-    "pl_fair_move",
     "pl_task_runnable",
-    "pl_task_place",
     "pl_task_count",
-    "pl_task_weigh",
+    "pl_steps_tell",
+    "pl_steps_enter",
+    "pl_steps_comes",
+    "pl_steps_pick",
     "pl_task_gives_way",
-    "pl_fair_picked",
-    "pl_fair_slice",
+    "pl_task_reweigh",
+    "pl_steps_picked",
     "pl_fair_turn",
     "pl_task_charge",
+    "pl_steps_ran",
     "pl_task_turn_over",
-    "pl_task_reweigh",
-    "pl_waiting_due",
+    "pl_steps_tick",
+    "pl_steps_yield",
+    "pl_steps_leave",
     "pl_task_uncount",
     "pl_task_blocked",
 ];
@@ -48,27 +50,36 @@ const PARTS: [&str; 16] = [
 const STEPS: [Step; 7] = [
     Step {
         name: "enter",
-        live: (&["account_in"], &ENTER),
+        live: (
+            &["account_in"],
+            &[
+                "pl_task_moved",
+                "pl_task_runnable",
+                "pl_task_count",
+                "pl_steps_tell",
+                "pl_steps_enter",
+                "pl_steps_comes",
+            ],
+        ),
         sim: (
             "enqueue",
             &[
                 "pl_task_charge",
+                "pl_steps_ran",
                 "pl_task_moved",
-                "pl_fair_move",
                 "pl_task_runnable",
-                "pl_fair_picked",
-                "pl_task_place",
                 "pl_task_count",
+                "pl_steps_enter",
             ],
         ),
-        why: "the simulator charges the running task first and sets the queue's clock by it; live, both are up to a tick old",
+        why: "the simulator charges the running task first; live, its lines are told what it ran, and limits at the next tick. \
+              Whether the one that came goes before it is asked, simulated, once that is queued",
     },
     Step {
         name: "pick",
-        live: (&["pick"], &["pl_task_weigh", "pl_task_gives_way", "pl_fair_picked"]),
-        sim: ("start", &["pl_task_reweigh", "pl_fair_picked", "pl_fair_slice"]),
-        why: "the simulator weighs the queue, too, and says how long; live, that was done as the slice before ended, and \
-              slices are constant; what gives way is found as a task's group or policy changes",
+        live: (&["pick"], &["pl_task_gives_way", "pl_task_reweigh", "pl_steps_picked"]),
+        sim: ("start", &["pl_task_reweigh", "pl_steps_picked"]),
+        why: "simulated, what gives way is found as a task's group or policy changes",
     },
     Step {
         name: "a turn's end",
@@ -79,30 +90,35 @@ const STEPS: [Step; 7] = [
     Step {
         name: "ran",
         live: (&["charge"], &["pl_task_charge"]),
-        sim: ("charge", &["pl_task_charge"]),
-        why: "",
+        sim: ("charge", &["pl_task_charge", "pl_steps_ran"]),
+        why: "live, its lines are told at the next step that has the lock",
     },
     Step {
         name: "tick",
         live: (&["plimsoll_tick"], &["pl_task_turn_over"]),
-        sim: ("tick", &["pl_task_charge", "pl_task_reweigh"]),
-        why: "live, a tick ends the slice only, and dispatch charges and weighs anew",
+        sim: (
+            "tick",
+            &["pl_task_charge", "pl_steps_ran", "pl_task_reweigh", "pl_steps_tick"],
+        ),
+        why: "live, a tick ends the slice only, and dispatch charges and picks",
     },
     Step {
         name: "leave",
-        live: (&["plimsoll_stopping", "plimsoll_quiescent"], &LEAVE),
+        live: (
+            &["plimsoll_stopping", "plimsoll_quiescent"],
+            &["pl_task_charge", "pl_steps_leave", "pl_task_uncount", "pl_task_blocked"],
+        ),
         sim: ("block", &LEAVE),
-        why: "",
+        why: "simulated, charging tells the lines of all but what leaves: these it tells as it goes, as live",
     },
     Step {
         name: "leave, while it waits",
         live: (
             &["plimsoll_quiescent"],
-            &["pl_task_uncount", "pl_task_blocked"],
+            &["pl_steps_leave", "pl_task_uncount", "pl_task_blocked"],
         ),
         sim: ("dequeue", &LEAVE),
-        why: "for simulated classes that ask for it, eevdf's, the running task is charged: what is due to waiting tasks is \
-              known as of now",
+        why: "simulated, the running task is charged: what is due to waiting tasks is known as of now",
     },
 ];
 
@@ -238,7 +254,7 @@ fn apart(bodies: &mut BTreeMap<String, String>, name: &str) {
 
 fn live() -> Engine {
     let mut bodies = BTreeMap::new();
-    for file in ["state.h", "account.h", "stop.h", "plimsoll.bpf.c"] {
+    for file in ["state.h", "account.h", "turns.h", "stop.h", "plimsoll.bpf.c"] {
         bodies.extend(functions(&source(&format!("bpf/{file}")), true));
     }
     // A step of the table, not of this one.
@@ -278,10 +294,10 @@ fn sim() -> Engine {
     for end in ["end_of_slice", "newidle", "pick", "go_idle", "reschedule"] {
         bodies.remove(end);
     }
-    let flat = functions(&source("crates/sim/src/engine/turns/flat.rs"), false);
+    let class = functions(&source("crates/sim/src/engine/turns/eevdf.rs"), false);
     Engine {
         bodies,
-        class: flat,
+        class,
         middle: BTreeMap::new(),
     }
 }
@@ -324,14 +340,15 @@ fn what_both_do_at_a_step_they_do_in_one_order() {
 #[test]
 fn an_order_that_changes_is_seen() {
     let mut live = live();
+    let enter = live.calls("account_in");
     let body = live.bodies.get_mut("account_in").unwrap();
     *body = body
-        .replace("pl_task_place", "pl_swapped")
-        .replace("pl_task_runnable", "pl_task_place")
+        .replace("count_in", "pl_swapped")
+        .replace("pl_task_runnable", "count_in")
         .replace("pl_swapped", "pl_task_runnable");
-    assert_ne!(live.calls("account_in"), ENTER);
+    assert_ne!(live.calls("account_in"), enter);
     let mut sim = sim();
     let body = sim.bodies.get_mut("no_longer_runnable").unwrap();
-    *body = body.replace("pl_task_blocked", "pl_task_weigh");
+    *body = body.replace("pl_task_blocked", "pl_task_count");
     assert_ne!(sim.calls("block"), LEAVE);
 }

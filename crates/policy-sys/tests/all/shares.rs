@@ -248,36 +248,43 @@ fn fair_config() -> FairConfig {
         sleeper_credit_ns: 3 * MS,
         wakeup_gran_ns: MS,
         wait_max_ns: 1000 * MS,
-        pull_ns: 6 * MS,
+        pull_ns: 0,
         lag_max_ns: 20 * MS,
         doubled_ns: 0,
     }
 }
 
+/// The kernel's fair class before 6.6: where a task of the root of that weight goes on a CPU.
+fn placed(cpu: &FairCpu, vruntime: u64, effective: u64, woken: bool) -> u64 {
+    let mut root: Group = zeroed();
+    let mut task: Task = zeroed();
+    task.group = &mut root;
+    (task.vruntime, task.effective) = (vruntime, effective);
+    unsafe { pl_cfs_place(&mut task, cpu, woken, &fair_config()) };
+    task.vruntime
+}
+
 #[test]
 fn a_light_task_among_heavy_ones_waits_no_longer_than_the_bound() {
-    let config = fair_config();
     let heavy = 102_400u64 << 10;
     let cpu = FairCpu {
         clock: 1 << 40,
-        served: 1 << 40,
         weight_sum: 20 * heavy,
         ..zeroed()
     };
     // A task of the least weight that has just run comes back far ahead of the queue's clock.
     let ahead = cpu.clock + (1 << 50);
     for woken in [true, false] {
-        let placed = unsafe { pl_fair_place(&cpu, ahead, 2, woken, &config) };
         // The clock advances 2^20 / weight_sum per ns: how long until it reaches the task?
-        let wait_ns = (placed - cpu.clock) as f64 * cpu.weight_sum as f64 / (1u64 << 20) as f64;
-        assert!(wait_ns <= 1.01 * config.wait_max_ns as f64, "{wait_ns} ns");
+        let distance = placed(&cpu, ahead, 2, woken) - cpu.clock;
+        let wait_ns = distance as f64 * cpu.weight_sum as f64 / (1u64 << 20) as f64;
+        assert!(wait_ns <= 1.01 * fair_config().wait_max_ns as f64, "{wait_ns} ns");
     }
 }
 
 fn cpu_with_one_task() -> FairCpu {
     FairCpu {
         clock: 1 << 40,
-        served: 1 << 40,
         weight_sum: FAIR_WEIGHT_ONE,
         ..zeroed()
     }
@@ -285,106 +292,35 @@ fn cpu_with_one_task() -> FairCpu {
 
 #[test]
 fn a_long_sleep_earns_no_more_than_the_credit() {
-    let config = fair_config();
     let cpu = cpu_with_one_task();
-    let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
-    assert_eq!(cpu.clock - placed, config.sleeper_credit_ns);
-}
-
-#[test]
-fn who_wakes_up_does_not_wait_for_what_tasks_of_other_cpus_are_owed() {
-    let config = fair_config();
-    let mut cpu = cpu_with_one_task();
-    let mut machine: FairMachine = zeroed();
-    let clock = cpu.clock;
-    let owed = clock - config.lag_max_ns;
-    unsafe { pl_fair_picked(&mut machine, &mut cpu, owed, &config) };
-    assert_eq!(cpu.clock, clock);
-    // Placed in front of the task that is owed, but paid for no sleep beyond the credit.
-    let placed = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
-    assert_eq!(placed, owed);
-    // Credits do not add up: a task that was placed by one and is picked does not take the next one further back.
-    unsafe { pl_fair_picked(&mut machine, &mut cpu, placed, &config) };
-    let next = unsafe { pl_fair_place(&cpu, 0, FAIR_WEIGHT_ONE, true, &config) };
-    assert_eq!(next, placed);
-}
-
-#[test]
-fn a_task_owes_no_more_as_it_wakes_up_than_as_it_went_to_sleep() {
-    let config = fair_config();
-    let cpu = cpu_with_one_task();
-    let mut root: Group = zeroed();
-    let mut task: Task = zeroed();
-    task.group = &mut root;
-    task.effective = FAIR_WEIGHT_ONE;
-    let mut wake = |lead: u64, served_meanwhile: u64| {
-        let mut here = cpu;
-        task.vruntime = here.served + lead;
-        task.counted = 1;
-        here.nr_queued = 1;
-        unsafe { pl_task_uncount(&mut task, &mut here) };
-        here.served -= served_meanwhile;
-        unsafe { pl_task_place(&mut task, &here, true, &config) };
-        task.vruntime.wrapping_sub(here.served)
-    };
-    assert_eq!(wake(MS, 10 * MS), MS);
-    // It ran where it was far ahead: a slice is the most.
-    assert_eq!(wake(500 * MS, 0), config.slice_ns);
-}
-
-#[test]
-fn a_task_that_slept_behind_is_not_forgiven_what_it_has_run_since() {
-    let config = fair_config();
-    let here = cpu_with_one_task();
-    let mut root: Group = zeroed();
-    let mut task: Task = zeroed();
-    task.group = &mut root;
-    task.effective = FAIR_WEIGHT_ONE;
-    task.lead = -3 * MS as i64;
-    task.vruntime = here.served - MS;
-    let before = task.vruntime;
-    // SAFETY: plain structs.
-    unsafe { pl_task_place(&mut task, &here, true, &config) };
-    assert_eq!(task.vruntime, before);
+    let placed = placed(&cpu, 0, FAIR_WEIGHT_ONE, true);
+    assert_eq!(cpu.clock - placed, fair_config().sleeper_credit_ns);
 }
 
 #[test]
 fn a_preempted_task_keeps_what_it_is_owed_up_to_the_bound() {
     let config = fair_config();
     let cpu = cpu_with_one_task();
-    let place = |vruntime| unsafe { pl_fair_place(&cpu, vruntime, FAIR_WEIGHT_ONE, false, &config) };
     let owed = cpu.clock - config.lag_max_ns;
     assert!(config.lag_max_ns > config.sleeper_credit_ns);
-    assert_eq!(place(owed), owed);
-    assert_eq!(place(0), owed);
+    assert_eq!(placed(&cpu, owed, FAIR_WEIGHT_ONE, false), owed);
+    assert_eq!(placed(&cpu, 0, FAIR_WEIGHT_ONE, false), owed);
     // Ten such tasks, all behind by as much, would be ten times as long at it.
     let crowded = FairCpu {
         weight_sum: 10 * FAIR_WEIGHT_ONE,
         ..cpu
     };
-    let placed = unsafe { pl_fair_place(&crowded, 0, FAIR_WEIGHT_ONE, false, &config) };
+    let placed = placed(&crowded, 0, FAIR_WEIGHT_ONE, false);
     assert_eq!(crowded.clock - placed, config.lag_max_ns / 10);
 }
 
 #[test]
-fn a_task_that_moves_keeps_its_lag() {
-    let from = FairCpu {
-        clock: 500,
-        offset: 1000,
-        ..zeroed()
-    };
-    let to = FairCpu {
-        clock: 9000,
-        offset: 10,
-        ..zeroed()
-    };
-    let mut config = fair_config();
-    let moved = unsafe { pl_fair_move(450, &from, &to, &config) };
-    assert_eq!(moved + to.offset, 450 + from.offset);
-    // Without a common timeline there is only the queue's clock to keep it to.
-    config.pull_ns = 0;
-    let moved = unsafe { pl_fair_move(450, &from, &to, &config) };
-    assert_eq!(moved.wrapping_sub(to.clock), 450u64.wrapping_sub(from.clock));
+fn a_task_that_moves_keeps_its_distance_from_the_queues_clock() {
+    let at = |clock| FairCpu { clock, ..zeroed() };
+    let mut task: Task = zeroed();
+    task.vruntime = 450;
+    unsafe { pl_cfs_moved(&mut task, &at(500), &at(9000)) };
+    assert_eq!(task.vruntime.wrapping_sub(9000), 450u64.wrapping_sub(500));
 }
 
 /// The spec's table: headroom 30%, main at 30 .. 80 %, side to get 40/30/20/10/min/min %.

@@ -182,10 +182,8 @@ impl<C: Class> Engine<'_, C> {
         let group = self.tasks[task as usize].group;
         let mut touch: pl::Touch = pl::zeroed();
         let (now_ns, config) = (self.now_ns, &self.policy.core);
-        let lighter = self
-            .memory
+        self.memory
             .pl_group_parked(group, level, cpu, now_ns, &mut touch, config);
-        self.cpus[cpu as usize].fair.lighter |= u32::from(lighter);
         let cost_ns = self.pay_load(group, cpu, &touch);
         self.stall(cpu, cost_ns);
     }

@@ -77,12 +77,10 @@ impl<C: Class> Engine<'_, C> {
 
     /// What a group weighs is written anew: see pl_queue_written.
     fn write_weight(&mut self, group: u32, write: impl FnOnce(&pl::Memory)) {
-        let before = self.memory.pl_group_weight(group);
         write(&self.memory);
         let mut touch: pl::Touch = pl::zeroed();
-        for (cpu, state) in self.cpus.iter_mut().enumerate() {
-            let cpu = cpu as u32;
-            self.memory.pl_queue_written(group, cpu, before, &mut state.fair);
+        for cpu in 0..self.cpus.len() as u32 {
+            self.memory.pl_queue_written(group, cpu);
             let config = &self.policy.core;
             self.memory
                 .pl_steps_written(group, cpu, self.now_ns, &mut touch, config);

@@ -32,6 +32,11 @@ fn next_poll(poll_ns: u64, idle_ns: u64, most_ns: u64) -> u64 {
 impl<C: Class> Engine<'_, C> {
     /// Charges the running task for the time since it was last charged. `ask`: even if no time has passed.
     pub(super) fn charge(&mut self, cpu: u32, ask: bool) {
+        self.charge_one(cpu, ask, false);
+    }
+
+    /// `leaves`: see [`Class::ran`].
+    fn charge_one(&mut self, cpu: u32, ask: bool, leaves: bool) {
         let state = &mut self.cpus[cpu as usize];
         let running = state.running;
         if running == NONE || (self.now_ns <= state.exec_ns && !ask) {
@@ -57,7 +62,7 @@ impl<C: Class> Engine<'_, C> {
             &mut touch,
             &self.policy.core,
         );
-        self.class.ran(&mut entry!(self, running, cpu), delta_ns);
+        self.class.ran(&mut entry!(self, running, cpu), delta_ns, leaves);
         if self.ledger.is_some() {
             self.book_use(group, delta_ns);
         }
@@ -193,7 +198,7 @@ impl<C: Class> Engine<'_, C> {
 
     /// Takes a running task off its CPU, with its time charged. The CPU is neither idle nor running afterwards.
     pub(super) fn take_off(&mut self, cpu: u32, why: Stop) -> u32 {
-        self.charge(cpu, false);
+        self.charge_one(cpu, false, matches!(why, Stop::Blocked | Stop::Exited));
         self.sync_work(cpu);
         let state = &mut self.cpus[cpu as usize];
         let running = state.running;
@@ -238,7 +243,7 @@ impl<C: Class> Engine<'_, C> {
         match throttled {
             Some(group) => self.park(task, cpu, group),
             None => {
-                // A light task's vruntime leaps ahead with every slice: placing it anew bounds its wait.
+                // Of the kernel before 6.6, a light task's vruntime leaps ahead with every slice: placing it anew bounds its wait.
                 self.place(task, cpu, false);
                 self.insert(task, cpu);
             }
@@ -266,7 +271,6 @@ impl<C: Class> Engine<'_, C> {
     /// Finds something to run on a CPU that runs nothing; it begins `delay_ns` from now.
     pub(super) fn schedule(&mut self, cpu: u32, mut delay_ns: u64) {
         self.cpus[cpu as usize].stats.schedules += 1;
-        self.weigh_waiting(cpu);
         let mut next = self.pick(cpu);
         if next.is_none() {
             delay_ns += self.pull_when_dry(cpu);

@@ -57,7 +57,6 @@ macro_rules! entry {
             number: task.group,
             policy: &mut task.policy,
             fair: &mut $engine.cpus[$cpu as usize].fair,
-            machine: &mut $engine.machine,
             config: &$engine.policy.core.fair,
         }
     }};
@@ -99,7 +98,6 @@ pub(crate) struct Engine<'o, C> {
     nr_overloaded: u32,
     /// CPUs that run idle work.
     nr_give_way: u32,
-    machine: pl::FairMachine,
     /// The CPU whose task is between two steps; NONE: no one's.
     stepping: u32,
     /// Of the task that is being woken: when its turn comes, if that is known.
@@ -134,8 +132,6 @@ pub(crate) struct Engine<'o, C> {
     headroom_marks: headroom::Marks,
     released: Vec<u32>,
     unparked: Vec<u32>,
-    /// Scratch of `weigh_all_waiting`.
-    waiting: Vec<u32>,
 
     observer: Option<&'o mut dyn Observer>,
     counts: EventCounts,

@@ -73,7 +73,6 @@ impl<'o, C: Class> Engine<'o, C> {
             nr_busy: 0,
             nr_overloaded: 0,
             nr_give_way: 0,
-            machine: pl::zeroed(),
             stepping: NONE,
             turn: None,
             tasks: Vec::with_capacity(config.tasks.len()),
@@ -103,7 +102,6 @@ impl<'o, C: Class> Engine<'o, C> {
             headroom_marks: headroom::Marks::default(),
             released: Vec::new(),
             unparked: Vec::new(),
-            waiting: Vec::new(),
             observer,
             counts: EventCounts::default(),
             touches: Touches::default(),
@@ -232,8 +230,7 @@ impl<'o, C: Class> Engine<'o, C> {
         };
         let entry = &mut self.tasks[task as usize];
         let fair = &self.cpus[cpu as usize].fair;
-        self.memory
-            .pl_task_born(&mut entry.policy, cpu, fair, &self.policy.core.fair);
+        self.memory.pl_cfs_born(&mut entry.policy, cpu, fair);
         entry.runnable_ns = self.now_ns;
         self.counts.wakeups += 1;
         if let Some(observer) = self.observer.as_deref_mut() {

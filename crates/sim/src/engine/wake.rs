@@ -158,7 +158,7 @@ impl<C: Class> Engine<'_, C> {
         true
     }
 
-    /// Gives a task its vruntime on its CPU's timeline. `woken`: it slept, is new or was throttled; else it was
+    /// Gives a task its place on its CPU. `woken`: it slept, is new or was throttled; else it was
     /// preempted or moved.
     pub(super) fn place(&mut self, task: u32, cpu: u32, woken: bool) {
         let state = &self.cpus[cpu as usize];
@@ -235,53 +235,9 @@ impl<C: Class> Engine<'_, C> {
         let mut touch: pl::Touch = pl::zeroed();
         let flags = pl::pl_task_blocked(&mut entry.policy, self.now_ns, &mut touch, &self.policy.core);
         self.arm(flags, group);
-        if flags & pl::QUEUE_LIGHTER != 0 {
-            self.cpus[cpu as usize].fair.lighter = 1;
-        }
         // Paid by the task that runs next here: the CPU is between two tasks.
         let cost_ns = self.pay_load(group, cpu, &touch) + self.pay_pool(group, cpu, touch.pool_locks);
         self.stall(cpu, cost_ns);
-    }
-
-    /// Something heavy may have left a CPU: then the tasks that wait there are weighed anew, and queued where that puts them.
-    pub(super) fn weigh_waiting(&mut self, cpu: u32) {
-        if !self.class.needs().reweighs {
-            return;
-        }
-        let fair = &mut self.cpus[cpu as usize].fair;
-        if pl::pl_waiting_due(fair, self.now_ns, &self.policy.core) {
-            self.weigh_all_waiting(cpu);
-        }
-    }
-
-    #[cold]
-    fn weigh_all_waiting(&mut self, cpu: u32) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.extend(self.cpus[cpu as usize].queue.iter());
-        for &task in &waiting {
-            let before = self.key(task);
-            let state = &mut self.cpus[cpu as usize];
-            let entry = &mut self.tasks[task as usize];
-            let (group, order) = (entry.group, entry.order);
-            let mut touch: pl::Touch = pl::zeroed();
-            pl::pl_task_reweigh(
-                &mut entry.policy,
-                &mut state.fair,
-                self.now_ns,
-                &mut touch,
-                &self.policy.core,
-            );
-            let key = self.key(task);
-            if key != before {
-                let queue = &mut self.cpus[cpu as usize].queue;
-                queue.remove(task, before, order);
-                self.tasks[task as usize].order = queue.insert(task, key);
-            }
-            let cost_ns = self.pay_load(group, cpu, &touch);
-            self.stall(cpu, cost_ns);
-        }
-        waiting.clear();
-        self.waiting = waiting;
     }
 
     /// Whether the running task gives way at once to one that has just been queued.

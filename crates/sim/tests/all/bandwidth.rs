@@ -102,8 +102,8 @@ fn a_group_without_limit_uses_the_machine() {
 
 #[test]
 fn a_light_task_released_with_a_heavy_one_waits_no_longer_than_both_weights_allow() {
-    // It wakes up while its group is throttled, so it is released first. What it owes for 2 ms at its weight would keep
-    // it waiting for seconds.
+    // It wakes up while its group is throttled, and is due a turn in seconds. Its group may not run for as long at a time as a task
+    // waits for its turn.
     let wait_max_ns = 50 * MS;
     let mut config = spinners(1, 1, Limits::quota(50 * MS, 100 * MS), 4000 * MS, Enforce::Timer);
     config.policy.core.fair.wait_max_ns = wait_max_ns;

@@ -2,13 +2,12 @@
 //! What a weight is for: a group, or each CPU that it keeps busy (cgroup_mode "concur", Linux 7.3). The figures are
 //! derived by hand: with "concur" a group weighs cpu.weight * min(its runnable tasks, its CPUs).
 use plimsoll_sim::{
-    CgroupMode, Config, Context, CpuSet, Fair, GroupId, GroupSpec, Machine, Policy, Simulation, Step,
-    TaskSpec, Topology,
+    CgroupMode, Config, Context, CpuSet, GroupId, GroupSpec, Machine, Policy, Simulation, Step, TaskSpec,
+    Topology,
 };
 
 const DURATION_NS: u64 = 10_000_000_000;
 const CPUS: u32 = 4;
-const RULES: [Fair; 2] = [Fair::Flat, Fair::Eevdf];
 
 fn spin(_: &mut Context) -> Step {
     Step::Compute { ns: u64::MAX }
@@ -18,9 +17,9 @@ fn spin(_: &mut Context) -> Step {
 type Tree<'a> = &'a [(Option<usize>, u32, usize)];
 
 /// CPUs that each group of the tree used, without its children's, on four; its groups may be bound to the first `cpus`.
-fn used(tree: Tree, cpus: u32, mode: CgroupMode, fair: Fair) -> Vec<f64> {
+fn used(tree: Tree, cpus: u32, mode: CgroupMode) -> Vec<f64> {
     let mut config = Config::new(Machine::new(Topology::flat(CPUS)), DURATION_NS);
-    config.policy = Policy::default().with_cgroup_mode(mode).with_fair(fair);
+    config.policy = Policy::default().with_cgroup_mode(mode);
     // Counts take a third of a second to settle: PELT's half-life is 32 ms.
     config.warmup_ns = 1_000_000_000;
     let workload = config.add_workload("spinners");
@@ -73,11 +72,9 @@ fn two_against_eight_tasks_of_equal_groups_get_a_third_where_weights_are_for_cpu
     ] {
         for (mode, due) in [(CgroupMode::Smp, smp), (CgroupMode::Concur, concur)] {
             let tree = [(None, weights[0], tasks[0]), (None, weights[1], tasks[1])];
-            for fair in RULES {
-                let what = format!("{fair:?}, {mode:?}, tasks {tasks:?}, weights {weights:?}");
-                let got = used(&tree, CPUS, mode, fair);
-                assert_near(&got, &[due, f64::from(CPUS) - due], 1.0, &what);
-            }
+            let what = format!("{mode:?}, tasks {tasks:?}, weights {weights:?}");
+            let got = used(&tree, CPUS, mode);
+            assert_near(&got, &[due, f64::from(CPUS) - due], 1.0, &what);
         }
     }
 }
@@ -86,11 +83,9 @@ fn two_against_eight_tasks_of_equal_groups_get_a_third_where_weights_are_for_cpu
 fn no_group_keeps_more_cpus_busy_than_its_cpuset_has() {
     // On two of four CPUs: min(1, 2) and min(8, 2), so 2 * 1/3.
     let tree = [(None, 100, 1), (None, 100, 8)];
-    for fair in RULES {
-        let of = |mode| used(&tree, 2, mode, fair);
-        assert_near(&of(CgroupMode::Concur), &[2.0 / 3.0, 4.0 / 3.0], 1.0, "concur");
-        assert_near(&of(CgroupMode::Smp), &[1.0, 1.0], 1.0, "smp");
-    }
+    let of = |mode| used(&tree, 2, mode);
+    assert_near(&of(CgroupMode::Concur), &[2.0 / 3.0, 4.0 / 3.0], 1.0, "concur");
+    assert_near(&of(CgroupMode::Smp), &[1.0, 1.0], 1.0, "smp");
 }
 
 #[test]
@@ -103,10 +98,8 @@ fn a_group_counts_the_tasks_of_the_groups_below_it() {
         (Some(0), 100, 4),
         (None, 100, 1),
     ];
-    for fair in RULES {
-        let of = |mode| used(&tree, CPUS, mode, fair)[1..].to_vec();
-        assert_near(&of(CgroupMode::Concur), &[0.64, 2.56, 0.8], 1.5, "concur");
-        // Half of four CPUs each, but one task uses one: 3 for the pod, of which one task uses one again.
-        assert_near(&of(CgroupMode::Smp), &[1.0, 2.0, 1.0], 1.5, "smp");
-    }
+    let of = |mode| used(&tree, CPUS, mode)[1..].to_vec();
+    assert_near(&of(CgroupMode::Concur), &[0.64, 2.56, 0.8], 1.5, "concur");
+    // Half of four CPUs each, but one task uses one: 3 for the pod, of which one task uses one again.
+    assert_near(&of(CgroupMode::Smp), &[1.0, 2.0, 1.0], 1.5, "smp");
 }

@@ -81,7 +81,13 @@ fn who_wakes_up_does_not_wait_beside_a_cpu_of_idle_work() {
         assert!(latencies.len() > 550, "{batch:?}: {}", latencies.len());
         let longest = latencies[latencies.len() - 1];
         println!("{batch:?}: p99 {p99} ns, longest {longest} ns");
-        assert!(longest < 3_500_000, "{batch:?}: {longest} ns of work of 3 ms");
+        // A group that is not cpu.idle has its weight, whatever the policy of its tasks: half of a CPU, a slice at a time. What
+        // wakes up has the CPU first all the same.
+        let most_ns = match batch {
+            Batch::SchedIdle => 6_000_000,
+            _ => 3_500_000,
+        };
+        assert!(longest < most_ns, "{batch:?}: {longest} ns of work of 3 ms");
     }
 }
 
@@ -121,8 +127,8 @@ fn share_afterwards(nested: bool, fair: Fair) -> f64 {
 #[test]
 fn a_group_that_is_idle_no_longer_has_its_share_at_once() {
     for (nested, fair) in [
-        (false, Fair::Flat),
-        (true, Fair::Flat),
+        (false, Fair::Cfs),
+        (true, Fair::Cfs),
         (false, Fair::Eevdf),
         (true, Fair::Eevdf),
     ] {

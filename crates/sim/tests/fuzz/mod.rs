@@ -18,7 +18,7 @@ const MS: u64 = 1_000_000;
 pub fn one(seed: u64) -> Result<u64, String> {
     // Both rules of taking turns, on the same machine.
     let mut events = 0;
-    for fair in [Fair::Flat, Fair::Eevdf] {
+    for fair in [Fair::Cfs, Fair::Eevdf] {
         if seed % 50 == 0 {
             events += shares(&mut Pcg64::seed_from_u64(seed), fair)?;
             continue;

@@ -6,8 +6,7 @@
 use super::super::lines::Line;
 use super::array::ZeroedArray;
 use super::sys::{
-    self as pl, Balance, BwConfig, BwLimits, Config, FairConfig, FairCpu, Headroom, HeadroomConfig, Pool,
-    Queue, Touch,
+    self as pl, Balance, BwConfig, BwLimits, Config, FairCpu, Headroom, HeadroomConfig, Pool, Queue, Touch,
 };
 use super::Task;
 
@@ -288,9 +287,9 @@ impl Memory {
         Task(task)
     }
 
-    pub fn pl_task_born(&self, task: &mut Task, cpu: u32, fair: &FairCpu, config: &FairConfig) {
+    pub fn pl_cfs_born(&self, task: &mut Task, cpu: u32, fair: &FairCpu) {
         // SAFETY: as above.
-        unsafe { pl::pl_task_born(&mut task.0, self.checked(cpu), fair, config) }
+        unsafe { pl::pl_cfs_born(&mut task.0, self.checked(cpu), fair) }
     }
 
     /// The task is in no queue.
@@ -331,14 +330,9 @@ impl Memory {
         unsafe { pl::pl_group_set_idle(self.group(group), idle) }
     }
 
-    pub fn pl_group_weight(&self, group: u32) -> u64 {
+    pub fn pl_queue_written(&self, group: u32, cpu: u32) {
         // SAFETY: as above.
-        unsafe { pl::pl_group_weight(self.group(group)) }
-    }
-
-    pub fn pl_queue_written(&self, group: u32, cpu: u32, before: u64, fair: &mut FairCpu) {
-        // SAFETY: as above.
-        unsafe { pl::pl_queue_written(self.group(group), self.checked(cpu), before, fair) }
+        unsafe { pl::pl_queue_written(self.group(group), self.checked(cpu)) }
     }
 
     /// Of a class that takes turns by steps.h.
@@ -361,7 +355,7 @@ impl Memory {
         now_ns: u64,
         touch: &mut Touch,
         config: &Config,
-    ) -> bool {
+    ) {
         let (group, level) = (self.group(group), self.group(level));
         // SAFETY: as above.
         unsafe { pl::pl_group_parked(group, level, self.checked(cpu), now_ns, touch, config) }

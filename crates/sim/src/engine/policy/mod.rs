@@ -20,17 +20,17 @@ pub(super) use memory::Memory;
 pub(crate) use memory::Root;
 pub(crate) use task::Task;
 pub(super) use task::{
-    pl_task_blocked, pl_task_charge, pl_task_class, pl_task_count, pl_task_place, pl_task_preempts,
-    pl_task_reweigh, pl_task_uncount, pl_task_yield, pl_task_yields_cpu,
+    pl_cfs_moved, pl_cfs_place, pl_cfs_preempts, pl_cfs_ran, pl_cfs_yield, pl_task_blocked, pl_task_charge,
+    pl_task_class, pl_task_count, pl_task_reweigh, pl_task_uncount, pl_task_yields_cpu,
 };
 pub(super) use turns::Turns;
 
 use plimsoll_policy_sys as sys;
 pub(crate) use sys::{
-    zeroed, BwConfig, BwLimits, BwPart, Config, Entity, FairConfig, FairCpu, FairMachine, Headroom, Line,
-    Newidle, Pelt, Pool, Steal, StealConfig, Touch, Waker, BALANCE_ONE, BW_ARM_PERIOD, BW_ARM_SLACK,
-    BW_SLACK_DELAY_NS, BW_THROTTLED, GROUP_DEPTH_MAX, PLACES, PLACE_BEHIND, PLACE_IDLE_WORK,
-    PLACE_SYNC_WAIT_NS, PLACE_WAKER, QUEUE_LIGHTER, STEAL_OVERLOADED, UNLIMITED,
+    zeroed, BwConfig, BwLimits, BwPart, Config, Entity, FairConfig, FairCpu, Headroom, Line, Newidle, Pelt,
+    Pool, Steal, StealConfig, Touch, Waker, BALANCE_ONE, BW_ARM_PERIOD, BW_ARM_SLACK, BW_SLACK_DELAY_NS,
+    BW_THROTTLED, GROUP_DEPTH_MAX, PLACES, PLACE_BEHIND, PLACE_IDLE_WORK, PLACE_SYNC_WAIT_NS, PLACE_WAKER,
+    STEAL_OVERLOADED, UNLIMITED,
 };
 
 /// Functions of integers and of structs without pointers.
@@ -48,21 +48,8 @@ plain! {
     // pelt.h
     fn pl_pelt_update(pelt: &mut Pelt, weight: u64, now_ns: u64) -> bool;
 
-    // fair.h, task.h
-    fn pl_fair_move(vruntime: u64, from: &FairCpu, to: &FairCpu, config: &FairConfig) -> u64;
-    fn pl_fair_picked(machine: &mut FairMachine, cpu: &mut FairCpu, vruntime: u64, config: &FairConfig);
-    fn pl_fair_should_pull(
-        cpu: &FairCpu,
-        has_own: bool,
-        own_vruntime: u64,
-        other: &FairCpu,
-        other_vruntime: u64,
-        other_weight: u64,
-        config: &FairConfig,
-    ) -> bool;
-    fn pl_fair_slice(cpu: &FairCpu, weight: u64, config: &FairConfig) -> u64;
+    // fair.h
     fn pl_fair_turn(cpu: &FairCpu, slice_ns: u64, budget_ns: u64) -> u64;
-    fn pl_waiting_due(cpu: &mut FairCpu, now_ns: u64, config: &Config) -> bool;
 
     // place.h
     fn pl_place_passes_on(waker: &FairCpu, sync: bool) -> bool;
@@ -77,6 +64,10 @@ plain! {
     fn pl_steal_may_take(running: bool, allowed_here: bool, throttled: bool) -> bool;
     fn pl_steal_turned(before: u32, after: u32) -> i32;
     fn pl_steal_worthwhile(steal: &Steal, nr_nodes: u32, config: &StealConfig) -> bool;
+
+    // baseline/cfs.h
+    fn pl_cfs_picked(cpu: &mut FairCpu, vruntime: u64);
+    fn pl_cfs_slice(cpu: &FairCpu, weight: u64, config: &FairConfig) -> u64;
 
     // baseline/balance.h
     fn pl_balance_overloaded(nr_queued: u32, runnable: &Pelt) -> bool;

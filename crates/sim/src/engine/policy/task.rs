@@ -15,14 +15,6 @@ impl std::ops::Deref for Task {
     }
 }
 
-impl Task {
-    /// A task that came from another CPU goes on at that vruntime.
-    #[inline]
-    pub fn set_vruntime(&mut self, vruntime: u64) {
-        self.0.vruntime = vruntime;
-    }
-}
-
 // SAFETY of all calls below: a task's group and its CPU are those that the engine's memory gave it, which lives as long as its
 // tasks do and is reached through raw pointers only; what else is pointed to is the caller's alone.
 
@@ -63,12 +55,6 @@ pub(crate) fn pl_task_uncount(task: &mut Task, cpu: &mut FairCpu) -> u32 {
 }
 
 #[inline]
-pub(crate) fn pl_task_place(task: &mut Task, cpu: &FairCpu, woken: bool, config: &FairConfig) -> u64 {
-    // SAFETY: as above.
-    unsafe { sys::pl_task_place(&mut task.0, cpu, woken, config) }
-}
-
-#[inline]
 pub(crate) fn pl_task_reweigh(
     task: &mut Task,
     cpu: &mut FairCpu,
@@ -81,24 +67,37 @@ pub(crate) fn pl_task_reweigh(
 }
 
 #[inline]
-pub(crate) fn pl_task_yield(task: &mut Task, others: bool, head_vruntime: u64, config: &FairConfig) {
-    // SAFETY: as above.
-    unsafe { sys::pl_task_yield(&mut task.0, others, head_vruntime, config) }
-}
-
-#[inline]
-pub(crate) fn pl_task_preempts(
-    woken: &Task,
-    running: &Task,
-    running_vruntime: u64,
-    config: &FairConfig,
-) -> bool {
-    // SAFETY: as above.
-    unsafe { sys::pl_task_preempts(&woken.0, &running.0, running_vruntime, config) }
-}
-
-#[inline]
 pub(crate) fn pl_task_yields_cpu(running: &Task, woken: &Task) -> bool {
     // SAFETY: as above.
     unsafe { sys::pl_task_yields_cpu(&running.0, &woken.0) }
+}
+
+#[inline]
+pub(crate) fn pl_cfs_moved(task: &mut Task, from: &FairCpu, to: &FairCpu) {
+    // SAFETY: as above.
+    unsafe { sys::pl_cfs_moved(&mut task.0, from, to) }
+}
+
+#[inline]
+pub(crate) fn pl_cfs_place(task: &mut Task, cpu: &FairCpu, woken: bool, config: &FairConfig) {
+    // SAFETY: as above.
+    unsafe { sys::pl_cfs_place(&mut task.0, cpu, woken, config) }
+}
+
+#[inline]
+pub(crate) fn pl_cfs_ran(task: &mut Task, delta_ns: u64, config: &FairConfig) {
+    // SAFETY: as above.
+    unsafe { sys::pl_cfs_ran(&mut task.0, delta_ns, config) }
+}
+
+#[inline]
+pub(crate) fn pl_cfs_yield(task: &mut Task, others: bool, head_vruntime: u64, config: &FairConfig) {
+    // SAFETY: as above.
+    unsafe { sys::pl_cfs_yield(&mut task.0, others, head_vruntime, config) }
+}
+
+#[inline]
+pub(crate) fn pl_cfs_preempts(woken: &Task, running: &Task, config: &FairConfig) -> bool {
+    // SAFETY: as above.
+    unsafe { sys::pl_cfs_preempts(&woken.0, &running.0, config) }
 }

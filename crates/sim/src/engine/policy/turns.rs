@@ -181,10 +181,10 @@ impl Turns {
     }
 
     /// `delays`: a task that exits or goes elsewhere must not be left in a line.
-    pub fn pl_steps_leave(&mut self, task: &mut Task, id: u32, sleeps: bool, delays: bool) {
+    pub fn pl_steps_leave(&mut self, task: &mut Task, id: u32, ran_ns: u64, sleeps: bool, delays: bool) {
         let (domain, turn) = (self.domain(task.cpu), self.turn(id));
-        // The engine has charged it. SAFETY: as above.
-        unsafe { sys::pl_steps_leave(domain, &mut task.0, turn, 0, sleeps, delays) }
+        // SAFETY: as above.
+        unsafe { sys::pl_steps_leave(domain, &mut task.0, turn, ran_ns, sleeps, delays) }
     }
 
     #[inline]

@@ -10,6 +10,8 @@ pub(super) struct Eevdf {
     nr_cpus: u32,
     /// Every event is checked, with what is next.
     checked: bool,
+    /// What the task that leaves next has run since its lines were told.
+    untold_ns: u64,
     /// As in the kernel's fair class.
     keeps: bool,
     /// What sleeps with a debt stays in its line until it is paid.
@@ -36,6 +38,7 @@ impl Eevdf {
             nr_groups: shape.nr_groups - 1,
             nr_cpus: shape.nr_cpus,
             checked: shape.check,
+            untold_ns: 0,
             keeps: shape.baseline,
             delays: shape.delays,
             left: Vec::new(),
@@ -71,15 +74,26 @@ impl Eevdf {
     /// A task will be counted on its CPU no more.
     pub fn leave(&mut self, entry: &mut Entry, sleeps: bool) {
         let task = entry.task.0;
-        let lag = self.checked.then(|| self.lag(task, entry.policy));
+        let mut ran_ns = std::mem::take(&mut self.untold_ns);
+        if self.delays {
+            // What stays for its debt is told first what that is.
+            self.ran(entry, std::mem::take(&mut ran_ns), false);
+        }
+        let lag = self.checked.then(|| self.lag_after(task, entry.policy, ran_ns));
         let delays = self.delays;
-        self.turns.pl_steps_leave(entry.policy, task, sleeps, delays);
+        self.turns
+            .pl_steps_leave(entry.policy, task, ran_ns, sleeps, delays);
         if let Some(lag) = lag {
             self.book_left(task, entry.policy, lag);
         }
     }
 
-    pub fn ran(&mut self, entry: &mut Entry, ran_ns: u64) {
+    /// `leaves`: its lines are told as it leaves them.
+    pub fn ran(&mut self, entry: &mut Entry, ran_ns: u64, leaves: bool) {
+        if leaves {
+            self.untold_ns = ran_ns;
+            return;
+        }
         self.turns
             .pl_steps_ran(entry.policy, entry.task.0, ran_ns, entry.now_ns, entry.config);
     }
@@ -90,7 +104,7 @@ impl Eevdf {
     }
 
     /// Weighs the groups of a running task anew.
-    pub fn weigh(&mut self, entry: &mut Entry) {
+    pub fn tick(&mut self, entry: &mut Entry) {
         let lags = self.keeps_lags(entry).then(|| self.group_lags(entry.policy));
         self.turns.pl_steps_tick(entry.policy, entry.config);
         self.check_weighed(entry, lags);
@@ -174,8 +188,15 @@ impl Eevdf {
         (line, self.turns.turn_of(task).entity)
     }
 
-    fn lag(&self, task: u32, entry: &pl::Task) -> i128 {
-        let (line, entity) = self.line_and_entity(task, entry);
+    /// Its lag once its line is told that it ran.
+    fn lag_after(&self, task: u32, entry: &pl::Task, ran_ns: u64) -> i128 {
+        let (mut line, mut entity) = self.line_and_entity(task, entry);
+        let ahead = u128::from(ran_ns) * (1 << 20) / u128::from(entity.weight.max(1));
+        entity.v = entity.v.wrapping_add(ahead as u64);
+        match line.n {
+            1 => line.v0 = entity.v,
+            _ => line.sum_wv += ahead as i64 * entity.weight as i64,
+        }
         let bound = Self::bound(entity.slice_ns);
         Self::lag_in(&line, &entity).clamp(-bound, bound)
     }

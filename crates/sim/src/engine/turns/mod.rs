@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The policy's own class: turns as its C headers say, by one of two rules.
+mod cfs;
 mod eevdf;
-mod flat;
 
 use crate::class::{Class, CpuSeen, Entry, Needs, Seen, Shape};
 use crate::config::{Fair, TaskId};
@@ -32,7 +32,6 @@ impl Class for Plimsoll {
         Needs {
             domains: eevdf,
             charged: eevdf,
-            reweighs: !eevdf,
             // Where lag is conserved, that is what bounds a wait.
             bounds_waits: !eevdf,
         }
@@ -47,14 +46,14 @@ impl Class for Plimsoll {
     #[inline]
     fn moved(&mut self, entry: &mut Entry, from: &CpuSeen) {
         if self.eevdf.is_none() {
-            flat::moved(entry, from);
+            cfs::moved(entry, from);
         }
     }
 
     #[inline]
     fn place(&mut self, entry: &mut Entry, woken: bool, alone: Option<u64>) {
         if self.eevdf.is_none() {
-            flat::place(entry, woken, alone);
+            cfs::place(entry, woken, alone);
         }
     }
 
@@ -91,15 +90,16 @@ impl Class for Plimsoll {
     #[inline]
     fn picked(&mut self, entry: &mut Entry) -> u64 {
         match &mut self.eevdf {
-            None => flat::picked(entry),
+            None => cfs::picked(entry),
             Some(eevdf) => eevdf.picked(entry),
         }
     }
 
     #[inline]
-    fn ran(&mut self, entry: &mut Entry, ran_ns: u64) {
-        if let Some(eevdf) = &mut self.eevdf {
-            eevdf.ran(entry, ran_ns);
+    fn ran(&mut self, entry: &mut Entry, ran_ns: u64, leaves: bool) {
+        match &mut self.eevdf {
+            None => cfs::ran(entry, ran_ns),
+            Some(eevdf) => eevdf.ran(entry, ran_ns, leaves),
         }
     }
 
@@ -108,7 +108,7 @@ impl Class for Plimsoll {
         match &mut self.eevdf {
             None => outweighed,
             Some(eevdf) => {
-                eevdf.weigh(entry);
+                eevdf.tick(entry);
                 false
             }
         }
@@ -117,7 +117,7 @@ impl Class for Plimsoll {
     #[inline]
     fn yields(&mut self, entry: &mut Entry, first: Option<u64>) {
         match &mut self.eevdf {
-            None => flat::yields(entry, first),
+            None => cfs::yields(entry, first),
             Some(eevdf) => eevdf.yields(entry),
         }
     }
@@ -125,7 +125,7 @@ impl Class for Plimsoll {
     #[inline]
     fn comes(&self, woken: &Seen, running: &Seen) -> Option<u64> {
         match &self.eevdf {
-            None => flat::preempts(woken, running).then_some(0),
+            None => cfs::preempts(woken, running).then_some(0),
             Some(eevdf) => Some(eevdf.comes(woken, running)),
         }
     }
@@ -134,8 +134,8 @@ impl Class for Plimsoll {
         Some(self.eevdf.as_ref()?.owes_nothing(woken, running))
     }
 
-    fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: &Seen) -> bool {
-        self.eevdf.is_some() || flat::looks(to, own, from, first)
+    fn looks(&self, _: &CpuSeen, _: Option<u64>, _: &CpuSeen, _: &Seen) -> bool {
+        self.eevdf.is_some()
     }
 
     fn pulls(&mut self, entry: &mut Entry, to: &CpuSeen, own: Option<u64>) -> bool {
