@@ -32,7 +32,6 @@ STATIC_LIBS := target/static-libs
 
 # linux_getrandom: a static binary would wait on /dev/random for others to bring randomness, which in a guest no device
 # does; the system call makes the kernel gather it.
-# FEATURES=plimsoll-live/eevdf: see docs/src/lab/eevdf.md.
 static: ## build dist/plimsoll, a static binary that runs in any guest
 	@mkdir -p $(STATIC_LIBS) dist
 	@for name in elf z zstd; do \
@@ -41,7 +40,7 @@ static: ## build dist/plimsoll, a static binary that runs in any guest
 	done
 	LIBBPF_SYS_LIBRARY_PATH=$(abspath $(STATIC_LIBS)) \
 		RUSTFLAGS='-C target-feature=+crt-static --cfg getrandom_backend="linux_getrandom"' \
-		cargo build --release --target $(TARGET) -p plimsoll $(if $(FEATURES),--features $(FEATURES))
+		cargo build --release --target $(TARGET) -p plimsoll
 	@cp target/$(TARGET)/release/plimsoll dist/plimsoll.new && mv dist/plimsoll.new dist/plimsoll
 	@ls -l dist/plimsoll
 
