@@ -236,8 +236,8 @@ bool BPF_OPS(plimsoll_yield, struct task_struct *from, struct task_struct *to)
 }
 
 /*
- * The backup for this CPU's timer. Dispatch, which comes next, charges the task and weighs it anew, as it does at the end
- * of each slice, which on most kernels is a tick or two.
+ * The backup for this CPU's timer, and the end of the slice of a task that weighs much less by now. Dispatch, which
+ * comes next, charges the task and picks; as a turn begins the task is weighed anew.
  */
 void BPF_OPS(plimsoll_tick, struct task_struct *p)
 {

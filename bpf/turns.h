@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * turns.h - whose turn it is on a CPU, by lag and deadline (policy/steps.h)
+ * turns.h - calls policy/steps.h: whose turn it is on a CPU, and what a task ran is told
  *
  * Problem    A dispatch queue has one order. Which of a tree of groups is due the CPU is no order of their tasks.
  *
@@ -10,20 +10,13 @@
  *            queue is taken. What a task has run its lines are told at the next step that has the lock, and before another one
  *            joins them.
  *
- * Trade-offs Each function here is walked by itself: in one piece loading took 5 s for 3.6.
+ * Trade-offs Each function here is __noinline, so that the verifier walks it once, by itself: in one piece loading took
+ *            1.4 times as long.
  *
  * Concurrency  Lines are the CPU's: under its lock. The domain's mean is gathered from all CPUs without one, by one at a time.
  */
 #ifndef PLIMSOLL_TURNS_H
 #define PLIMSOLL_TURNS_H
-
-int turn_settle(u64 task_address);
-int turn_enters(u64 task_address, u64 now_ns);
-int turn_leaves(u64 task_address, bool sleeps);
-u64 turn_begins(u64 task_address, u64 now_ns);
-s32 whose_turn(u32 cpu, u64 running_address, u64 now_ns);
-bool turn_pulled(u64 task_address, u32 to);
-bool take_turn(u32 cpu, s32 pid);
 
 /* The first cgroup that the kernel shows is the root: slot 0 is headroom's side. */
 #define ROOT_SLOT 1
@@ -39,18 +32,19 @@ static __always_inline u64 queue_key(const struct live_task PL_MEM *task)
 	return task->turn.u;
 }
 
-/* It has run, and its lines are to be told. */
+/* It has run, and its lines are to be told: by turn_ran, or as it leaves. */
 static __always_inline void turn_charge(struct live_task PL_MEM *task, u64 delta_ns)
 {
 	pl_add(&task->ran_ns, delta_ns);
 }
 
-/* Another CPU would have taken it over, and could not. */
+/* Another CPU was to take it over (turn_pulled), and could not. */
 static __always_inline void turn_stays(struct live_task PL_MEM *task)
 {
 	task->turn.behind = 0;
 }
 
+/* Its u, with what it has run that its lines, or u, were not told of. */
 static __always_inline u64 turn_u_by_now(const struct live_task PL_MEM *task)
 {
 	return pl_fair_by_now(task->turn.u, task->turn.told_ns + (u64)pl_smax(task->ran_ns, 0),
@@ -68,7 +62,7 @@ static __always_inline u64 untold(struct live_task PL_MEM *task, u64 since_ns)
 	return (u64)ran_ns;
 }
 
-/* With the lock. */
+/* Tells the lines of a task what it has run. With the lock. */
 __noinline int turn_ran(u64 task_address)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -80,6 +74,7 @@ __noinline int turn_ran(u64 task_address)
 	return 0;
 }
 
+/* Likewise, without the lock. */
 __noinline int turn_settle(u64 task_address)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -91,7 +86,7 @@ __noinline int turn_settle(u64 task_address)
 	return 0;
 }
 
-/* With the lock. */
+/* Into its lines. With the lock. */
 __noinline int turn_joins(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -102,8 +97,8 @@ __noinline int turn_joins(u64 task_address, u64 now_ns)
 }
 
 /*
- * With the lock. c->comes: when it goes before the task that runs; where none does, or in no line of the CPU, PL_TURN_LATER. In parts,
- * so that the verifier walks each by itself.
+ * A task that is counted on its CPU comes into its lines there. With the lock. c->comes: what pl_steps_comes says of it
+ * and the task that runs; PL_TURN_LATER where none runs, or one that is in no line of the CPU.
  */
 __noinline int turn_enters(u64 task_address, u64 now_ns)
 {
@@ -112,7 +107,7 @@ __noinline int turn_enters(u64 task_address, u64 now_ns)
 	struct live_task PL_MEM *running = pl_read(&c->running);
 	bool beside = running && running != task && running->turn.entity.on && running->t.cpu == task->t.cpu;
 
-	/* What it joins is where it is now: that task had the line to itself, or what is paid meanwhile would not be. */
+	/* The running task's lines are told up to now, before it joins them: else what that one ran alone is owed to it. */
 	if (beside)
 		pl_steps_tell(&running->t, &running->turn,
 			      untold(running, now_ns - pl_min(pl_read(&running->charged_at_ns), now_ns)),
@@ -121,11 +116,11 @@ __noinline int turn_enters(u64 task_address, u64 now_ns)
 	c->comes = PL_TURN_LATER;
 	if (beside)
 		c->comes =
-		    pl_steps_comes(&task->t, &task->turn, &running->t, &running->turn, 0, &S->config.fair);
+		    pl_steps_comes(&task->t, &task->turn, &running->t, &running->turn, &S->config.fair);
 	return 0;
 }
 
-/* With the lock. */
+/* Out of its lines. With the lock. `sleeps`: else it moves or is parked. */
 __noinline int turn_leaves(u64 task_address, bool sleeps)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -137,10 +132,10 @@ __noinline int turn_leaves(u64 task_address, bool sleeps)
 	return 0;
 }
 
-/* A domain's mean is as old as this at most: a slice moves it by less than what moves a task. */
+/* How old the domain's mean gets before it is gathered anew: a slice moves it by less than what moves a task. */
 #define GATHER_NS(cpus) (PL_MS + (cpus) * 10 * PL_US)
 
-/* All CPUs are one domain. */
+/* The mean over all CPUs, which are one domain, into S->whole. `cpu`: whose memory is used for it. */
 __noinline int gather_domain(u32 cpu)
 {
 	struct pl_domain PL_MEM *sum = &cpu_of(cpu)->gathered;
@@ -155,7 +150,7 @@ __noinline int gather_domain(u32 cpu)
 	return 0;
 }
 
-/* With the lock. */
+/* Weighs it and its groups anew. With the lock. */
 __noinline int turn_weighs(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -185,7 +180,7 @@ __noinline u64 turn_begins(u64 task_address, u64 now_ns)
 	return slice_ns;
 }
 
-/* With the lock. */
+/* Where it has yielded (plimsoll_yield) it gives its request away. With the lock. */
 __noinline int turn_yields(u64 task_address)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
@@ -195,14 +190,14 @@ __noinline int turn_yields(u64 task_address)
 	return 0;
 }
 
-/* With the lock. */
+/* Its pid; 0: nobody's turn. With the lock. */
 __noinline s32 turn_pick(u32 cpu, u64 now_ns)
 {
 	struct pl_group PL_MEM *root = &S->groups[ROOT_SLOT]->g;
 
 	if (!pl_node_of(root, cpu)->line.n)
 		return 0;
-	return (s32)pl_steps_pick(root, cpu, false, now_ns, &S->config.fair);
+	return (s32)pl_steps_pick(root, cpu, now_ns, &S->config.fair);
 }
 
 /* Whose turn it is on a CPU; 0: nobody's. running_address: the task that has it until now; 0: it sleeps. */
@@ -221,7 +216,7 @@ __noinline s32 whose_turn(u32 cpu, u64 running_address, u64 now_ns)
 	return pid;
 }
 
-/* See pl_steps_pulls. */
+/* Whether CPU `to` takes over a task that waits on another one: pl_steps_pulls. */
 __noinline bool turn_pulled(u64 task_address, u32 to)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;

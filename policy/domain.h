@@ -5,22 +5,26 @@
  * Problem    A line (entity.h) is fair on its CPU. Three equal tasks on two CPUs need more: one of them has to move, in
  *            turn, and it has to be known which is behind.
  *
- * Mechanism  Each task has a second virtual time u, which advances as it runs and which no placement ever touches: it
- *            decides which task moves, never which runs. The domain's reference U is the mean of u, weighted, over the
- *            tasks runnable on CPUs that tasks can move between; CPUs that exchange no tasks have a domain each, as
- *            what one gives its tasks does not measure those of another. A CPU at the end of a slice looks at one other
- *            CPU of its domain and takes over the task that is furthest behind there, if its own are further on by more
- *            than pull_ns. The task comes with what it is behind as credit, pull_ns at most.
+ * Mechanism  Each task has a second virtual time u, which advances as it runs and is kept near its domain's mean,
+ *            whatever its lines do: it decides which task moves, never which runs. The domain's reference U is the mean
+ *            of u, weighted, over the tasks runnable on CPUs that tasks can move between; CPUs that exchange no tasks
+ *            have a domain each, as what one gives its tasks does not measure those of another. A CPU at the end of a
+ *            slice looks at one other CPU of its domain and takes over the task that is furthest behind there, if its
+ *            own are further on by more than pull_ns (pl_domain_pulls; which of two weights measures that, says
+ *            pl_steps_pulls in steps.h). The task comes with what it is behind added to its lag, pull_ns at most.
  *
  * Formula    u += delta * 2^20 / effective weight (fair.h)
  *            U = sum of w u / sum of w
- *            U - lag_max <= u;  of a task alone on its CPU also u <= U + 2 pull
+ *            U - lag_max <= u <= U + lag_max   as a task comes; of one that slept U - pull <= u
+ *            U - lag_max <= u <= U + 8 s       as it has run; of one alone on its CPU u <= U + 2 pull
+ *                     distances as fair.h has them
  *
  * Trade-offs A task that slept comes back within pull_ns of U: sleep earns no right to be moved. One that has a CPU to
- *            itself does not measure what others are due; it is ahead enough to pull, and no further.
+ *            itself does not measure what others are due; it is ahead enough to pull, and no further. What is due more
+ *            than a whole CPU (an infeasible weight) is forgotten beyond lag_max.
  *
- * Limits     The sums are of one domain and are written at each event: on the live side per CPU, and gathered at a bounded rate.
- *            There all CPUs are one domain.
+ * Limits     Equality across CPUs holds to about pull_ns plus one slice. The sums are of one domain and are written at
+ *            each event: on the live side per CPU, and gathered at a bounded rate. There all CPUs are one domain.
  *
  * Source: entity.h, for means kept near a moving origin.
  */
@@ -30,7 +34,7 @@
 #include "entity.h"
 
 struct pl_domain {
-	u64 u0; /* near U */
+	u64 u0; /* near U; of an empty domain, and of what is gathered: U */
 	s64 sum_wu;
 	u64 sum_w;
 	struct pl_domain PL_MEM *whole; /* of one CPU's part: what all are gathered in; NULL: it is whole */
@@ -41,6 +45,7 @@ PL_FN u64 pl_domain_mean(const struct pl_domain PL_MEM *domain)
 	return domain->sum_wu ? domain->u0 + (u64)pl_div_down(domain->sum_wu, domain->sum_w) : domain->u0;
 }
 
+/* Measures from the mean from now on. */
 PL_INLINE void pl_domain_center(struct pl_domain PL_MEM *domain, u64 mean)
 {
 	domain->sum_wu -= (s64)(mean - domain->u0) * (s64)domain->sum_w;
@@ -67,7 +72,7 @@ PL_FN u64 pl_domain_clamp(const struct pl_domain PL_MEM *domain, u64 u, u64 weig
 	return pl_fair_within(u - mean, ahead_ns, weight) ? u : mean + pl_fair_distance(ahead_ns, weight);
 }
 
-/* A task with u near U comes into a domain or leaves it: clamp u first. */
+/* A task with u near U comes into a domain or leaves it: pl_domain_clamp first. */
 PL_FN void pl_domain_count(struct pl_domain PL_MEM *domain, u64 u, u64 weight, bool comes)
 {
 	s64 moment;

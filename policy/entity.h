@@ -19,18 +19,19 @@
  *              leave  the same backwards: V' = V + l / (W - w); l goes along with the entity
  *              weigh  anew: l = w (V - v) = w' (V - v'), so v' = V - l / w'; V stays
  *            An entity is eligible while its lag is not negative: v_i <= V. It asks for a request of `slice_ns` at a
- *            time, and its deadline is d_i = v_i + slice / w_i from where the request began. Of those eligible the one of
- *            the earliest deadline runs. Then no lag is further from 0 than the longest request and what it overruns by.
+ *            time (the kernel's se->slice), and its deadline is d_i = v_i + slice / w_i from where the request began.
+ *            Of those eligible the one of the earliest deadline runs. Then no lag is further from 0 than the longest
+ *            request and what it overruns by.
  *
  * Formula    V = v0 + sum of w_i (v_i - v0) / sum of w_i, rounded down: one is always eligible
  *            v += delta * 2^20 / w         w carries PL_LOAD_SHIFT bits of fraction, as shares do
  *            l is kept as w (V - v): service in ns times 2^20
  *
- * Trade-offs A task that leaves with credit keeps it while it is away, up to one request and a tick. A debt is paid
- *            as V passes: without that one that has overrun once waits for it after hours of sleep. A task that goes to
- *            another line takes both along.
- *            v0 follows V at some distance. Products are of a weight and a distance from V, which is service: for sums
- *            of lags below 2^43 ns (two hours) none exceeds 63 bits.
+ * Trade-offs A task that leaves while it is owed time keeps that while it is away, up to one request and a tick. What
+ *            it owes is paid as V passes: without that one that has overrun once waits for it after hours of sleep. A
+ *            task that goes to another line takes its lag along as it left. v0 follows V at some distance. Products are
+ *            of a weight and a distance from V, which is service: for sums of lags below 2^43 ns (two hours) none
+ *            exceeds 63 bits.
  *
  *            A line is a tree in order of deadlines, each of which knows the least v below it: a pick, like each other event,
  *            takes time in proportion to its depth, some log2 of the line's length. It is a treap: what is above has
@@ -63,30 +64,30 @@ struct pl_entity {
 	struct pl_entity PL_MEM *below[2]; /* with an earlier and a later deadline */
 	struct pl_entity PL_MEM *above;	   /* in its line's tree; NULL: at its top */
 	u32 rank;			   /* drawn from its number: one above has a lower one */
-	u32 on;				   /* it is in a line: PL_ENTITY_* */
+	u32 on;				   /* PL_ENTITY_*; 0: it is in no line */
 	u64 slice_ns;			   /* the request */
 	u64 weight;			   /* PL_LOAD_SHIFT bits of fraction */
 	u64 number;			   /* of equals the one with the lowest came first */
-	u64 from;			   /* v as it was picked */
+	u64 picked_v;			   /* v as it was picked */
 	u64 id;				   /* the engine's name for a task */
 	struct pl_line PL_MEM *line;	   /* of a group: what it serves; NULL: a task */
-	s64 credit; /* while it is away: its lag as it left, times its weight: ns * 2^20; negative: a debt */
-	u64 owes;   /* while it is away with a debt: when V comes here it is paid */
-	u64 kept_to; /* the request that it had as it was picked: until v is here a woken one may have to wait */
+	s64 lag;    /* of one that is away: as it left, within pl_entity_bound; ns * 2^20 */
+	u64 paid_v; /* of one that is away and owes time: that is paid once V is here */
+	u64 protected_v; /* where the kernel is simulated: until v is here a woken one may have to wait; its vprot */
 };
 
 #define PL_ENTITY_ON 1
-/* Its task sleeps: it stays until V has passed what it owes. Only where the kernel is simulated: pl_line_delay. */
+/* Its task sleeps, and it is still in its line, as it owes time. Only where the kernel is simulated: pl_line_delay. */
 #define PL_ENTITY_DELAYED 2
 
 struct pl_line {
 	u64 v0;	    /* near V; of an empty line: V */
 	s64 sum_wv; /* sum of w_i (v_i - v0) */
 	u64 sum_w;
-	u64 joined; /* how often one has */
+	u64 joined; /* how many have joined so far: the next one's number */
 	struct pl_entity PL_MEM *top;
-	struct pl_entity PL_MEM *picked; /* the last one, unless it has left */
-	u32 n;
+	struct pl_entity PL_MEM *picked; /* the one that was picked last, unless it has left */
+	u32 n;				 /* entities */
 	u32 reserved;
 };
 
@@ -102,7 +103,10 @@ PL_FN u64 pl_line_mean(const struct pl_line PL_MEM *line)
 	return line->sum_wv ? line->v0 + (u64)pl_div_down(line->sum_wv, line->sum_w) : line->v0;
 }
 
-/* Whether a sum of moments has come so far that it is to be measured from its mean again. Source: chosen; below 2^62. */
+/*
+ * Whether a sum of w (v - v0) is so far from 0, 2^56, that v0 is to be moved to the mean. Source: chosen; products stay
+ * below 2^62.
+ */
 PL_INLINE bool pl_far(s64 sum)
 {
 	return (u64)sum + (1ULL << 56) > 1ULL << 57;
@@ -114,7 +118,10 @@ PL_INLINE u64 pl_entity_scale(u64 ns, u64 weight)
 	return pl_div(pl_min(ns, PL_FAIR_DELTA_MAX_NS) << PL_ENTITY_SHIFT, pl_max(weight, 1));
 }
 
-/* Where V will be after service of so many ns: what is eligible by then counts as such. */
+/*
+ * Where V will be after service of so many ns: where `early_ns` is given, what is eligible by then counts as eligible
+ * now.
+ */
 PL_INLINE u64 pl_line_early(const struct pl_line PL_MEM *line, u64 early_ns)
 {
 	return pl_line_mean(line) + pl_entity_scale(early_ns, line->sum_w);
@@ -134,12 +141,13 @@ PL_INLINE s64 pl_entity_bound(const struct pl_entity PL_MEM *entity)
 		     << PL_ENTITY_SHIFT);
 }
 
-/* The lag of one that is in the line, times 2^20. */
+/* The lag of one that is in the line: ns * 2^20. */
 PL_FN s64 pl_entity_lag(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
 {
 	return (s64)(pl_line_mean(line) - entity->v) * (s64)entity->weight;
 }
 
+/* A lag within -bound .. bound. */
 PL_INLINE s64 pl_lag_within(s64 lag, s64 bound)
 {
 	return pl_smin(pl_smax(lag, -bound), bound);
@@ -156,23 +164,23 @@ PL_INLINE void pl_entity_request(struct pl_entity PL_MEM *entity)
 	entity->deadline = entity->v + pl_entity_scale(entity->slice_ns, entity->weight);
 }
 
-/* What it is owed (negative: owes) as it comes back to the line that it left, times 2^20: a debt is paid as V passes. */
+/* The lag with which it comes back to the line that it left, ns * 2^20: what it owed is paid as V passes. */
 PL_FN s64 pl_entity_kept(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
 {
-	s64 left = (s64)(entity->owes - pl_line_mean(line));
-	u64 debt = (u64)-entity->credit;
+	s64 left = (s64)(entity->paid_v - pl_line_mean(line));
+	u64 owed = (u64)-entity->lag;
 
-	if (entity->credit >= 0)
-		return entity->credit;
+	if (entity->lag >= 0)
+		return entity->lag;
 	if (left <= 0)
 		return 0;
 	if (left < 1LL << 32)
-		return pl_smax(-left * (s64)entity->weight, entity->credit);
-	/* Others that came in with credit have moved V back: the debt is no larger for that. */
-	return (u64)left >= pl_div(debt, entity->weight) ? entity->credit : -left * (s64)entity->weight;
+		return pl_smax(-left * (s64)entity->weight, entity->lag);
+	/* Others that joined with a lag above 0 have moved V back: it owes no more for that. */
+	return (u64)left >= pl_div(owed, entity->weight) ? entity->lag : -left * (s64)entity->weight;
 }
 
-/* What an entity and all below it have in common. Returns whether that has changed. */
+/* The least v and the shortest request of an entity and all below it. Returns whether either has changed. */
 PL_INLINE bool pl_tree_sum(struct pl_entity PL_MEM *entity)
 {
 	u64 least_v = entity->v, least_ns = entity->slice_ns;
@@ -246,7 +254,7 @@ PL_SUB u64 pl_tree_rise(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity P
 	return 0;
 }
 
-#define PL_TREE_SMALL 4 /* so few may stand in any shape: it is no way, and keeping them flat takes longer */
+#define PL_TREE_SMALL 4 /* so few may stand in any shape: no path is long, and rotations take longer */
 
 /* Into the tree by its deadline. Returns 0. */
 PL_SUB u64 pl_tree_insert(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA)
@@ -278,7 +286,7 @@ PL_SUB u64 pl_tree_insert(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity
 	return 0;
 }
 
-/* Likewise, where one is. */
+/* Likewise, into a tree of one. */
 PL_INLINE void pl_tree_second(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
 	struct pl_entity PL_MEM *top = line->top;
@@ -311,13 +319,14 @@ PL_SUB u64 pl_tree_remove(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity
 	return 0;
 }
 
+/* Counts in one that has joined, and gives it its number and rank. */
 PL_INLINE void pl_line_counts(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
 	line->sum_w += entity->weight;
 	line->n++;
-	entity->on = 1;
+	entity->on = PL_ENTITY_ON;
 	entity->number = line->joined++;
-	/* Knuth's multiplicative hash: ranks as if drawn at random keep the tree flat. */
+	/* Knuth's multiplicative hash: ranks as if drawn at random keep the tree low. */
 	entity->rank = (u32)entity->number * 2654435761U;
 }
 
@@ -352,13 +361,14 @@ PL_INLINE void pl_line_begin(struct pl_line PL_MEM *line, struct pl_entity PL_ME
 }
 
 /*
- * Joins a line with a lag (times 2^20; it is bounded first). weight, above 0, and slice_ns are set. Siblings whose
- * weight changes because the new one joins are weighed before.
+ * Joins a line with a lag (ns * 2^20), which is brought within pl_entity_bound first, and is lost where the line is
+ * empty. weight, above 0, and slice_ns are set. Siblings whose weight changes because the new one joins are weighed
+ * before.
  */
 PL_FN void pl_line_join(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, s64 lag)
 {
 	PL_ASSERT(!entity->on && entity->weight);
-	/* Most often, all the way up, where a task wakes up on an idle CPU. */
+	/* Most often it is empty, all the way up, as a task wakes up on an idle CPU. */
 	if (line->n)
 		pl_line_join_others(line, entity, lag);
 	else
@@ -402,10 +412,10 @@ PL_SUB u64 pl_line_leave_others(struct pl_line PL_MEM *line PL_ARENA,
 		line->sum_wv -= (s64)(entity->v - line->v0) * (s64)entity->weight;
 		pl_line_center(line, pl_line_mean(line));
 	}
-	entity->credit = lag;
-	entity->owes = line->v0;
+	entity->lag = lag;
+	entity->paid_v = line->v0;
 	if (lag < 0)
-		entity->owes += whole ? (u64)ahead : pl_div((u64)-lag, entity->weight);
+		entity->paid_v += whole ? (u64)ahead : pl_div((u64)-lag, entity->weight);
 	return 0;
 }
 
@@ -420,15 +430,15 @@ PL_INLINE void pl_line_end(struct pl_line PL_MEM *line, struct pl_entity PL_MEM 
 	pl_write(&line->top, NULL);
 	pl_write(&line->picked, NULL);
 	entity->on = 0;
-	entity->credit = 0;
-	entity->owes = entity->v;
+	entity->lag = 0;
+	entity->paid_v = entity->v;
 }
 
 /*
- * Leaves its line with its lag, having run since that was charged. Siblings whose weight changes because this one leaves are weighed
- * afterwards.
+ * Leaves its line with its lag, having run for ran_ns that the line was not told of. Siblings whose weight changes
+ * because this one leaves are weighed afterwards.
  */
-PL_FN void pl_line_leaves(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 ran_ns)
+PL_FN void pl_line_leave_after(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, u64 ran_ns)
 {
 	PL_ASSERT(entity->on && line->n);
 	if (line->n > 1)
@@ -439,7 +449,7 @@ PL_FN void pl_line_leaves(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *
 
 PL_FN void pl_line_leave(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
-	pl_line_leaves(line, entity, 0);
+	pl_line_leave_after(line, entity, 0);
 }
 
 /*
@@ -458,14 +468,16 @@ PL_FN bool pl_line_delay(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *e
 	return true;
 }
 
-/* One that was delayed leaves: what it is owed by now it loses, as that came while it slept (DELAY_ZERO). */
+/*
+ * One that was delayed leaves: what it is owed by now it loses, as that came while it slept. The kernel's DELAY_ZERO.
+ */
 PL_FN void pl_line_forget(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
 	pl_line_leave(line, entity);
-	entity->credit = pl_smin(entity->credit, 0);
+	entity->lag = pl_smin(entity->lag, 0);
 }
 
-/* The task of one that was delayed has woken up. */
+/* The task of one that was delayed has woken up: it stays, and what it is owed by now it loses, likewise. */
 PL_FN void pl_line_resume(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
 	entity->on = PL_ENTITY_ON;
@@ -493,13 +505,13 @@ PL_FN s64 pl_entity_doubled(const struct pl_line PL_MEM *line, const struct pl_e
 }
 
 /*
- * Weighs an entity anew. In a line it keeps its lag, and of its request what is left; V stays. `more`: lag that it comes by, see
- * pl_entity_doubled; 0 live. Returns 0.
+ * Weighs an entity anew. In a line it keeps its lag, of its request what is left, of its turn what it has had; V stays.
+ * `more`: lag that it comes by, see pl_entity_doubled; 0 live. Returns 0.
  */
 PL_SUB u64 pl_line_weigh(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity PL_MEM *entity PL_ARENA,
 			 u64 weight, s64 more)
 {
-	u64 mean, left, kept, had;
+	u64 mean, left, guarded, had;
 	s64 lag;
 
 	weight = pl_max(weight, 1);
@@ -507,8 +519,9 @@ PL_SUB u64 pl_line_weigh(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity 
 		mean = pl_line_mean(line);
 		lag = pl_entity_lag(line, entity) + more;
 		left = (u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight;
-		kept = PL_BASELINE((u64)pl_smax((s64)(entity->kept_to - entity->v), 0) * entity->weight);
-		had = (entity->v - entity->from) * entity->weight;
+		guarded =
+		    PL_BASELINE((u64)pl_smax((s64)(entity->protected_v - entity->v), 0) * entity->weight);
+		had = (entity->v - entity->picked_v) * entity->weight;
 		pl_line_center(line, mean);
 		pl_tree_remove(line, entity);
 		line->sum_wv -= (s64)(entity->v - mean) * (s64)entity->weight;
@@ -517,8 +530,8 @@ PL_SUB u64 pl_line_weigh(struct pl_line PL_MEM *line PL_ARENA, struct pl_entity 
 #endif
 		entity->deadline = entity->v + pl_div(left, weight);
 		if (PL_BASELINE(true))
-			entity->kept_to = entity->v + pl_div(kept, weight);
-		entity->from = entity->v - pl_div(had, weight);
+			entity->protected_v = entity->v + pl_div(guarded, weight);
+		entity->picked_v = entity->v - pl_div(had, weight);
 		pl_tree_insert(line, entity);
 		line->sum_wv += (s64)(entity->v - mean) * (s64)weight;
 		line->sum_w += weight - entity->weight;
@@ -576,10 +589,10 @@ PL_INLINE u64 pl_entity_left(const struct pl_entity PL_MEM *entity)
 	return ((u64)pl_smax((s64)(entity->deadline - entity->v), 0) * entity->weight) >> PL_ENTITY_SHIFT;
 }
 
-/* Run time in its turn, up to when its line was last told. */
+/* Run time in its turn so far, up to when its line was last told. */
 PL_INLINE u64 pl_entity_had(const struct pl_entity PL_MEM *entity)
 {
-	return ((entity->v - entity->from) * entity->weight) >> PL_ENTITY_SHIFT;
+	return ((entity->v - entity->picked_v) * entity->weight) >> PL_ENTITY_SHIFT;
 }
 
 /* One at v, with that deadline, goes before another, both in a line whose mean is `mean`: eligible ones by deadline, then by v. */
@@ -615,12 +628,15 @@ PL_FN struct pl_entity PL_MEM *pl_line_pick(const struct pl_line PL_MEM *line, u
 	return entity;
 }
 
-/* Service after which what has waited in vain until v is at `later` owes nothing. At most max_ns; ~0: it is further. */
-PL_INLINE u64 pl_line_until(const struct pl_line PL_MEM *line, u64 mean, u64 later, u64 max_ns)
+/*
+ * Service of the line in ns that brings V from `mean` to v: one that is at v owes nothing then. ~0: more than max_ns.
+ */
+PL_INLINE u64 pl_line_until(const struct pl_line PL_MEM *line, u64 mean, u64 v, u64 max_ns)
 {
-	u64 owes = (u64)pl_smax((s64)(later - mean), 0);
+	u64 ahead = (u64)pl_smax((s64)(v - mean), 0);
 
-	return owes > pl_entity_scale(max_ns, line->sum_w) ? ~0ULL : (owes * line->sum_w) >> PL_ENTITY_SHIFT;
+	return ahead > pl_entity_scale(max_ns, line->sum_w) ? ~0ULL
+							    : (ahead * line->sum_w) >> PL_ENTITY_SHIFT;
 }
 
 /* The one with the earliest deadline, of a line that is not empty. */
@@ -633,29 +649,24 @@ PL_INLINE struct pl_entity PL_MEM *pl_line_first(const struct pl_line PL_MEM *li
 	return entity;
 }
 
-/* It is its turn. One that goes on has no new time in which it is kept. */
+/* Its turn begins. One that is picked once more goes on with the same turn, and is protected for no longer. */
 PL_FN void pl_line_picked(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity)
 {
 	if (line->picked == entity)
 		return;
 	line->picked = entity;
 	if (PL_BASELINE(true))
-		entity->kept_to = entity->deadline;
-	entity->from = entity->v;
+		entity->protected_v = entity->deadline;
+	entity->picked_v = entity->v;
 }
 
 /*
- * Whether the entity that runs, and is at v by now, is left alone as another one wakes up: it is owed time, and the request that
- * it was picked for is not served. The kernel's RUN_TO_PARITY.
+ * Whether the entity that runs is left alone as another one wakes up: it is owed time, and the request that it was
+ * picked for is not served. Only where the kernel is simulated: its RUN_TO_PARITY, protect_slice().
  */
-PL_INLINE bool pl_entity_keeps(const struct pl_entity PL_MEM *entity, u64 v, u64 mean)
+PL_FN bool pl_entity_is_protected(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
 {
-	return (s64)(mean - v) >= 0 && (s64)(entity->kept_to - v) > 0;
-}
-
-PL_FN bool pl_entity_is_kept(const struct pl_line PL_MEM *line, const struct pl_entity PL_MEM *entity)
-{
-	return pl_entity_keeps(entity, entity->v, pl_line_mean(line));
+	return (s64)(pl_line_mean(line) - entity->v) >= 0 && (s64)(entity->protected_v - entity->v) > 0;
 }
 
 #endif

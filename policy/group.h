@@ -7,8 +7,9 @@
  *
  * Mechanism  Tasks wait in one dispatch queue per CPU. A group keeps, per CPU, only numbers: how much of it
  *            is runnable, its load, its share, its balance, its line (steps.h). A queue weighs on its CPU what its share is,
- *            times, for each level above, share / runnable weight; a task has its part of that (task.h). Charging
- *            and throttling walk the limited levels only.
+ *            times, for each level above, share / runnable weight; a task has its part of that (task.h). That product
+ *            compares CPUs with each other (domain.h), and is what baseline/cfs.h charges by; turns on a CPU go by the
+ *            shares themselves, level by level. Charging and throttling walk the limited levels only.
  *
  * Formula    queue     = share * PROD over levels above (share / runnable weight of that level's queue)
  *            share     = load.h; 0 where the level is throttled, or all of its children are
@@ -17,7 +18,7 @@
  *
  * Trade-offs What a queue weighs is computed at most once per refresh_ns and kept; until then a change of load
  *            elsewhere is not seen. With refresh_ns = 0 it is computed at every change (the rule before system
- *            4, and its cost). So is what it is divided by, unless the queue's runnable weight has more than
+ *            4, and its cost). What it is divided by is kept as long, unless the queue's runnable weight has more than
  *            doubled or halved, as it does with every wake-up where nice values differ: that is seen by the task
  *            that is picked next.
  *
@@ -65,10 +66,10 @@ struct pl_rota {
 struct pl_queue {
 	struct pl_load load;
 	u64 share; /* what it adds to load.weight of its parent's queue; 0 while nothing is runnable */
-	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; not the root's */
+	u64 effective; /* what this queue weighs on its CPU; PL_EFFECTIVE_SHIFT bits are fraction; the root's is not used */
 	u64 divisor;	  /* load.weight when tasks were last given their parts of effective anew */
 	u64 refreshed_ns; /* when effective was computed */
-	u64 vruntime; /* baseline/cfs.h: as if all that is below it here were one task that weighs `effective` */
+	u64 vruntime; /* baseline/cfs.h only: as if all that is below it here were one task that weighs `effective` */
 	u32 nr_runnable; /* tasks of this group here, and child groups with something runnable here */
 	u32 look_at;	 /* the CPU whose queue was last looked at for load that it left in the group's sum */
 	struct pl_rota
@@ -89,8 +90,8 @@ struct pl_group {
 	struct pl_load PL_MEM
 	    *crowds; /* one per CPU: tasks runnable here and below; NULL: weights are the group's */
 	struct pl_node PL_MEM
-	    *nodes;		   /* one per CPU: its turns there, steps.h; NULL where turns are others' */
-	u64 id;			   /* the engine's name for it */
+	    *nodes; /* one per CPU: its lines, steps.h; NULL where another rule has the turns */
+	u64 id;	    /* the engine's name for it */
 	u64 headroom_tolerance_ns; /* of a main group, per window; 0: headroom's configuration says */
 	u32 idle;		   /* cpu.idle */
 	u32 depth;		   /* root 0 */
@@ -145,7 +146,10 @@ PL_FN void pl_group_link(struct pl_group PL_MEM *group)
 	group->under_idle = group->idle || (group->parent && group->parent->under_idle);
 }
 
-/* A new group on memory of the engine's, all zero. queues and balances: one per CPU; ring: see pl_bw_init. */
+/*
+ * A new group on memory of the engine's, all zero. queues and balances: one per CPU; ring: see pl_bw_init. The engine
+ * sets `nodes` and `crowds`, where there are any.
+ */
 PL_FN void pl_group_init(struct pl_group PL_MEM *group, struct pl_group PL_MEM *parent, u64 id,
 			 struct pl_queue PL_MEM *queues, struct pl_balance PL_MEM *balances, u32 nr_cpus,
 			 u32 PL_MEM *ring, u32 slots)
@@ -322,7 +326,7 @@ PL_INLINE bool pl_refresh_due(const struct pl_queue PL_MEM *queue, u64 now_ns,
 	return !queue->share || now_ns - queue->refreshed_ns >= config->refresh_ns;
 }
 
-/* Likewise, unless it was done less than refresh_ns ago, and it was not out of its parent's queue. */
+/* Likewise, if pl_refresh_due: where refresh_ns have passed since, or the queue has no share in its parent's. */
 PL_SUB u64 pl_group_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u64 now_ns,
 			    struct pl_touch PL_MEM *touch PL_ARENA,
 			    const struct pl_config PL_MEM *config PL_ARENA)
@@ -355,7 +359,8 @@ PL_FN void pl_group_parked(struct pl_group PL_MEM *group, const struct pl_group 
 
 /*
  * Follows what is runnable in the queue, if that is far from what its tasks were last weighed by: as a task is left
- * alone by one like itself, not as it is joined by one, which would preempt it later than where nothing is shared.
+ * alone by one like itself, not as it is joined by one. (With vruntimes, baseline/cfs.h, that one would preempt it
+ * later than where nothing is shared.)
  */
 PL_INLINE void pl_queue_follow(struct pl_queue PL_MEM *queue)
 {
@@ -425,12 +430,6 @@ PL_SUB u32 pl_level_charge(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 
 	return pl_bw_charge(&level->pool, balance, delta_ns, level->queues[cpu].nr_runnable > 0, now_ns,
 			    bandwidth) |
 	       (asked ? PL_LEVEL_ASKED : 0);
-}
-
-/* What a queue weighs on its CPU, as weight_sum counts it. */
-PL_INLINE u64 pl_queue_weight(const struct pl_queue PL_MEM *queue)
-{
-	return queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT);
 }
 
 /* Run time until some level has to be charged, at most max_ns. 0: now. */

@@ -7,21 +7,24 @@
  *
  * Mechanism  Each group has on each CPU a line of what is runnable of it there, and is, while that is not empty, an entity
  *            of its parent's line, which weighs the group's share (load.h). Five steps:
- *              enter  a task begins to wait on a CPU: joins its group's line with what it kept; groups of which nothing
- *                     was there join their parent's. While another member of a group is there, its members come and go
- *                     without moving any line above: their debts and credits are their siblings' alone.
+ *              enter  a task begins to wait on a CPU: joins its group's line with the lag that it kept; groups of which
+ *                     nothing was there join their parent's. While another member of a group is there, its members come
+ *                     and go without moving any line above: their lags are their siblings' alone.
  *              pick   from the root's line down: whose turn it is; picked: and for how long
  *              ran    charges v at all levels; tell: of a task that runs on, before another one joins
  *              tick   weighs the groups of the running task anew; written: a group whose weight was written
  *              leave  the reverse of enter; throttling is leaving: a group of which nothing may run is in no line
+ *            Three questions between steps: comes and owes_nothing, of a task that has just come beside the one that
+ *            runs; pulls, whether a CPU takes a task over. yield: the running task gives its request away.
  *
  *            A task's request is 1.25 times what it usually runs between two sleeps, within 0.3 ms and the slice: one
  *            that needs little at a time has an early deadline, and is served soon. It gets no more for that. A group
  *            asks for as little at a time as the most modest of its members.
  *
- *            As the kernel's fair class (pull_ns is 0) all ask for a slice at a time, and a task that wakes up waits while the
- *            one that runs is owed time and the request that it was picked for is not served (RUN_TO_PARITY). What goes to
- *            sleep with a debt stays in its line until that is paid, where the kernel does so (pl_line_delay).
+ *            Where the kernel's fair class since 6.6 is simulated (pull_ns is 0) all ask for a slice at a time, and a
+ *            task that wakes up waits while the one that runs is owed time and the request that it was picked for is
+ *            not served (RUN_TO_PARITY). What goes to sleep while it owes time stays in its line until that is paid,
+ *            where the kernel does so (pl_line_delay). The live scheduler is built without any of this (PL_BASELINE).
  *
  * Formula    usual += (run time between two sleeps - usual) / 8
  *            request = min(max(1.25 usual, 0.3 ms), slice); of one that has never slept: slice; of one that has run
@@ -31,8 +34,8 @@
  *            Lag bounds no wait: of 300 tasks of weight 1 beside one of 10000 each is due a turn in two hours. What has waited for
  *            wait_max_ns has a turn of PL_TURN_MIN_NS before what is due one, and owes that.
  *
- * Trade-offs A task moved by the engine keeps debt and credit, and one pulled because it is behind gets what it is
- *            behind as credit, pull_ns at most, from those that it comes to (domain.h).
+ * Trade-offs A task moved by the engine keeps its lag, and one pulled because it is behind gets what it is behind added
+ *            to that, pull_ns at most, from those that it comes to (domain.h).
  *
  * Limits     A task's weight changes while it is in no line; a group's at ticks, as its tasks come and as it is written. Waits
  *            follow from lag: a group that has had its share waits, however urgent its members.
@@ -51,8 +54,16 @@
  * equal weight need not wait for each other and for that.
  */
 #define PL_STEPS_EARLY_NS (1 * PL_MS)
-/* u may be behind by so much as a task sleeps: less than what moves one, and short naps take no division. */
+/*
+ * A task's u (domain.h) need not be told of so much as it goes to sleep: less than what moves one, and short naps take
+ * no division.
+ */
 #define PL_STEPS_TOLD_NS (1 * PL_MS)
+/*
+ * How far ahead of its domain a task beside others may be. Source: chosen; times the heaviest weight it stays below
+ * 2^62.
+ */
+#define PL_STEPS_AHEAD_NS (8 * PL_SEC)
 #define PL_TURN_MIN_NS (50 * PL_US) /* shorter turns cost more than they are worth */
 
 /* A group on one CPU: an entity of its parent's line, and a line of its own. */
@@ -62,22 +73,22 @@ struct pl_node {
 	u64 weighed_ns; /* its queue's refreshed_ns, as it and those above were last weighed */
 };
 
-/* A task's part, beside struct pl_task. */
+/* What lines, domains and the rota know of a task, beside struct pl_task, which baseline/cfs.h has, too. */
 struct pl_turn {
 	struct pl_entity entity;
-	u64 u;			     /* domain.h */
+	u64 u;			     /* how far it is served, to be compared with its domain's: domain.h */
 	u64 domain_w;		     /* what its domain counts it with; 0: not counted */
 	struct pl_node PL_MEM *from; /* whose line its lag is from; NULL: it is new */
-	s64 behind;		     /* credit that a pull gives it at its next enter, times 2^20 */
+	s64 behind;		     /* lag that a pull adds at its next enter: ns * 2^20 */
 	u32 pinned; /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
 	u32 reserved;
-	u64 used_ns;		     /* run time since it last slept */
-	u64 usual_ns;		     /* between two sleeps; 0: it has never slept */
-	u64 told_ns;		     /* run time that u has not advanced by */
-	u64 above_ns;		     /* run time that the lines above its group's have not been told */
-	u64 since_ns;		     /* it has waited since, unless it runs; 0: it sleeps */
-	struct pl_rota PL_MEM *rota; /* NULL: it is in none */
-	struct pl_turn PL_MEM *before;
+	u64 used_ns;		       /* run time since it last slept */
+	u64 usual_ns;		       /* between two sleeps; 0: it has never slept */
+	u64 told_ns;		       /* run time that u has not advanced by */
+	u64 above_ns;		       /* run time that the lines above its group's have not been told */
+	u64 since_ns;		       /* it has waited since, unless it runs; 0: it sleeps */
+	struct pl_rota PL_MEM *rota;   /* its CPU's; NULL: it is in none */
+	struct pl_turn PL_MEM *before; /* in the rota */
 	struct pl_turn PL_MEM *after;
 } PL_OWN_LINE;
 
@@ -144,16 +155,22 @@ PL_INLINE void pl_rota_come(struct pl_rota PL_MEM *rota, struct pl_turn PL_MEM *
 	pl_rota_put(rota, turn, first && (s64)(turn->since_ns - first->since_ns) < 0 ? NULL : rota->last);
 }
 
+/* Whether the rules of the kernel's fair class since 6.6 hold, where that is simulated: see Mechanism. */
+PL_INLINE bool pl_steps_as_kernel(const struct pl_fair_config PL_MEM *config)
+{
+	return PL_BASELINE(!config->pull_ns);
+}
+
 PL_INLINE u64 pl_steps_early(const struct pl_fair_config PL_MEM *config)
 {
-	return PL_BASELINE(!config->pull_ns) ? 0 : PL_STEPS_EARLY_NS;
+	return pl_steps_as_kernel(config) ? 0 : PL_STEPS_EARLY_NS;
 }
 
 /* Whether a task that waits is to be picked whatever it is due. */
 PL_INLINE bool pl_turn_late(const struct pl_turn PL_MEM *turn, u64 now_ns,
 			    const struct pl_fair_config PL_MEM *config)
 {
-	return !PL_BASELINE(!config->pull_ns) && (s64)(now_ns - turn->since_ns) > (s64)config->wait_max_ns;
+	return !pl_steps_as_kernel(config) && (s64)(now_ns - turn->since_ns) > (s64)config->wait_max_ns;
 }
 
 PL_INLINE u64 pl_turn_request(const struct pl_turn PL_MEM *turn, const struct pl_fair_config PL_MEM *config)
@@ -161,7 +178,7 @@ PL_INLINE u64 pl_turn_request(const struct pl_turn PL_MEM *turn, const struct pl
 	/* Once it has run for longer than it usually does that says more. */
 	u64 usual = pl_max(turn->usual_ns, turn->used_ns);
 
-	if (PL_BASELINE(!config->pull_ns) || !turn->usual_ns)
+	if (pl_steps_as_kernel(config) || !turn->usual_ns)
 		return config->slice_ns;
 	return pl_min(pl_max(usual + usual / 4, PL_REQUEST_MIN_NS), config->slice_ns);
 }
@@ -197,13 +214,16 @@ PL_FN void pl_steps_tick(const struct pl_task PL_MEM *task, const struct pl_fair
 	}
 }
 
-/* Likewise, unless no share has changed since: shares do as they are refreshed, or as a group joins. */
+/*
+ * Likewise, unless no share has changed since it was last done: shares change as they are refreshed, or as a group
+ * joins.
+ */
 PL_INLINE void pl_steps_weigh(const struct pl_task PL_MEM *task, const struct pl_fair_config PL_MEM *config)
 {
 	const struct pl_queue PL_MEM *queue = &task->group->queues[task->cpu];
 	struct pl_node PL_MEM *node = pl_node_of(task->group, task->cpu);
 
-	if (!PL_BASELINE(!config->pull_ns) && node->weighed_ns == queue->refreshed_ns &&
+	if (!pl_steps_as_kernel(config) && node->weighed_ns == queue->refreshed_ns &&
 	    node->entity.weight == queue->share)
 		return;
 	node->weighed_ns = queue->refreshed_ns;
@@ -228,7 +248,7 @@ PL_FN void pl_steps_written(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 		pl_line_weigh(&pl_node_of(group->parent, cpu)->line, entity, share, 0);
 }
 
-/* A task whose u is to be set: it comes into its domain with at most behind_ns and ahead_ns from the mean. */
+/* A task comes into its domain, with a u that is brought within behind_ns and ahead_ns of the mean. */
 PL_INLINE void pl_turn_counts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn, u64 weight,
 			      u64 behind_ns, u64 ahead_ns)
 {
@@ -252,7 +272,10 @@ PL_INLINE void pl_turn_tells(const struct pl_task PL_MEM *task, struct pl_turn P
 	turn->told_ns = 0;
 }
 
-/* After pl_task_runnable and pl_task_count. `id`: what pl_steps_pick is to return. */
+/*
+ * A task begins to wait. After pl_task_runnable and pl_task_count. `id`: what pl_steps_pick is to return; not 0 live,
+ * where 0 is nobody.
+ */
 PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
 			  struct pl_turn PL_MEM *turn, u64 id, u64 now_ns,
 			  const struct pl_fair_config PL_MEM *config)
@@ -278,9 +301,9 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		lag = pl_entity_kept(&node->line, entity);
 	else
 #ifdef PL_MUTATE_DEBT
-		lag = pl_smax(entity->credit, 0);
+		lag = pl_smax(entity->lag, 0);
 #else
-		lag = entity->credit;
+		lag = entity->lag;
 #endif
 	turn->behind = 0;
 	turn->from = node;
@@ -302,7 +325,7 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 			if (PL_BASELINE(group->on == PL_ENTITY_DELAYED))
 				pl_line_resume(&node->line, group);
 			/* Its members ask for less at a time from now on; or it asks for as little already, and those above it do. */
-			if (entity->slice_ns >= group->slice_ns && !PL_BASELINE(!config->pull_ns))
+			if (entity->slice_ns >= group->slice_ns && !pl_steps_as_kernel(config))
 				break;
 			if (entity->slice_ns < group->slice_ns)
 				pl_line_hurry(&node->line, group, entity->slice_ns);
@@ -325,8 +348,9 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 }
 
 /*
- * Before pl_task_uncount. ran_ns: what it has run and pl_steps_ran has not been told of. `sleeps`: else it moves or is parked.
- * `delays`: what sleeps with a debt stays, see pl_line_delay; never live.
+ * A task no longer waits or runs. Before pl_task_uncount. ran_ns: what it has run and pl_steps_ran has not been told
+ * of. `sleeps`: else it moves or is parked. `delays`: what goes to sleep while it owes time stays, see pl_line_delay;
+ * never live.
  */
 PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
 			  struct pl_turn PL_MEM *turn, u64 ran_ns, bool sleeps, bool delays)
@@ -350,7 +374,7 @@ PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 	delays = PL_BASELINE(delays) && sleeps;
 	if (delays && pl_line_delay(&node->line, &turn->entity))
 		return;
-	pl_line_leaves(&node->line, &turn->entity, ran_ns);
+	pl_line_leave_after(&node->line, &turn->entity, ran_ns);
 	ran_ns += turn->above_ns;
 	turn->above_ns = 0;
 	for (; level->parent && (ran_ns || !node->line.n) && PL_LOOP; level = level->parent) {
@@ -362,7 +386,7 @@ PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		if (delays && empty && pl_line_delay(&node->line, group))
 			return;
 		if (empty)
-			pl_line_leaves(&node->line, group, ran_ns);
+			pl_line_leave_after(&node->line, group, ran_ns);
 		else
 			pl_line_ran(&node->line, group, ran_ns);
 	}
@@ -402,8 +426,8 @@ PL_INLINE bool pl_turn_ran_above(struct pl_task PL_MEM *task, struct pl_turn PL_
 }
 
 /*
- * A task ran, and one of `group` is about to join: the lines know that it may join. Where tasks are balanced that is seen at the
- * next pl_steps_ran.
+ * A task ran on, and one of `group` is about to join: the lines that this one may join are told first. Its u is not,
+ * until the next pl_steps_ran.
  */
 PL_FN void pl_steps_tell(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn, u64 delta_ns,
 			 const struct pl_group PL_MEM *group, const struct pl_fair_config PL_MEM *config)
@@ -413,6 +437,7 @@ PL_FN void pl_steps_tell(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *tur
 		pl_turn_ran_above(task, turn);
 }
 
+/* A task ran, up to now_ns: all of its lines, its u and the rota are told. It is in its lines. */
 PL_FN void pl_steps_ran(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
 			struct pl_turn PL_MEM *turn, u64 delta_ns, u64 now_ns,
 			const struct pl_fair_config PL_MEM *config)
@@ -425,7 +450,7 @@ PL_FN void pl_steps_ran(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *
 	pl_turn_uncounts(domain, turn);
 	pl_turn_tells(task, turn);
 	pl_turn_counts(domain, turn, task->effective, config->lag_max_ns,
-		       alone ? 2 * config->pull_ns : PL_SEC * 8);
+		       alone ? 2 * config->pull_ns : PL_STEPS_AHEAD_NS);
 }
 
 /*
@@ -446,7 +471,7 @@ PL_FN u64 pl_steps_picked(const struct pl_task PL_MEM *task, struct pl_turn PL_M
 		struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 
 		pl_line_picked(&node->line, entity);
-		if (PL_BASELINE(!config->pull_ns) && node->line.n > 1) {
+		if (pl_steps_as_kernel(config) && node->line.n > 1) {
 			slice_ns = pl_min(slice_ns, pl_entity_left(entity));
 		} else if (node->line.n > 1 && level != task->group) {
 			const struct pl_entity PL_MEM *first = pl_line_first(&node->line);
@@ -480,11 +505,10 @@ PL_INLINE bool pl_steps_forgets(struct pl_line PL_MEM *line, struct pl_entity PL
 }
 
 /*
- * Whose turn it is on a CPU: a task's id. Something is there. `keeps`: a group of which a task has stopped goes on with the
- * next one while it is owed time and the request that it was picked for is not served, as in the kernel's fair class. Every
- * other turn is that of what has waited for too long.
+ * Whose turn it is on a CPU: a task's id. Something is there. What has waited for too long has every other turn. As in
+ * the kernel a group of which a task has stopped goes on with the next one while it is protected.
  */
-PL_FN u64 pl_steps_pick(const struct pl_group PL_MEM *root, u32 cpu, bool keeps, u64 now_ns,
+PL_FN u64 pl_steps_pick(const struct pl_group PL_MEM *root, u32 cpu, u64 now_ns,
 			const struct pl_fair_config PL_MEM *config)
 {
 	struct pl_rota PL_MEM *rota = &root->queues[cpu].rota;
@@ -498,15 +522,16 @@ PL_FN u64 pl_steps_pick(const struct pl_group PL_MEM *root, u32 cpu, bool keeps,
 		return rota->first->entity.id;
 	while (line && PL_LOOP) {
 		entity = pl_line_pick(line, pl_steps_early(config), &least_ns);
-		if (keeps && line->picked && line->picked->line && pl_entity_is_kept(line, line->picked))
+		if (pl_steps_as_kernel(config) && line->picked && line->picked->line &&
+		    pl_entity_is_protected(line, line->picked))
 			entity = line->picked;
 		if (PL_BASELINE(entity && pl_steps_forgets(line, entity))) {
 			line = &pl_node_of(root, cpu)->line;
 			above = NULL;
 			continue;
 		}
-		/* Within its group a task has its turn for a slice. */
-		if (!PL_BASELINE(!config->pull_ns) && line->picked && entity && !entity->line &&
+		/* Within its group a task has the turn until it has had a slice. */
+		if (!pl_steps_as_kernel(config) && line->picked && entity && !entity->line &&
 		    !line->picked->line && pl_entity_had(line->picked) < config->slice_ns)
 			entity = line->picked;
 		if (above && above->slice_ns != least_ns) {
@@ -529,7 +554,7 @@ struct pl_pull {
 
 /*
  * Whether a CPU takes over a task that waits on another one, which is furthest behind there; of the CPU's own tasks the one that is
- * furthest behind is at `own`. If so, what the task is behind goes along as credit. Before it leaves.
+ * furthest behind is at `own`. If so, the task's lag grows by what it is behind. Before it leaves.
  *
  * A slice moves what is light by much, be it the one that waits or those of the CPU: the lighter of the two measures the distance,
  * but where the CPUs weigh more alike afterwards the heavier does. A task that weighs more than all others where it is (by half: equals take
@@ -562,13 +587,16 @@ PL_FN bool pl_steps_pulls(const struct pl_pull pull, const struct pl_task PL_MEM
 	return true;
 }
 
-/* Where the groups of two tasks on one CPU part: the line, and whose part of it each is. */
+/*
+ * The line in which two tasks on one CPU, or groups of theirs, stand beside each other, and the entity of each there.
+ */
 struct pl_parting {
 	const struct pl_line PL_MEM *line;
 	const struct pl_entity PL_MEM *woken;
 	const struct pl_entity PL_MEM *running;
 };
 
+/* From the groups of both upwards, the deeper one first, to the nearest that both are below. */
 PL_FN struct pl_parting pl_steps_part(const struct pl_task PL_MEM *woken, const struct pl_turn PL_MEM *turn,
 				      const struct pl_task PL_MEM *running,
 				      const struct pl_turn PL_MEM *current)
@@ -593,25 +621,26 @@ PL_FN struct pl_parting pl_steps_part(const struct pl_task PL_MEM *woken, const 
 	return parting;
 }
 
-#define PL_TURN_NEXT (~0ULL)  /* as the turn of the one that runs ends; it owes no time */
-#define PL_TURN_LATER (~1ULL) /* likewise, but it does */
+/* What pl_steps_comes returns where the one that came does not go before the other: */
+#define PL_TURN_NEXT (~0ULL)  /* it waits for the end of that one's turn, and owes no time */
+#define PL_TURN_LATER (~1ULL) /* likewise, but it owes time */
 
 /*
- * After how much run time of the task that runs one that has just come goes before it; 0: at once. What is idle gives way. Else it is
- * decided in the line where their groups part, and three things have to be so:
+ * After how much run time of the task that runs one that has just come goes before it; 0: at once; PL_TURN_NEXT,
+ * PL_TURN_LATER. The one that runs has been charged up to now. What is idle gives way. Else it is decided in the line
+ * where their groups part (pl_steps_part), and three things have to be so:
  *  - the one that came owes no time (PL_STEPS_EARLY_NS);
  *  - it has the earlier deadline: now, or once the request of the other is served and the next one begun;
  *  - the other has had PL_REQUEST_MIN_NS of its turn, in the same group a slice: tasks that wake each other up take turns then,
  *    instead of taking the CPU from each other.
- * ran_ns: what the one that runs has had since it was last charged.
  */
 PL_FN u64 pl_steps_comes(const struct pl_task PL_MEM *woken, const struct pl_turn PL_MEM *turn,
 			 const struct pl_task PL_MEM *running, const struct pl_turn PL_MEM *current,
-			 u64 ran_ns, const struct pl_fair_config PL_MEM *config)
+			 const struct pl_fair_config PL_MEM *config)
 {
 	const struct pl_entity PL_MEM *now, *came;
 	struct pl_parting parting;
-	u64 mean, v, deadline, had_ns, wait_ns;
+	u64 mean, deadline, had_ns, wait_ns;
 	bool goes, same;
 
 	if (woken->idle != running->idle)
@@ -619,12 +648,10 @@ PL_FN u64 pl_steps_comes(const struct pl_task PL_MEM *woken, const struct pl_tur
 	parting = pl_steps_part(woken, turn, running, current);
 	now = parting.running;
 	came = parting.woken;
-	mean = pl_line_early(parting.line, ran_ns + pl_steps_early(config));
-	if (PL_BASELINE(!config->pull_ns)) {
-		v = now->v + pl_entity_scale(ran_ns, now->weight);
-		return pl_entity_keeps(now, v, mean) ? PL_TURN_NEXT : 0;
-	}
-	had_ns = pl_entity_had(now) + ran_ns;
+	if (pl_steps_as_kernel(config))
+		return pl_entity_is_protected(parting.line, now) ? PL_TURN_NEXT : 0;
+	mean = pl_line_early(parting.line, PL_STEPS_EARLY_NS);
+	had_ns = pl_entity_had(now);
 	same = woken->group == running->group;
 	if (same && had_ns < config->slice_ns)
 		return (s64)(came->v - mean - pl_entity_scale(PL_TURN_MIN_NS, parting.line->sum_w)) <= 0
@@ -633,15 +660,14 @@ PL_FN u64 pl_steps_comes(const struct pl_task PL_MEM *woken, const struct pl_tur
 	wait_ns = pl_line_until(parting.line, mean, came->v, config->slice_ns);
 	if (wait_ns > config->slice_ns)
 		return PL_TURN_LATER;
-	v = now->v + pl_entity_scale(ran_ns, now->weight);
 	deadline = now->deadline;
-	if ((s64)(v - deadline) >= 0)
-		deadline = v + pl_entity_scale(now->slice_ns, now->weight);
-	goes = pl_goes_before(wait_ns ? mean : came->v, came->deadline, v, deadline, mean);
+	if ((s64)(now->v - deadline) >= 0)
+		deadline = now->v + pl_entity_scale(now->slice_ns, now->weight);
+	goes = pl_goes_before(wait_ns ? mean : came->v, came->deadline, now->v, deadline, mean);
 	if (same && !goes)
 		return wait_ns > PL_TURN_MIN_NS ? PL_TURN_LATER : PL_TURN_NEXT;
 	if (!goes)
-		wait_ns = pl_max(wait_ns, ((deadline - v) * now->weight) >> PL_ENTITY_SHIFT);
+		wait_ns = pl_max(wait_ns, ((deadline - now->v) * now->weight) >> PL_ENTITY_SHIFT);
 	wait_ns = pl_max(wait_ns, PL_REQUEST_MIN_NS - pl_min(had_ns, PL_REQUEST_MIN_NS));
 	return wait_ns ? pl_max(wait_ns, PL_TURN_MIN_NS) : 0;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * task.h - what a task's life does to its groups, and what it is due among them
+ * task.h - what a task's life does to its groups' load, shares and limits
  *
  * Problem    A task that wakes up, runs, sleeps or moves changes what every level of the hierarchy weighs on its CPU,
- *            and how soon it and all others there have their turn.
+ *            and uses up the limits of each.
  *
- * Mechanism  A task weighs on its CPU its part of what its group's queue weighs there (group.h). In the order of its life:
- *            pl_task_moved if it comes from another CPU, pl_task_runnable, pl_task_count, pl_task_charge,
- *            pl_task_turn_over at ticks, pl_task_reweigh as its turn begins, pl_task_uncount, pl_task_blocked. Whose turn it is
- *            say the steps of steps.h, in between.
+ * Mechanism  A task weighs on its CPU its part of what its group's queue weighs there (group.h). In the order of its
+ *            life: pl_task_moved if it comes from another CPU, pl_task_runnable, pl_task_count, pl_task_charge,
+ *            pl_task_turn_over at ticks, pl_task_reweigh as its turn begins, pl_task_uncount, pl_task_blocked. In
+ *            between are the calls of steps.h, which say whose turn it is; the whole order is in ARCHITECTURE.md, Entry
+ *            points.
  *
  * Formula    effective = queue * weight / runnable weight of the queue
  *
@@ -28,11 +29,11 @@ struct pl_task {
 	u64 weight;    /* in its group: see pl_task_class */
 	u64 effective; /* PL_FAIR_WEIGHT_SHIFT bits of fraction; what weight_sum of its CPU contains while
 			  counted */
-	u64 vruntime;  /* baseline/cfs.h: on the timeline of `cpu` */
+	u64 vruntime;  /* baseline/cfs.h only: to be compared with the clock of `cpu` */
 	u32 cpu;       /* where it is or was last counted */
 	u32 counted;   /* it is in nr_queued and weight_sum of its CPU */
 	u32 idle;      /* gives way to any other: SCHED_IDLE, or below a cpu.idle group */
-	u32 came;      /* baseline/cfs.h: from another CPU, and has not been placed on this one */
+	u32 came;      /* baseline/cfs.h only: from another CPU, and has not been placed on this one */
 	struct pl_pelt load; /* of its weight, while it was runnable: what goes along when it moves */
 };
 
@@ -243,9 +244,10 @@ PL_FN u32 pl_task_uncount(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM
 }
 
 /*
- * Weighs a task anew, while it is counted in `cpu`: as its turn begins and at ticks. With the weight that it had as it was queued,
- * beside others that sleep by now, it would be charged for them as well. Returns whether the task weighs less than half of what it
- * did as it was last weighed: so much came to be runnable beside it that under the kernel's fair class before 6.6 its turn is over.
+ * Weighs a task anew, while it is counted in `cpu`: as its turn begins and at ticks. With the weight that it had as it
+ * was queued, beside others that sleep by now, it would be charged for them as well. Returns whether the task weighs
+ * less than half of what it did as it was last weighed: so much came to be runnable beside it that its turn is over in
+ * baseline/cfs.h. Others ignore that.
  */
 PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_MEM *cpu, u64 now_ns,
 			   struct pl_touch PL_MEM *touch, const struct pl_config PL_MEM *config)
@@ -268,8 +270,9 @@ PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 
 /*
  * Whether a running task's part of what its queue was last found to weigh is less than half of what the task weighs: so
- * much came to be runnable beside it that its turn is over, although its slice is not. At ticks, without the CPU's lock.
- * Source: the kernel's fair class, where a slice is in proportion to what a task weighs at the tick.
+ * much came to be runnable beside it that the engine picks anew, although the slice is not over. Whose turn it is then
+ * say its lines. At ticks, without the CPU's lock: live only. Source: the kernel's fair class before 6.6, where a slice
+ * is in proportion to what a task weighs at the tick.
  */
 PL_FN bool pl_task_turn_over(const struct pl_task PL_MEM *task)
 {

@@ -25,7 +25,8 @@
  *
  * Trade-offs One queue for all groups of a CPU: kept in step by the third rule, where the kernel picks level by level.
  *
- * Limits     CPUs' clocks are not compared.
+ * Limits     CPUs' clocks are not compared. What a task, a queue and a CPU need for it stands in their structs of
+ *            task.h, group.h and fair.h, marked "baseline/cfs.h only", so that one layout serves both rules.
  *
  * Source: kernel/sched/fair.c of 5.x and 6.1.
  */
@@ -43,7 +44,13 @@
 /* Of a task that comes: 5 hours of nice 0. Times a task's weight it fits into 64 bits. */
 #define PL_CFS_CLAIM_MAX (1ULL << 44)
 
-/* On a CPU's timeline, how far before its clock a woken task may be placed. */
+/* What a queue weighs on its CPU, in the unit of a task's effective weight. */
+PL_INLINE u64 pl_cfs_queue_weight(const struct pl_queue PL_MEM *queue)
+{
+	return queue->effective >> (PL_EFFECTIVE_SHIFT - PL_FAIR_WEIGHT_SHIFT);
+}
+
+/* How far before its CPU's clock a woken task may be placed. */
 PL_INLINE u64 pl_cfs_credit(const struct pl_fair_config PL_MEM *config)
 {
 	return pl_fair_scale(config->sleeper_credit_ns, PL_FAIR_WEIGHT_ONE);
@@ -63,20 +70,20 @@ PL_INLINE u64 pl_cfs_latest(const struct pl_fair_cpu PL_MEM *cpu, u64 weight,
 PL_INLINE u64 pl_cfs_keep_up(const struct pl_queue PL_MEM *queue, u64 vruntime, u64 turns, u64 credit,
 			     const struct pl_fair_config PL_MEM *config)
 {
-	u64 behind = pl_fair_scale(turns * config->slice_ns * queue->nr_runnable, pl_queue_weight(queue));
+	u64 behind = pl_fair_scale(turns * config->slice_ns * queue->nr_runnable, pl_cfs_queue_weight(queue));
 	u64 earliest = queue->vruntime - pl_max(behind, credit);
 
 	return pl_fair_before(vruntime, earliest) ? earliest : vruntime;
 }
 
-/* A new task, before it first becomes runnable: its timeline is that of CPU `cpu`, whose queue is `fair`. */
+/* A new task, before it first becomes runnable: it begins at the clock of CPU `cpu`, whose numbers are `fair`. */
 PL_FN void pl_cfs_born(struct pl_task PL_MEM *task, u32 cpu, const struct pl_fair_cpu PL_MEM *fair)
 {
 	task->cpu = cpu;
 	task->vruntime = fair->clock;
 }
 
-/* A task goes to another CPU's timeline: its distance from the queue's clock goes along. */
+/* A task goes to another CPU, which has a clock of its own: its distance from the clock goes along. */
 PL_FN void pl_cfs_moved(struct pl_task PL_MEM *task, const struct pl_fair_cpu PL_MEM *from,
 			const struct pl_fair_cpu PL_MEM *to)
 {
@@ -112,7 +119,7 @@ PL_FN u64 pl_cfs_slice(const struct pl_fair_cpu PL_MEM *cpu, u64 weight,
 PL_FN void pl_cfs_ran(struct pl_task PL_MEM *task, u64 delta_ns, const struct pl_fair_config PL_MEM *config)
 {
 	struct pl_queue PL_MEM *queue = &task->group->queues[task->cpu];
-	u64 weight = pl_queue_weight(queue);
+	u64 weight = pl_cfs_queue_weight(queue);
 	u64 credit = pl_cfs_credit(config);
 	bool alone = queue->load.weight == task->weight << PL_LOAD_SHIFT;
 	struct pl_group PL_MEM *level;
@@ -125,7 +132,7 @@ PL_FN void pl_cfs_ran(struct pl_task PL_MEM *task, u64 delta_ns, const struct pl
 	for (level = task->group->parent; level->parent && PL_LOOP; level = level->parent) {
 		struct pl_queue PL_MEM *above = &level->queues[task->cpu];
 
-		above->vruntime += pl_fair_scale(delta_ns, pl_queue_weight(above));
+		above->vruntime += pl_fair_scale(delta_ns, pl_cfs_queue_weight(above));
 		queue->vruntime = pl_cfs_keep_up(above, queue->vruntime, 2 * PL_CFS_TURNS, credit, config);
 		queue = above;
 	}

@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Two groups of equal weight on CPU 0, each with a spinner; one has threads that sleep most of the time, too, in the
 # spinner's group or, as in a pod, in a sibling of it. What these take that spinner has less of: both groups get half. The
-# kernel's own scheduler gives 499 or 500 of 1,000 each time. Before groups had a vruntime on each CPU it was
-# 708 to 729, 537 to 542, 522 to 714 and 539 to 570 in the first four cases; before those above had one, 599 to 614 and 521 in
-# the last two; before a task's debt to a sibling ended as that one slept, 423 to 500, 437 to 504 and 292 to 379 with nice 19.
+# kernel's own scheduler gives 499 or 500 of 1,000 each time; docs/src/lab/live-shares.md has the figures.
 #   make static guest
 #   dist/plimsoll vm --timing --scheduler plimsoll --file target/guest/duty --file /usr/bin/nice \
 #     --file tests/live/sleepers.sh -- sleepers.sh

@@ -21,8 +21,8 @@
 #define HEAVY_PER_CPU 2
 #define PARKED_MAX_NS (8 * NSEC_PER_SEC) /* PL_BW_STARVED_NS, 5 s, then a period, 1 s, then a turn among 64 */
 #define LOOK_MS 50
-#define LIGHT_MAX_NS (20 * NSEC_PER_SEC) /* 2 * wait_max_ns at weights that at most double */
-/* lag_max_ns, 100 ms: in which tasks that came from other CPUs are paid what they are owed; then a few slices. */
+#define LIGHT_MAX_NS (20 * NSEC_PER_SEC) /* wait_max_ns, 10 s, then its place among those that waited as long */
+/* A few dozen slices; set when tasks that came from other CPUs were paid what they were owed within 100 ms. */
 #define SLEEPER_MAX_NS (150 * NSEC_PER_MSEC)
 /*
  * One try takes the emulated machine two rounds over its CPUs, of up to 4 ms each as its timers fall, which differs from

@@ -196,7 +196,7 @@ extern "C" {
     pub fn pl_line_ran(line: *mut Line, entity: *mut Entity, delta_ns: u64);
     pub fn pl_line_pick(line: *const Line, early_ns: u64, least_ns: *mut u64) -> *mut Entity;
     pub fn pl_line_picked(line: *mut Line, entity: *mut Entity);
-    pub fn pl_entity_is_kept(line: *const Line, entity: *const Entity) -> bool;
+    pub fn pl_entity_is_protected(line: *const Line, entity: *const Entity) -> bool;
     // domain.h
     pub fn pl_domain_count(domain: *mut Domain, u: u64, weight: u64, comes: bool);
     // steps.h
@@ -227,13 +227,7 @@ extern "C" {
     );
     pub fn pl_steps_picked(task: *const Task, turn: *mut Turn, now_ns: u64, config: *const FairConfig)
         -> u64;
-    pub fn pl_steps_pick(
-        root: *const Group,
-        cpu: u32,
-        keeps: bool,
-        now_ns: u64,
-        config: *const FairConfig,
-    ) -> u64;
+    pub fn pl_steps_pick(root: *const Group, cpu: u32, now_ns: u64, config: *const FairConfig) -> u64;
     pub fn pl_steps_written(
         group: *mut Group,
         cpu: u32,
@@ -254,7 +248,6 @@ extern "C" {
         turn: *const Turn,
         running: *const Task,
         current: *const Turn,
-        ran_ns: u64,
         config: *const FairConfig,
     ) -> u64;
     pub fn pl_steps_owes_nothing(

@@ -259,12 +259,12 @@ pub struct Entity {
     pub slice_ns: u64,
     pub weight: u64,
     pub number: u64,
-    pub from: u64,
+    pub picked_v: u64,
     pub id: u64,
     pub line: *mut Line,
-    pub credit: i64,
-    pub owes: u64,
-    pub kept_to: u64,
+    pub lag: i64,
+    pub paid_v: u64,
+    pub protected_v: u64,
 }
 
 #[repr(C)]
@@ -528,8 +528,25 @@ macro_rules! for_each_struct {
             reserved
         );
         $m!(
-            pl_entity, Entity, v, deadline, least_v, least_ns, below, above, rank, on, slice_ns, weight,
-            number, from, id, line, credit, owes, kept_to
+            pl_entity,
+            Entity,
+            v,
+            deadline,
+            least_v,
+            least_ns,
+            below,
+            above,
+            rank,
+            on,
+            slice_ns,
+            weight,
+            number,
+            picked_v,
+            id,
+            line,
+            lag,
+            paid_v,
+            protected_v
         );
         $m!(pl_line, Line, v0, sum_wv, sum_w, joined, top, picked, n, reserved);
         $m!(pl_domain, Domain, u0, sum_wu, sum_w, whole);

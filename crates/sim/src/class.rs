@@ -49,7 +49,7 @@ pub trait Class {
     /// A task of this number comes into being; the one that had it before has exited.
     fn born(&mut self, task: TaskId) {}
 
-    /// A task that is runnable, and not counted yet, has come from another CPU.
+    /// A task that is runnable, and not counted yet, has come from another CPU. For a class whose keys are of one CPU.
     fn moved(&mut self, entry: &mut Entry, from: &CpuSeen) {}
 
     /// A task is about to wait. `woken`: it slept, is new or was throttled; else it was preempted or moved. `alone`: the key
@@ -140,7 +140,6 @@ pub struct Shape {
     pub nr_groups: u32,
     /// The class may check what it does at each step.
     pub check: bool,
-    pub(crate) baseline: bool,
     pub(crate) delays: bool,
     pub(crate) root: pl::Root,
 }

@@ -82,23 +82,26 @@ fn what_runs_is_left_alone_until_its_request_is_served_while_it_is_owed_time() {
         // Alone it is neither ahead nor behind.
         pl::pl_line_ran(&mut line, a.as_mut(), MS);
         pl::pl_line_join(&mut line, b.as_mut(), 0);
-        assert!(pl::pl_entity_is_kept(&line, a.as_ref()));
+        assert!(pl::pl_entity_is_protected(&line, a.as_ref()));
         pl::pl_line_ran(&mut line, a.as_mut(), MS / 2);
         assert!(
-            !pl::pl_entity_is_kept(&line, a.as_ref()),
+            !pl::pl_entity_is_protected(&line, a.as_ref()),
             "it has had more than its share"
         );
         pl::pl_line_leave(&mut line, b.as_mut());
-        // Its request is served, and another begins: it is not kept for that, unless it is picked after another one.
+        // Its request is served, and another begins: it is not protected for that, unless it is picked after another one.
         pl::pl_line_ran(&mut line, a.as_mut(), 2 * MS);
         assert!(a.deadline > a.v);
         pl::pl_line_picked(&mut line, a.as_mut());
-        assert!(!pl::pl_entity_is_kept(&line, a.as_ref()), "its request is served");
+        assert!(
+            !pl::pl_entity_is_protected(&line, a.as_ref()),
+            "its request is served"
+        );
         pl::pl_line_join(&mut line, b.as_mut(), 0);
         pl::pl_line_picked(&mut line, b.as_mut());
         pl::pl_line_ran(&mut line, b.as_mut(), MS);
         pl::pl_line_picked(&mut line, a.as_mut());
-        assert!(pl::pl_entity_is_kept(&line, a.as_ref()));
+        assert!(pl::pl_entity_is_protected(&line, a.as_ref()));
     }
 }
 
@@ -174,7 +177,7 @@ fn coming_going_and_weighing_anew_change_nobodys_lag_but_by_what_closes_the_sum(
             match (entity.on != 0, rng.random_range(0..3)) {
                 (true, 0) => {
                     unsafe { pl::pl_line_leave(&mut line, entity) };
-                    let kept = ns(entity.credit);
+                    let kept = ns(entity.lag);
                     let had = before[chosen].expect("it was there");
                     let bound = (entity.slice_ns + 10 * MS) as f64;
                     assert!(

@@ -41,7 +41,6 @@ impl<'o, C: Class> Engine<'o, C> {
             nr_cpus,
             nr_groups: nr_groups as u32,
             check: config.check,
-            baseline: config.policy.core.fair.pull_ns == 0,
             delays: config.policy.delay_dequeue,
             root: memory.root(),
         });

@@ -212,10 +212,10 @@ impl Turns {
     }
 
     /// Something waits on the CPU, and no task runs there.
-    pub fn pl_steps_pick(&self, cpu: u32, keeps: bool, now_ns: u64, config: &FairConfig) -> u32 {
+    pub fn pl_steps_pick(&self, cpu: u32, now_ns: u64, config: &FairConfig) -> u32 {
         assert!((cpu as usize) < self.nr_cpus, "CPU {cpu} of {}", self.nr_cpus);
         // SAFETY: as above.
-        unsafe { sys::pl_steps_pick(self.root.0, cpu, keeps, now_ns, config) as u32 }
+        unsafe { sys::pl_steps_pick(self.root.0, cpu, now_ns, config) as u32 }
     }
 
     pub fn pl_steps_owes_nothing(&self, woken: (&Task, u32), running: (&Task, u32)) -> bool {
@@ -227,7 +227,7 @@ impl Turns {
     pub fn pl_steps_comes(&self, woken: (&Task, u32), running: (&Task, u32), config: &FairConfig) -> u64 {
         let (a, b) = (self.turn(woken.1), self.turn(running.1));
         // The engine has charged it. SAFETY: as above.
-        unsafe { sys::pl_steps_comes(&woken.0 .0, a, &running.0 .0, b, 0, config) }
+        unsafe { sys::pl_steps_comes(&woken.0 .0, a, &running.0 .0, b, config) }
     }
 
     pub fn pl_steps_yield(&mut self, task: &Task, id: u32) {

@@ -12,9 +12,7 @@ pub(super) struct Eevdf {
     checked: bool,
     /// What the task that leaves next has run since its lines were told.
     untold_ns: u64,
-    /// As in the kernel's fair class.
-    keeps: bool,
-    /// What sleeps with a debt stays in its line until it is paid.
+    /// What goes to sleep while it owes time stays in its line until that is paid.
     delays: bool,
     /// Of each task, with what lag it left its line: a second book.
     left: Vec<Option<Left>>,
@@ -24,9 +22,11 @@ pub(super) struct Eevdf {
 struct Left {
     /// Of whose line.
     node: usize,
-    /// Times 2^20; the weight it had, and V after it had gone.
+    /// ns * 2^20.
     lag: i128,
+    /// What it weighed.
     weight: i128,
+    /// V after it had gone.
     mean: u64,
 }
 
@@ -34,12 +34,11 @@ impl Eevdf {
     pub fn new(shape: &Shape) -> Self {
         Self {
             turns: Turns::new(shape.root, shape.nr_groups as usize, shape.nr_cpus as usize),
-            // The last one has no line.
+            // The last one is headroom's side, which has no line.
             nr_groups: shape.nr_groups - 1,
             nr_cpus: shape.nr_cpus,
             checked: shape.check,
             untold_ns: 0,
-            keeps: shape.baseline,
             delays: shape.delays,
             left: Vec::new(),
         }
@@ -61,7 +60,7 @@ impl Eevdf {
     /// A task was counted on its CPU.
     pub fn join(&mut self, entry: &mut Entry, pinned: bool) {
         let task = entry.task.0;
-        // What stayed in its line with a debt paid it there, and owes no less than it had.
+        // What stayed in its line paid there what it owed: the book does not know how much.
         let kept = self.checked && !self.delays;
         let before = kept.then(|| self.expected(task, entry.policy));
         self.turns
@@ -76,7 +75,7 @@ impl Eevdf {
         let task = entry.task.0;
         let mut ran_ns = std::mem::take(&mut self.untold_ns);
         if self.delays {
-            // What stays for its debt is told first what that is.
+            // Whether it owes time, and so stays, is known once its line is told.
             self.ran(entry, std::mem::take(&mut ran_ns), false);
         }
         let lag = self.checked.then(|| self.lag_after(task, entry.policy, ran_ns));
@@ -143,20 +142,22 @@ impl Eevdf {
 
     /// Whose turn it is on a CPU where tasks wait and none runs.
     pub fn pick(&self, on: &CpuSeen, now_ns: u64) -> u32 {
-        self.turns.pl_steps_pick(on.cpu, self.keeps, now_ns, on.config)
+        self.turns.pl_steps_pick(on.cpu, now_ns, on.config)
     }
 
-    /// After how much run time of the one that runs; 0: at once.
+    /// After how much run time of the one that runs one that has come goes before it: see pl_steps_comes.
     pub fn comes(&self, woken: &Seen, running: &Seen) -> u64 {
         let (a, b) = ((woken.policy, woken.task.0), (running.policy, running.task.0));
         self.turns.pl_steps_comes(a, b, woken.config)
     }
 
+    /// Whether one that has come owes no time where its groups part from those of the one that runs.
     pub fn owes_nothing(&self, woken: &Seen, running: &Seen) -> bool {
         let (a, b) = ((woken.policy, woken.task.0), (running.policy, running.task.0));
         self.turns.pl_steps_owes_nothing(a, b)
     }
 
+    /// It gives the rest of its request away.
     pub fn yields(&mut self, entry: &mut Entry) {
         self.turns.pl_steps_yield(entry.policy, entry.task.0);
     }
@@ -170,7 +171,7 @@ impl Eevdf {
     }
 }
 
-/// The books of `left`: whatever the policy keeps of a lag, in arithmetic of its own.
+/// Checks: what the policy keeps of a lag, computed once more in 128 bits, by none of its functions but the mean and the lag.
 impl Eevdf {
     fn lag_in(line: &pl::Line, entity: &pl::Entity) -> i128 {
         let mean = pl::pl_line_mean(line);
@@ -178,6 +179,7 @@ impl Eevdf {
     }
 
     fn bound(slice_ns: u64) -> i128 {
+        /// PL_ENTITY_OVERRUN_NS, written down once more: this is a second book.
         const OVERRUN_NS: u64 = 10_000_000;
         i128::from(slice_ns.min(1_000_000_000) + OVERRUN_NS) << 20
     }

@@ -10,7 +10,7 @@ use eevdf::Eevdf;
 /// The policy of policy/*.h, by the rules of [`crate::Policy::fair`].
 pub struct Plimsoll {
     fair: Fair,
-    /// Where turns are by lag and deadline, from the run's beginning.
+    /// Its lines and turns, from the run's beginning; `None`: [`Fair::Cfs`], which keeps what it needs in the engine's tasks.
     eevdf: Option<Box<Eevdf>>,
 }
 
@@ -32,7 +32,7 @@ impl Class for Plimsoll {
         Needs {
             domains: eevdf,
             charged: eevdf,
-            // Where lag is conserved, that is what bounds a wait.
+            // The bound that the engine checks is of vruntimes. By lag and deadline what has waited for `wait_max_ns` has a turn.
             bounds_waits: !eevdf,
         }
     }
