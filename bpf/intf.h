@@ -36,7 +36,7 @@ struct live_task {
 	s32 pid;
 	u32 next_free;	     /* low half of an arena address */
 	u32 yielded;	     /* it gives its turn away: see plimsoll_yield */
-	struct pl_turn turn; /* turns.h */
+	struct pl_turn turn; /* steps.h */
 	s64 ran_ns; /* it has run for so long, and its lines were not told yet; negative: they were of more */
 } PL_OWN_LINE;
 
@@ -92,7 +92,7 @@ struct live_cpu {
 	u32 next_online; /* the next CPU on line, round; itself where it is the only one */
 	u32 is_idle;	 /* it runs nothing, of no class */
 	u32 gives_way;	 /* the task picked last is idle work, and no woken one is on its way here yet */
-	u64 comes;	 /* when the task that came last goes before the one that runs: turns.h */
+	u64 comes;	 /* pl_steps_comes, of the task that came last */
 	struct pl_steal steal;
 	struct pl_touch touch;
 	u64 idle_since_ns; /* 0: busy */
@@ -115,10 +115,10 @@ struct live_cpu {
 	u32 offer;	       /* the next task that is stopped is offered to an idle CPU */
 	s32 passes_to;	       /* the task that its running one woke last, saying that it is about to sleep */
 	u64 watch_at_ns; /* tasks wait here: looked at again then, whether the CPU is about to leave; 0: not */
-	u64 head_u;	 /* of the queue last looked at */
+	u64 head_u;	 /* u (domain.h) of the head of the queue last looked at */
 	u32 took;	 /* a task of another CPU is about to run here, and is not counted here yet */
 	u32 has_own;	 /* something is here, as it looks at another CPU's */
-	u64 own_u;	 /* the lowest of that */
+	u64 own_u;	 /* the least u of that */
 	struct pl_domain domain;   /* turns.h: this CPU's part */
 	struct pl_domain gathered; /* as the whole is being gathered here */
 } PL_OWN_LINE;

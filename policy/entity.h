@@ -112,7 +112,7 @@ PL_INLINE bool pl_far(s64 sum)
 	return (u64)sum + (1ULL << 56) > 1ULL << 57;
 }
 
-/* Virtual time that service of so many ns is. */
+/* Virtual time of a line that service of so many ns is, at an entity's weight or the line's sum: not fair.h's unit. */
 PL_INLINE u64 pl_entity_scale(u64 ns, u64 weight)
 {
 	return pl_div(pl_min(ns, PL_FAIR_DELTA_MAX_NS) << PL_ENTITY_SHIFT, pl_max(weight, 1));

@@ -5,9 +5,9 @@
  * Problem    New-idle balancing searches widely, so it is declined when idle times are short: CPUs sleep
  *            while the next one has a queue.
  *
- * Mechanism  Overloaded CPUs (two or more queued tasks) are in a sparsemask per LLC. A CPU that runs dry
- *            looks at its SMT siblings, then at the LLC from the next CPU on, and takes the first task, in
- *            order of next to run, that is not running, may run here and is not throttled.
+ * Mechanism  Overloaded CPUs (two or more queued tasks) are in a sparsemask per LLC. A CPU that runs dry looks at its
+ *            SMT siblings, then at the LLC from the next CPU on, and takes the first task of that one's queue, which
+ *            has what is furthest behind first (domain.h), that is not running, may run here and is not throttled.
  *
  * Formula    steal if enabled and nodes <= node_limit and avg_idle >= cost (10 us)
  *            avg_idle += (idle - avg_idle) / 8, at most twice the largest cost of interest

@@ -40,8 +40,9 @@ pub const BW_ERR_ONSET: u32 = 5;
 pub const SPARSEMASK_NONE: u32 = u32::MAX;
 /// From a return of run time to its hand-out.
 pub const BW_SLACK_DELAY_NS: u64 = 5_000_000;
-/// Effective weight of a lone task of nice 0.
+/// One runnable task, in averages that balance.h compares.
 pub const BALANCE_ONE: u32 = 1024;
+/// Effective weight of a lone task of nice 0.
 pub const FAIR_WEIGHT_ONE: u64 = 1024 << 10;
 /// Bits of fraction of runnable weights and shares.
 pub const LOAD_SHIFT: u32 = 10;

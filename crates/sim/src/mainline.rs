@@ -44,7 +44,7 @@ impl Mainline {
         self.version.is_none_or(|version| version >= LAGS_SINCE)
     }
 
-    /// What goes to sleep with a debt stays in its queue until that is paid (DELAY_DEQUEUE): since 6.12. One that is not known is
+    /// What goes to sleep while it owes time stays in its queue until that is paid (DELAY_DEQUEUE): since 6.12. One that is not known is
     /// taken for such a kernel.
     pub fn delays_dequeue(self) -> bool {
         self.version.is_none_or(|version| version >= DELAYS_SINCE)

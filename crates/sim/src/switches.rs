@@ -48,8 +48,8 @@ pub struct Policy {
     pub wake_search: WakeSearch,
     /// By which rules tasks take turns.
     pub fair: Fair,
-    /// Under [`Fair::Eevdf`]: what goes to sleep with a debt stays in its queue until that is paid (DELAY_DEQUEUE), as in kernels
-    /// since 6.12.
+    /// Under [`Fair::Eevdf`]: what goes to sleep while it owes time stays in its queue until that is paid (DELAY_DEQUEUE), as in
+    /// kernels since 6.12.
     pub delay_dequeue: bool,
     /// Periodic balance takes nothing that ran within `Costs::migration_hot_ns`, as the kernel's does until it has failed twice.
     pub balance_leaves_hot: bool,

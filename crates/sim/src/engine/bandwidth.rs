@@ -127,7 +127,7 @@ impl<C: Class> Engine<'_, C> {
         let mut next = self.memory.parked(group, cpu);
         self.memory.set_parked(group, cpu, None);
         let mut back = std::mem::take(&mut self.unparked);
-        // First all are counted, then placed: the bound on a wait is at the weights of all that wait here, and by
+        // First all are counted, then placed: the bound of baseline/cfs.h is at the weights of all that wait here, and by
         // the first one's alone a light task would stand behind its heavy neighbours for as long as they are heavier.
         while let Some(task) = next {
             let entry = &mut self.tasks[task as usize];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which CPUs tasks can move between, for a class that keeps one clock for them.
+//! Which CPUs tasks can move between: the domains of policy/domain.h, for a class that compares CPUs.
 use super::state::State;
 use super::Engine;
 use crate::class::Class;

@@ -270,7 +270,7 @@ impl<C: Class> Engine<'_, C> {
                 }
                 continue;
             }
-            // The policy bounds a wait by wait_max at the weights of the time when the task is placed, and by what others
+            // policy/baseline/cfs.h bounds a wait by wait_max at the weights of the time when the task is placed, and by what others
             // are paid back meanwhile, lag_max of the queue's time; weight that comes later, be it in the same event,
             // slows the queue's clock in proportion.
             let since_ns = &mut ledger.queued_ns[task];

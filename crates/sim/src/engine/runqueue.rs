@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A CPU's waiting tasks in order of their class's key: vruntime, or what another class puts there.
+//! A CPU's waiting tasks in order of their class's key: u of policy/domain.h, vruntime of policy/baseline/cfs.h, or what another
+//! class puts there.
 //!
 //! Most queues hold a few tasks and nearly all insertions are near the head, so a sorted array, head last, is faster
 //! than a tree; a thousand entries still move within a microsecond.

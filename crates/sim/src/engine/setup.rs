@@ -202,7 +202,7 @@ impl<'o, C: Class> Engine<'o, C> {
             .push(spec.start_ns.max(self.now_ns), Timer::Start { task: number });
     }
 
-    /// A task comes into being: on the least busy CPU, with its queue's clock.
+    /// A task comes into being: on the least busy CPU. Its vruntime, for [`crate::Fair::Cfs`], begins at that CPU's clock.
     pub(super) fn start_task(&mut self, task: u32) {
         if let Some(observer) = self.observer.as_deref_mut() {
             let group = GroupId(self.tasks[task as usize].group);

@@ -51,7 +51,7 @@ impl Eevdf {
         }
     }
 
-    /// CPUs that tasks can move between have one clock.
+    /// CPUs that tasks can move between are one domain.
     pub fn set_domains(&mut self, domain_of: &[u32], counted: &[(TaskId, u32)]) {
         let counted = counted.iter().map(|&(task, cpu)| (task.0, cpu));
         self.turns.set_domains(domain_of, counted);
