@@ -21,7 +21,8 @@
 #define HEAVY_PER_CPU 2
 #define PARKED_MAX_NS (8 * NSEC_PER_SEC) /* PL_BW_STARVED_NS, 5 s, then a period, 1 s, then a turn among 64 */
 #define LOOK_MS 50
-#define LIGHT_MAX_NS (20 * NSEC_PER_SEC) /* wait_max_ns, 10 s, then its place among those that waited as long */
+#define LIGHT_MAX_NS                                                                                         \
+	(20 * NSEC_PER_SEC) /* wait_max_ns, 10 s, then its place among those that waited as long */
 /* A few dozen slices; set when tasks that came from other CPUs were paid what they were owed within 100 ms. */
 #define SLEEPER_MAX_NS (150 * NSEC_PER_MSEC)
 /*
