@@ -161,6 +161,8 @@ struct Measured {
     time_us: Option<f64>,
     /// CPU time of hackbench's senders.
     senders_us: Option<f64>,
+    /// CPU time for each process, its end included.
+    used_us: Option<f64>,
     placed: [f64; KINDS.len()],
 }
 
@@ -206,6 +208,7 @@ fn latencies(printed: &Value) -> Option<Measured> {
             p99_us: object[format!("p99{unit}")].as_f64()? * scale,
             time_us: printed["time_us"].as_f64(),
             senders_us: printed["senders_us"].as_f64(),
+            used_us: printed["used_us"].as_f64(),
             ..Measured::default()
         })
     };
@@ -226,7 +229,7 @@ enum Cost {
     Trip,
     /// By its time, and what of that its senders took.
     Message,
-    /// By its p50.
+    /// By its p50, and what is used beyond that.
     Fork,
 }
 
@@ -272,7 +275,7 @@ fn cases() -> Vec<Case> {
         ),
         gives(
             Cost::Fork,
-            case(1, "a process of 500 us each 2 ms, alone", "forks", |model, config| {
+            case(1, "a process of 500 us each 2 ms, alone", "forks --group forks", |model, config| {
                 forks(model, config, false)
             }),
         ),
@@ -295,7 +298,7 @@ fn cases() -> Vec<Case> {
              --group idle --set cpu.idle=1 --spin 4",
             |model, config| beside(model, config, (3, 3000.0, 3333.0), 4, true),
         ),
-        case(4, "a process of 500 us each 2 ms, alone", "forks", |model, config| {
+        case(4, "a process of 500 us each 2 ms, alone", "forks --group forks", |model, config| {
             forks(model, config, false)
         }),
         case(4, "the same beside 4 spinners", SPINNER, |model, config| {
@@ -313,6 +316,8 @@ struct Model {
     message_us: f64,
     sender_part: f64,
     fork_us: f64,
+    /// From the end of a process's work to its own.
+    exit_us: f64,
 }
 
 impl Model {
@@ -328,6 +333,7 @@ impl Model {
             message_us: 1.0,
             sender_part: 0.5,
             fork_us: 1.0,
+            exit_us: 0.0,
         })
     }
 
@@ -349,7 +355,10 @@ impl Model {
                     (time_us - bare.time_us.unwrap_or_default()) / messages,
                 )
             }
-            Cost::Fork => (&mut self.fork_us, live.p50_us - bare.p50_us),
+            Cost::Fork => {
+                self.exit_us = (live.used_us.unwrap_or_default() - live.p50_us).max(0.0);
+                (&mut self.fork_us, live.p50_us - bare.p50_us)
+            }
         };
         *of = (*of + more_us).max(0.001);
     }
@@ -391,6 +400,7 @@ fn simulated(results: &Results, latency: LatencyId) -> Measured {
         p99_us: us(0.99),
         time_us: Some(results.end_ns as f64 / 1e3),
         senders_us: None,
+        used_us: None,
         placed: [
             all.waker,
             all.kept,
@@ -562,6 +572,7 @@ fn beside(
 fn forks(model: &Model, config: &mut Config, beside: bool) -> LatencyId {
     let busy = if beside { f64::from(model.cpus) } else { 1.0 };
     let fork_ns = (model.fork_us * busy * 1e3) as u64;
+    let exit_ns = (model.exit_us * busy * 1e3) as u64;
     let group = config.add_group(GroupSpec::new("/forks", GroupId::ROOT));
     let workload = config.add_workload("forks");
     let latency = config.add_latency(workload, "process");
@@ -579,14 +590,17 @@ fn forks(model: &Model, config: &mut Config, beside: bool) -> LatencyId {
                 Step::Compute { ns: fork_ns }
             }
             _ => {
-                let (from_ns, mut worked) = (begun_ns, false);
+                let (from_ns, mut steps) = (begun_ns, 0);
                 let child = move |ctx: &mut Context| {
-                    worked = !worked;
-                    if worked {
-                        return Step::Compute { ns: FORK_WORK_NS };
+                    steps += 1;
+                    match steps {
+                        1 => Step::Compute { ns: FORK_WORK_NS },
+                        2 => {
+                            ctx.record(latency, ctx.now_ns() - from_ns);
+                            Step::Compute { ns: exit_ns }
+                        }
+                        _ => Step::Exit,
                     }
-                    ctx.record(latency, ctx.now_ns() - from_ns);
-                    Step::Exit
                 };
                 ctx.fork(TaskSpec::new(group, workload, format!("child-{made}"), child));
                 made += 1;
