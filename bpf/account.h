@@ -149,11 +149,8 @@ __noinline int move_load(u64 task_address, u32 cpu, u64 now_ns)
 	return 0;
 }
 
-/*
- * Puts a task that is nowhere into its group's queues on a CPU, where it is counted. `woken`: it slept or is new, and
- * does not only move.
- */
-__noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns, bool woken)
+/* Puts a task that is nowhere into its group's queues on a CPU, where it is counted. */
+__noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
@@ -184,7 +181,7 @@ static __always_inline void count_again(struct live_task PL_MEM *task, struct li
 static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
 {
 	account_out((u64)task, now_ns, false);
-	account_in((u64)task, cpu, now_ns, false);
+	account_in((u64)task, cpu, now_ns);
 }
 
 /*

@@ -150,7 +150,7 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	woken = !task->runnable;
 	if (woken) {
 		refresh_weight(p, task);
-		account_in((u64)task, cpu, now_ns, true);
+		account_in((u64)task, cpu, now_ns);
 		c->nr_wakeups++;
 	} else if (task->t.cpu != cpu) {
 		account_move(task, cpu, now_ns);

@@ -381,7 +381,7 @@ void BPF_OPS_SLEEPABLE(plimsoll_cgroup_exit, struct cgroup *cgrp)
 	group_put(group);
 }
 
-/* What the group weighs was `before`: see pl_queue_written. */
+/* What the group weighs may have been written; it was `before`: see pl_queue_written. */
 __noinline int weight_written(u64 group_address, u64 before)
 {
 	struct live_group PL_MEM *group = (struct live_group PL_MEM *)group_address;

@@ -390,17 +390,12 @@ __noinline int scan(u32 cpu)
 			c->scan = 1;
 			break;
 		}
-		if (!task || task->t.cpu != cpu)
+		if (!task || task->t.cpu != cpu || !is_limited(task->group) || !may_park(p, (u64)task))
 			continue;
-		if (is_limited(task->group) && may_park(p, (u64)task)) {
-			level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
-			if (level && park_begin(task, level, cpu, now_ns)) {
-				if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot),
-						      PARK_FIRST))
-					park_end(task);
-				continue;
-			}
-		}
+		level = (struct live_group PL_MEM *)throttled_at((u64)task->group, cpu);
+		if (level && park_begin(task, level, cpu, now_ns) &&
+		    !scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, PARK_DSQ(level->slot), PARK_FIRST))
+			park_end(task);
 	}
 	return 0;
 }

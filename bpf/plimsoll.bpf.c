@@ -161,7 +161,7 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	c = cpu_of(cpu);
 	if (!task->runnable) {
 		refresh_weight(p, task);
-		account_in((u64)task, cpu, now_ns, true);
+		account_in((u64)task, cpu, now_ns);
 	} else if (task->t.cpu != cpu) {
 		account_move(task, cpu, now_ns);
 	}

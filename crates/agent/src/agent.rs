@@ -80,53 +80,57 @@ pub(crate) struct Lent {
     is_held: bool,
     /// Headroom has no part in its quota.
     is_alone: bool,
-    /// The last look wrote the quota.
-    wrote: bool,
+}
+
+/// What a look at a loan alone came to.
+enum Looked {
+    /// Its quota stays as it is.
+    Same,
+    /// It was written.
+    Wrote,
+    /// All files of the group have to be looked at.
+    NotEnough,
 }
 
 impl Lent {
     /// A look that reads what the group has used, and writes its quota where that changes and is the agent's before and after.
-    /// What else may have happened to the group is an event. False: it takes a look at all its files. An error is the journal's.
-    fn stays<S: Store>(
+    /// What else may have happened to the group is an event. An error is the journal's.
+    fn look<S: Store>(
         &mut self,
         files: &mut impl Files,
         journal: &mut Journal<S>,
         path: &Path,
         now_ns: u64,
-    ) -> Result<bool> {
-        self.wrote = false;
+    ) -> Result<Looked> {
         let Some(usage_us) = files.usage_us(path).filter(|_| self.is_held) else {
-            return Ok(false);
+            return Ok(Looked::NotEnough);
         };
         let Terms {
             quota_us, period_us, ..
         } = self.loan.terms;
         let lent_us = marked(self.loan.look(usage_us, now_ns), quota_us);
         if lent_us == self.quota_us {
-            return Ok(true);
+            return Ok(Looked::Same);
         }
-        let change = journal.change(self.id, File::Max);
-        let is_ours = |change: &Change| {
+        if lent_us == quota_us || !self.is_alone || files.id(path) != Some(self.id) {
+            return Ok(Looked::NotEnough);
+        }
+        let is_ours = |change: &&Change| {
             files
                 .read(path, File::Max)
                 .is_ok_and(|holds| change.is_ours(&holds))
         };
-        if lent_us == quota_us || !self.is_alone || files.id(path) != Some(self.id) {
-            return Ok(false);
-        }
-        let Some(owner) = change
-            .filter(|change| is_ours(change))
-            .map(|change| change.owner.clone())
-        else {
-            return Ok(false);
+        let change = journal.change(self.id, File::Max).filter(is_ours);
+        let Some(owner) = change.map(|change| change.owner.clone()) else {
+            return Ok(Looked::NotEnough);
         };
         let text = format!("{lent_us} {period_us}");
         journal.record(self.id, path, File::Max, &owner, &text)?;
-        self.wrote = files.write(path, File::Max, &text).is_ok();
-        if self.wrote {
-            self.quota_us = lent_us;
+        if files.write(path, File::Max, &text).is_err() {
+            return Ok(Looked::NotEnough);
         }
-        Ok(self.wrote)
+        self.quota_us = lent_us;
+        Ok(Looked::Wrote)
     }
 }
 
@@ -224,11 +228,18 @@ impl<F: Files, S: Store> Agent<F, S> {
             if now_ns < lent.loan.due_ns || self.due.contains(path) {
                 continue;
             }
-            let stays = !self.blind && lent.stays(&mut self.files, &mut self.journal, path, now_ns)?;
-            if !stays {
-                self.due.insert(path.clone());
-            } else if lent.wrote {
-                self.wrote.insert(path.clone());
+            let looked = match self.blind {
+                true => Looked::NotEnough,
+                false => lent.look(&mut self.files, &mut self.journal, path, now_ns)?,
+            };
+            match looked {
+                Looked::Same => {}
+                Looked::Wrote => {
+                    self.wrote.insert(path.clone());
+                }
+                Looked::NotEnough => {
+                    self.due.insert(path.clone());
+                }
             }
         }
         for path in std::mem::take(&mut self.due) {
@@ -551,7 +562,6 @@ impl<F: Files, S: Store> Agent<F, S> {
             let lent = Lent {
                 id: group.id,
                 is_alone: group.side_us.is_none(),
-                wrote: false,
                 quota_us: marked(loan.lent_us(), loan.terms.quota_us),
                 is_held: group.complaint.is_empty(),
                 loan,

@@ -74,7 +74,7 @@ impl Eevdf {
     pub fn leave(&mut self, entry: &mut Entry, sleeps: bool) {
         let task = entry.task.0;
         let mut ran_ns = std::mem::take(&mut self.untold_ns);
-        if self.delays {
+        if self.delays && ran_ns > 0 {
             // Whether it owes time, and so stays, is known once its line is told.
             self.ran(entry, std::mem::take(&mut ran_ns), false);
         }
