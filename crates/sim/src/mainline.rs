@@ -8,6 +8,7 @@ const DELAYS_SINCE: (u32, u32) = (6, 12);
 /// Stable releases took it in (6.12.77) and took it back (late in 6.18) by patches that the two numbers do not tell.
 const DOUBLES_SINCE: (u32, u32) = (6, 12);
 const DOUBLES_NO_MORE: (u32, u32) = (7, 1);
+const SLICES_BY_TIMER_SINCE: (u32, u32) = (7, 1);
 const CONCUR_SINCE: (u32, u32) = (7, 3);
 
 /// A kernel's fair class, by its release.
@@ -56,6 +57,13 @@ impl Mainline {
         version.is_some_and(|version| (DOUBLES_SINCE..DOUBLES_NO_MORE).contains(&version))
     }
 
+    /// A slice ends when it is over, by a timer, and not at the next tick (HRTICK, on by default): since 7.1. One that is not known is
+    /// taken for an older one.
+    pub fn ends_slices_by_timer(self) -> bool {
+        self.version
+            .is_some_and(|version| version >= SLICES_BY_TIMER_SINCE)
+    }
+
     /// What a group's weight is for, where the kernel's cgroup_mode was not written: "concur" since 7.3. One that is
     /// not known is taken for an older one.
     pub fn cgroup_mode(self) -> CgroupMode {
@@ -75,6 +83,7 @@ impl Mainline {
         let slice_ns = Self::base_slice_ns(nr_cpus);
         policy.fair = Fair::Eevdf;
         policy.delay_dequeue = self.delays_dequeue();
+        policy.slice_timer = self.ends_slices_by_timer();
         policy.core.fair.slice_ns = slice_ns;
         if self.doubles_lags() {
             policy.core.fair.doubled_ns = slice_ns + 1_000_000_000 / u64::from(hz);
@@ -126,14 +135,19 @@ mod tests {
         ] {
             assert_eq!(Mainline::of(release).delays_dequeue(), delays, "{release}");
         }
-        for (release, doubles) in [
-            ("6.8", false),
-            ("6.18.44", true),
-            ("7.0.1", true),
-            ("7.2", false),
-            ("", false),
+        for (release, doubles, by_timer) in [
+            ("6.8", false, false),
+            ("6.18.44", true, false),
+            ("7.0.1", true, false),
+            ("7.2", false, true),
+            ("", false, false),
         ] {
-            assert_eq!(Mainline::of(release).doubles_lags(), doubles, "{release}");
+            let kernel = Mainline::of(release);
+            assert_eq!(
+                (kernel.doubles_lags(), kernel.ends_slices_by_timer()),
+                (doubles, by_timer),
+                "{release}"
+            );
         }
     }
 }
