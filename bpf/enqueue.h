@@ -100,10 +100,11 @@ out:
 	return cpu;
 }
 
-/* What the task weighs is read when it enters the queues, and does not change while it is in them. */
+/* What the task weighs, and whether it may move, is read when it enters the queues: neither changes while it is in them. */
 static __always_inline void refresh_weight(struct task_struct *p, struct live_task PL_MEM *task)
 {
 	pl_task_class(&task->t, p->static_prio - NICE_0_PRIO, p->policy == SCHED_IDLE);
+	task->turn.pinned = p->nr_cpus_allowed == 1;
 }
 
 /* Offers what waits here to an idle CPU, if there is one that shares the cache. */

@@ -82,8 +82,11 @@ void BPF_OPS(plimsoll_dispatch, s32 cpu_arg, struct task_struct *prev)
 		if (has_own && pull(cpu, true, own_u))
 			return;
 	}
-	/* What waits alone is the head of the queue. */
-	if (c->fair.nr_queued > 1) {
+	/*
+	 * What waits alone is the head of the queue. What runs alone is told, too: what its u advanced by would count as if it had
+	 * had company all the time, once it has some.
+	 */
+	if (task || c->fair.nr_queued > 1) {
 		s32 next = whose_turn(cpu, (u64)task, now_ns);
 
 		keep = keep && next == task->pid;
