@@ -15,6 +15,8 @@ const CALM_WINDOW_NS: u64 = 4_000_000_000;
 const READS_IN_A_WINDOW: u32 = 10;
 /// A quota is rewritten when it changes by this part of the machine: the kernel refills it at each write.
 const STEP_PER_CENT: u64 = 1;
+/// What changes by so many steps is no chance of one window, and is done at once where the side is to have less.
+const FAR_STEPS: u64 = 5;
 /// Of many side groups each part is small: one that is used up is rewritten when it changes by this part of itself, and where main
 /// lacks its headroom all are.
 const STEP_OF_PART: u64 = 32;
@@ -32,15 +34,31 @@ pub(crate) struct Headroom {
     /// Those that want headroom.
     main: Vec<PathBuf>,
     /// When the side was last read.
-    last_ns: Option<u64>,
-    /// When main was last read, and what all groups and main had used then.
-    glance: Option<(u64, u64, u64)>,
+    last: Option<Glance>,
+    /// When main was last read.
+    glance: Option<Glance>,
     /// `None`: the last window changed a part.
     calm: Option<Calm>,
     /// Of a window.
     pub budget_us: u64,
     pub used_us: u64,
     pub idle_us: u64,
+}
+
+/// When it was, and what all groups and main had used by then.
+#[derive(Clone, Copy)]
+struct Glance {
+    at_ns: u64,
+    busy_us: u64,
+    main_us: u64,
+}
+
+/// How the machine was used between two glances, and the side's budget after that, in microseconds of 100 ms.
+struct Use {
+    side_us: u64,
+    main_us: u64,
+    idle_us: u64,
+    budget_us: u64,
 }
 
 /// What a side group had used when it was last read, and its part of the budget, of PART_US.
@@ -58,6 +76,11 @@ struct Calm {
     left_us: u64,
 }
 
+/// In microseconds of 100 ms.
+fn rate(used_us: u64, window_us: u64) -> u64 {
+    used_us * PART_US / window_us.max(1)
+}
+
 impl Headroom {
     pub fn is_due(&self, now_ns: u64) -> bool {
         self.due_ns().is_some_and(|due_ns| now_ns >= due_ns)
@@ -66,7 +89,7 @@ impl Headroom {
     pub fn due_ns(&self) -> Option<u64> {
         // At multiples of it, when loans are looked at, too: half to one and a half of it later.
         let next_ns = |at_ns: u64| ((at_ns + WINDOW_NS / 2) / WINDOW_NS + 1) * WINDOW_NS;
-        (self.percent > 0).then(|| self.glance.map_or(0, |(at_ns, ..)| next_ns(at_ns)))
+        (self.percent > 0).then(|| self.glance.map_or(0, |glance| next_ns(glance.at_ns)))
     }
 
     /// Finds main and side anew, and looks at all of them in the next window. `due` gets those that have come to the side or left it.
@@ -121,7 +144,7 @@ impl Headroom {
         self.percent = marked.percent;
         self.tolerance_ns = marked.tolerance_ns;
         if self.percent == 0 {
-            (self.last_ns, self.glance, self.calm) = (None, None, None);
+            (self.last, self.glance, self.calm) = (None, None, None);
         }
         for (path, group) in groups {
             let is_side = self.side.contains_key(path);
@@ -146,22 +169,24 @@ impl Headroom {
             return;
         };
         let main_us = self.main.iter().filter_map(|path| files.usage_us(path)).sum();
-        let Some((at_ns, busy_before_us, main_before_us)) = self.glance.replace((now_ns, busy_us, main_us))
-        else {
-            self.read_side(files, now_ns);
+        let now = Glance {
+            at_ns: now_ns,
+            busy_us,
+            main_us,
+        };
+        let Some(before) = self.glance.replace(now) else {
+            self.read_side(files);
+            self.last = Some(now);
             return;
         };
-        // All in microseconds of 100 ms from here on.
-        let window_us = (now_ns - at_ns).max(1) / 1000;
-        let rate = |used_us: u64, window_us: u64| used_us * PART_US / window_us.max(1);
         let capacity_us = PART_US * u64::from(nr_cpus);
         let step_us = capacity_us * STEP_PER_CENT / 100;
-        let busy_us = rate(busy_us.saturating_sub(busy_before_us), window_us);
-        let main_us = rate(main_us.saturating_sub(main_before_us), window_us);
-        // What is neither main's nor the side's is above main, where a group has no tasks of its own.
-        let side_us = busy_us.saturating_sub(main_us);
-        let idle_us = capacity_us.saturating_sub(busy_us);
-        let budget_us = self.budget(side_us, idle_us, capacity_us);
+        let Use {
+            side_us,
+            main_us,
+            idle_us,
+            budget_us,
+        } = self.used(before, now, capacity_us);
         let of_window = |rate_us: u64| rate_us * WINDOW_NS / (PART_US * 1000);
         (self.budget_us, self.used_us, self.idle_us) =
             (of_window(budget_us), of_window(side_us), of_window(idle_us));
@@ -174,7 +199,7 @@ impl Headroom {
             side_us.abs_diff(calm.side_us) >= seen_us
                 || !is_slack && main_us.abs_diff(calm.main_us) >= step_us
         });
-        let last_ns = self.last_ns.unwrap_or(at_ns);
+        let last = self.last.unwrap_or(before);
         let nr_side = self.side.len() as u32;
         // At once where main lacks its headroom, or a group that has come has no part yet.
         let has_come = self.side.values().any(|side| side.part_us.is_none());
@@ -182,24 +207,39 @@ impl Headroom {
         // Where the parts allow no more, it is chance, or quotas that are the smallest there are: nothing to make anew.
         let allowed_us: u64 = self.side.values().filter_map(|side| side.part_us).sum();
         let is_short = side_us > bound_us && allowed_us > bound_us;
+        // Of many side groups each part is of the size of a tick: written anew, each is forgiven as much as it owes. So they are for
+        // what is worth it, at once, and for less as often as they are read.
+        let is_far = nr_side <= READS_IN_A_WINDOW || side_us > budget_us + FAR_STEPS * step_us;
         let wait_ns = match moved {
-            true if is_short || has_come => 0,
+            true if is_short && is_far || has_come => 0,
             true => u64::from(nr_side / READS_IN_A_WINDOW) * WINDOW_NS,
             false => CALM_WINDOW_NS,
         };
-        if now_ns < last_ns + wait_ns {
+        if now_ns < last.at_ns + wait_ns {
             return;
         }
-        let used = self.read_side(files, now_ns);
-        let since_us = (now_ns - last_ns).max(1) / 1000;
+        let since_us = (now_ns - last.at_ns).max(1) / 1000;
+        // By all that was seen since the side was last read, as a window is short beside so many parts; unless much has changed since.
+        let long_us = self.used(last, now, capacity_us).budget_us;
+        let budget_us = match long_us.abs_diff(budget_us) > FAR_STEPS * step_us {
+            true => budget_us,
+            false => long_us,
+        };
+        let used = self.read_side(files);
+        self.last = Some(now);
         let used: Vec<u64> = used.into_iter().map(|used_us| rate(used_us, since_us)).collect();
         let used_us: u64 = used.iter().sum();
         let is_hungry =
             |(side, used_us): (&Side, &u64)| side.part_us.is_some_and(|part_us| used_us * 8 >= part_us * 7);
         let hungry: Vec<bool> = self.side.values().zip(&used).map(is_hungry).collect();
         let nr_hungry = hungry.iter().filter(|hungry| **hungry).count() as u32;
+        // Nothing to give or to take, as a whole: what each has used since it was last read is chance then, where parts are of the
+        // size of a tick, and each write would forgive a group what it owes.
+        let fits = allowed_us.abs_diff(budget_us) <= step_us;
+        let is_settled = fits && used_us + step_us > allowed_us && !has_come;
         let mut changed = false;
-        for (((path, side), group_us), hungry) in self.side.iter_mut().zip(&used).zip(hungry) {
+        let parts = self.side.iter_mut().zip(&used).zip(hungry);
+        for (((path, side), group_us), hungry) in parts.filter(|_| !is_settled) {
             let among = if hungry { nr_hungry } else { nr_side };
             // SAFETY: numbers only.
             let part_ns =
@@ -245,9 +285,24 @@ impl Headroom {
         budget_ns / 1000
     }
 
+    fn used(&self, from: Glance, to: Glance, capacity_us: u64) -> Use {
+        let window_us = (to.at_ns - from.at_ns).max(1) / 1000;
+        let busy_us = rate(to.busy_us.saturating_sub(from.busy_us), window_us);
+        let main_us = rate(to.main_us.saturating_sub(from.main_us), window_us);
+        // What is neither main's nor the side's is above main, where a group has no tasks of its own.
+        let side_us = busy_us.saturating_sub(main_us);
+        let idle_us = capacity_us.saturating_sub(busy_us);
+        let budget_us = self.budget(side_us, idle_us, capacity_us);
+        Use {
+            side_us,
+            main_us,
+            idle_us,
+            budget_us,
+        }
+    }
+
     /// What each side group has used since it was last read; 0 of one that was never read.
-    fn read_side(&mut self, files: &impl Files, now_ns: u64) -> Vec<u64> {
-        self.last_ns = Some(now_ns);
+    fn read_side(&mut self, files: &impl Files) -> Vec<u64> {
         let read = |(path, side): (&PathBuf, &mut Side)| {
             let usage_us = files.usage_us(path);
             let before = std::mem::replace(&mut side.seen_us, usage_us);
