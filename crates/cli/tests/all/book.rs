@@ -210,7 +210,7 @@ fn what_the_pages_show_is_what_the_program_prints() {
 }
 
 /// Pictures of the book, and what draws them. UPDATE_EXPECT=1 draws them again.
-const PICTURES: [(&str, &str); 5] = [
+const PICTURES: [(&str, &str); 7] = [
     ("throttled", "throttled --window 3000..3600 --duration-ms 3600"),
     (
         "burst",
@@ -220,6 +220,14 @@ const PICTURES: [(&str, &str); 5] = [
     (
         "weights",
         "docs/src/concepts/weights.toml --window 0..60 --duration-ms 60",
+    ),
+    (
+        "turns",
+        "docs/src/concepts/turns.toml --window 100..160 --duration-ms 160",
+    ),
+    (
+        "turns-heavy",
+        "docs/src/concepts/turns.toml --window 100..160 --duration-ms 160 --set group.batch.weight=1000",
     ),
     ("headroom", "headroom --window 0..60 --duration-ms 60"),
     (
