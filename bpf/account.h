@@ -149,39 +149,26 @@ __noinline int move_load(u64 task_address, u32 cpu, u64 now_ns)
 	return 0;
 }
 
-/* Puts a task that is nowhere into its group's queues on a CPU, where it is counted. */
+/*
+ * Puts a task into its group's queues on a CPU, unless it is there, and counts it there: one that was parked comes back without
+ * having slept.
+ */
 __noinline u32 account_in(u64 task_address, u32 cpu, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(cpu);
-	u32 flags;
+	u32 flags = 0;
 
-	if (task->t.cpu != cpu)
+	if (!task->runnable && task->t.cpu != cpu)
 		move_load(task_address, cpu, now_ns);
 	cpu_lock(c);
-	flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
+	if (!task->runnable)
+		flags = pl_task_runnable(&task->t, cpu, now_ns, &c->touch, &S->config);
 	count_in(task, c, cpu, now_ns);
 	task->runnable = 1;
 	cpu_unlock(c);
 	after_policy(task->group, c, flags, now_ns);
 	return flags;
-}
-
-/* A task that was parked is picked or enqueued without having slept: it counts on its CPU again. */
-static __always_inline void count_again(struct live_task PL_MEM *task, struct live_cpu PL_MEM *c, u32 cpu,
-					u64 now_ns)
-{
-	if (task->t.counted)
-		return;
-	cpu_lock(c);
-	count_in(task, c, cpu, now_ns);
-	cpu_unlock(c);
-}
-
-static __always_inline void account_move(struct live_task PL_MEM *task, u32 cpu, u64 now_ns)
-{
-	account_out((u64)task, now_ns, false);
-	account_in((u64)task, cpu, now_ns);
 }
 
 /*

@@ -151,14 +151,14 @@ void BPF_OPS(plimsoll_enqueue, struct task_struct *p, u64 enq_flags)
 	woken = !task->runnable;
 	if (woken) {
 		refresh_weight(p, task);
-		account_in((u64)task, cpu, now_ns);
 		c->nr_wakeups++;
 	} else if (task->t.cpu != cpu) {
-		account_move(task, cpu, now_ns);
+		account_out((u64)task, now_ns, false);
 	} else {
 		turn_settle((u64)task);
-		count_again(task, c, cpu, now_ns);
 	}
+	if (!task->runnable || !task->t.counted)
+		account_in((u64)task, cpu, now_ns);
 	if (!task->waiting_since_ns)
 		task->waiting_since_ns = now_ns;
 	if (!task->starved_since_ns)

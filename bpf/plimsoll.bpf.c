@@ -162,14 +162,13 @@ void BPF_OPS(plimsoll_running, struct task_struct *p)
 	if (!task)
 		return;
 	c = cpu_of(cpu);
-	if (!task->runnable) {
-		refresh_weight(p, task);
-		account_in((u64)task, cpu, now_ns);
-	} else if (task->t.cpu != cpu) {
-		account_move(task, cpu, now_ns);
-	}
 	park_end(task);
-	count_again(task, c, cpu, now_ns);
+	if (!task->runnable)
+		refresh_weight(p, task);
+	else if (task->t.cpu != cpu)
+		account_out((u64)task, now_ns, false);
+	if (!task->runnable || !task->t.counted)
+		account_in((u64)task, cpu, now_ns);
 	idle_ended(c, now_ns);
 	counts = &task->t.group->pool.balances[cpu];
 	counts->nr_runs++;
@@ -238,10 +237,7 @@ bool BPF_OPS(plimsoll_yield, struct task_struct *from, struct task_struct *to)
 	return true;
 }
 
-/*
- * The backup for this CPU's timer, and the end of the slice of a task that weighs much less by now. Dispatch, which
- * comes next, charges the task and picks; as a turn begins the task is weighed anew.
- */
+/* The backup for this CPU's timer. Dispatch, which comes next, charges the task and picks. */
 void BPF_OPS(plimsoll_tick, struct task_struct *p)
 {
 	USE_ARENA;
@@ -252,8 +248,7 @@ void BPF_OPS(plimsoll_tick, struct task_struct *p)
 	if (!task || !task->runnable)
 		return;
 	stop_at_ns = cpu_of(task->t.cpu)->stop_at_ns;
-	if (pl_task_turn_over(&task->t) ||
-	    (stop_at_ns && now_ns >= stop_at_ns && !pl_read(&task->border_asked)))
+	if (stop_at_ns && now_ns >= stop_at_ns && !pl_read(&task->border_asked))
 		set_slice(p, 0);
 	if (pl_read(&S->timers_owed))
 		start_owed_timers(now_ns);

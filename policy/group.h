@@ -242,7 +242,7 @@ PL_INLINE u64 pl_level_share(const struct pl_group PL_MEM *level, u32 cpu)
 	return share;
 }
 
-/* Brings one level's load and share up to date on one CPU. Returns the share. */
+/* Brings one level's share up to date on one CPU, after its load there and that of the level above. Returns the share. */
 PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64 now_ns,
 			    struct pl_touch PL_MEM *touch PL_ARENA,
 			    const struct pl_config PL_MEM *config PL_ARENA)
@@ -251,7 +251,6 @@ PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64
 	struct pl_load PL_MEM *above = &level->parent->queues[cpu].load;
 	u64 share;
 
-	pl_load_update(&queue->load, now_ns);
 	if (pl_load_publish(&level->load, &queue->load, now_ns, &config->load))
 		touch->load_writes++;
 	if (PL_BASELINE(level->crowds))
@@ -261,8 +260,6 @@ PL_SUB u64 pl_level_refresh(struct pl_group PL_MEM *level PL_ARENA, u32 cpu, u64
 	share = pl_level_share(level, cpu);
 	touch->load_reads += share > 0;
 	if (share != queue->share) {
-		if (level->parent->parent)
-			pl_load_update(above, now_ns);
 		above->weight += share - queue->share;
 		queue->share = share;
 	}
@@ -294,12 +291,16 @@ PL_SUB u64 pl_shares_refresh(struct pl_group PL_MEM *group PL_ARENA, u32 cpu, u6
 {
 	struct pl_queue PL_MEM *bottom = &group->queues[cpu];
 	struct pl_group PL_MEM *level;
-	u64 least = pl_level_refresh(group, cpu, now_ns, touch, config);
-	u64 effective = bottom->share << (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT);
+	u64 least = ~0ULL;
+	u64 effective = 0;
 
-	for (level = group->parent; level->parent && PL_LOOP; level = level->parent) {
+	/* The root's is not needed: it has no share of anything. */
+	for (level = group; level->parent && PL_LOOP; level = level->parent)
+		pl_load_update(&level->queues[cpu].load, now_ns);
+	for (level = group; level->parent && PL_LOOP; level = level->parent) {
 		least = pl_min(least, pl_level_refresh(level, cpu, now_ns, touch, config));
-		effective = pl_queue_part(&level->queues[cpu], effective);
+		effective = level == group ? bottom->share << (PL_EFFECTIVE_SHIFT - PL_LOAD_SHIFT)
+					   : pl_queue_part(&level->queues[cpu], effective);
 	}
 	/*
 	 * A queue in which nothing may run has no share. Its last weight stays, for a task that comes and for one that runs

@@ -243,7 +243,12 @@ PL_FN void pl_steps_written(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 	if (PL_BASELINE(!group->nodes) || !group->parent)
 		return;
 	entity = &pl_node_of(group, cpu)->entity;
-	share = entity->on ? pl_level_refresh(group, cpu, now_ns, touch, config) : 0;
+	if (!entity->on)
+		return;
+	pl_load_update(&group->queues[cpu].load, now_ns);
+	if (group->parent->parent)
+		pl_load_update(&group->parent->queues[cpu].load, now_ns);
+	share = pl_level_refresh(group, cpu, now_ns, touch, config);
 	if (share)
 		pl_line_weigh(&pl_node_of(group->parent, cpu)->line, entity, share, 0);
 }
@@ -355,8 +360,9 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
 			  struct pl_turn PL_MEM *turn, u64 ran_ns, bool sleeps, bool delays)
 {
-	struct pl_group PL_MEM *level = task->group;
-	struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
+	struct pl_entity PL_MEM *entity = &turn->entity;
+	struct pl_group PL_MEM *level;
+	bool leaves = true;
 
 	pl_turn_uncounts(domain, turn);
 	pl_rota_leave(turn);
@@ -372,55 +378,55 @@ PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 		turn->used_ns = 0;
 	}
 	delays = PL_BASELINE(delays) && sleeps;
-	if (delays && pl_line_delay(&node->line, &turn->entity))
-		return;
-	pl_line_leave_after(&node->line, &turn->entity, ran_ns);
-	ran_ns += turn->above_ns;
-	turn->above_ns = 0;
-	for (; level->parent && (ran_ns || !node->line.n) && PL_LOOP; level = level->parent) {
-		struct pl_entity PL_MEM *group = &node->entity;
-		bool empty = !node->line.n;
+	for (level = task->group; level && PL_LOOP; level = level->parent) {
+		struct pl_line PL_MEM *line = &pl_node_of(level, task->cpu)->line;
 
-		node = pl_node_of(level->parent, task->cpu);
-		/* One that still has members is not asleep. */
-		if (delays && empty && pl_line_delay(&node->line, group))
+		/* A group that still has members is not asleep. */
+		if (!leaves)
+			pl_line_ran(line, entity, ran_ns);
+		else if (delays && pl_line_delay(line, entity))
 			return;
-		if (empty)
-			pl_line_leave_after(&node->line, group, ran_ns);
 		else
-			pl_line_ran(&node->line, group, ran_ns);
+			pl_line_leave_after(line, entity, ran_ns);
+		if (level == task->group) {
+			ran_ns += turn->above_ns;
+			turn->above_ns = 0;
+		}
+		leaves = !line->n;
+		if (!leaves && !ran_ns)
+			return;
+		entity = &pl_node_of(level, task->cpu)->entity;
 	}
 }
 
-/* A task ran: its group's line knows. */
-PL_INLINE void pl_turn_ran(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn, u64 delta_ns,
+/*
+ * A task ran: its group's line knows, and where `above` those above it, too, which had not been told before. Returns whether it is
+ * alone in all lines that know.
+ */
+PL_INLINE bool pl_turn_ran(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn, u64 delta_ns, bool above,
 			   const struct pl_fair_config PL_MEM *config)
 {
 	struct pl_entity PL_MEM *entity = &turn->entity;
+	struct pl_group PL_MEM *level;
+	bool alone = true;
 
 	turn->used_ns += delta_ns;
 	turn->told_ns += delta_ns;
+	turn->above_ns += delta_ns;
 	if (turn->usual_ns && turn->used_ns > turn->usual_ns)
 		entity->slice_ns = pl_turn_request(turn, config);
-	pl_line_ran(&pl_node_of(task->group, task->cpu)->line, entity, delta_ns);
-	turn->above_ns += delta_ns;
-}
+	for (level = task->group; level && PL_LOOP; level = level->parent) {
+		struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
 
-/* The lines above know, too. Returns whether it is alone in all of its lines. */
-PL_INLINE bool pl_turn_ran_above(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn)
-{
-	struct pl_group PL_MEM *level = task->group;
-	struct pl_node PL_MEM *node = pl_node_of(level, task->cpu);
-	u64 ran_ns = turn->above_ns;
-	bool alone = node->line.n == 1;
-
-	turn->above_ns = 0;
-	for (; level->parent && PL_LOOP; level = level->parent) {
-		struct pl_entity PL_MEM *group = &node->entity;
-
-		node = pl_node_of(level->parent, task->cpu);
-		pl_line_ran(&node->line, group, ran_ns);
+		pl_line_ran(&node->line, entity, delta_ns);
 		alone = alone && node->line.n == 1;
+		if (level == task->group) {
+			if (!above)
+				break;
+			delta_ns = turn->above_ns;
+			turn->above_ns = 0;
+		}
+		entity = &node->entity;
 	}
 	return alone;
 }
@@ -432,9 +438,7 @@ PL_INLINE bool pl_turn_ran_above(struct pl_task PL_MEM *task, struct pl_turn PL_
 PL_FN void pl_steps_tell(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn, u64 delta_ns,
 			 const struct pl_group PL_MEM *group, const struct pl_fair_config PL_MEM *config)
 {
-	pl_turn_ran(task, turn, delta_ns, config);
-	if (group != task->group)
-		pl_turn_ran_above(task, turn);
+	pl_turn_ran(task, turn, delta_ns, group != task->group, config);
 }
 
 /* A task ran, up to now_ns: all of its lines, its u and the rota are told. It is in its lines. */
@@ -442,10 +446,8 @@ PL_FN void pl_steps_ran(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *
 			struct pl_turn PL_MEM *turn, u64 delta_ns, u64 now_ns,
 			const struct pl_fair_config PL_MEM *config)
 {
-	bool alone;
+	bool alone = pl_turn_ran(task, turn, delta_ns, true, config);
 
-	pl_turn_ran(task, turn, delta_ns, config);
-	alone = pl_turn_ran_above(task, turn);
 	pl_rota_last(turn->rota, turn, now_ns);
 	pl_turn_uncounts(domain, turn);
 	pl_turn_tells(task, turn);

@@ -7,9 +7,8 @@
  *
  * Mechanism  A task weighs on its CPU its part of what its group's queue weighs there (group.h). In the order of its
  *            life: pl_task_moved if it comes from another CPU, pl_task_runnable, pl_task_count, pl_task_charge,
- *            pl_task_turn_over at ticks, pl_task_reweigh as its turn begins, pl_task_uncount, pl_task_blocked. In
- *            between are the calls of steps.h, which say whose turn it is; the whole order is in ARCHITECTURE.md, Entry
- *            points.
+ *            pl_task_reweigh as its turn begins, pl_task_uncount, pl_task_blocked. In between are the calls of steps.h,
+ *            which say whose turn it is; the whole order is in ARCHITECTURE.md, Entry points.
  *
  * Formula    effective = queue * weight / runnable weight of the queue
  *
@@ -266,17 +265,6 @@ PL_FN bool pl_task_reweigh(struct pl_task PL_MEM *task, struct pl_fair_cpu PL_ME
 	if (task->counted)
 		cpu->weight_sum += task->effective - pl_min(before, cpu->weight_sum);
 	return 2 * task->effective < before;
-}
-
-/*
- * Whether a running task's part of what its queue was last found to weigh is less than half of what the task weighs: so
- * much came to be runnable beside it that the engine picks anew, although the slice is not over. Whose turn it is then
- * say its lines. At ticks, without the CPU's lock: live only. Source: the kernel's fair class before 6.6, where a slice
- * is in proportion to what a task weighs at the tick.
- */
-PL_FN bool pl_task_turn_over(const struct pl_task PL_MEM *task)
-{
-	return 2 * pl_task_effective(task, task->cpu) < task->effective;
 }
 
 /*

@@ -25,7 +25,7 @@ const LEAVE: [&str; 5] = [
 ];
 
 /// Every call that makes up a step.
-const PARTS: [&str; 19] = [
+const PARTS: [&str; 18] = [
     "pl_task_moved",
     "pl_task_runnable",
     "pl_task_count",
@@ -39,7 +39,6 @@ const PARTS: [&str; 19] = [
     "pl_fair_turn",
     "pl_task_charge",
     "pl_steps_ran",
-    "pl_task_turn_over",
     "pl_steps_tick",
     "pl_steps_yield",
     "pl_steps_leave",
@@ -95,7 +94,7 @@ const STEPS: [Step; 7] = [
     },
     Step {
         name: "tick",
-        live: (&["plimsoll_tick"], &["pl_task_turn_over"]),
+        live: (&["plimsoll_tick"], &[]),
         sim: (
             "tick",
             &["pl_task_charge", "pl_steps_ran", "pl_task_reweigh", "pl_steps_tick"],
@@ -258,7 +257,7 @@ fn live() -> Engine {
         bodies.extend(functions(&source(&format!("bpf/{file}")), true));
     }
     // A step of the table, not of this one.
-    for other in ["account_move", "count_again", "park_end", "after_policy"] {
+    for other in ["park_end", "after_policy"] {
         bodies.remove(other);
     }
     apart(&mut bodies, "arm_stop");
