@@ -15,7 +15,7 @@ const CALM_WINDOW_NS: u64 = 4_000_000_000;
 const READS_IN_A_WINDOW: u32 = 10;
 /// A quota is rewritten when it changes by this part of the machine: the kernel refills it at each write.
 const STEP_PER_CENT: u64 = 1;
-/// What changes by so many steps is no chance of one window, and is done at once where the side is to have less.
+/// A change of more steps than this is not chance within one window. Where the side is to have less, it is made at once.
 const FAR_STEPS: u64 = 5;
 /// Of many side groups each part is small: one that is used up is rewritten when it changes by this part of itself, and where main
 /// lacks its headroom all are.
@@ -207,8 +207,8 @@ impl Headroom {
         // Where the parts allow no more, it is chance, or quotas that are the smallest there are: nothing to make anew.
         let allowed_us: u64 = self.side.values().filter_map(|side| side.part_us).sum();
         let is_short = side_us > bound_us && allowed_us > bound_us;
-        // Of many side groups each part is of the size of a tick: written anew, each is forgiven as much as it owes. So they are for
-        // what is worth it, at once, and for less as often as they are read.
+        // Each of many parts is as small as a tick, and a write forgives its group what that owes. So they are written at once only
+        // where the side has far too much, and otherwise as seldom as they are read.
         let is_far = nr_side <= READS_IN_A_WINDOW || side_us > budget_us + FAR_STEPS * step_us;
         let wait_ns = match moved {
             true if is_short && is_far || has_come => 0,
@@ -285,6 +285,7 @@ impl Headroom {
         budget_ns / 1000
     }
 
+    /// What happened between two glances.
     fn used(&self, from: Glance, to: Glance, capacity_us: u64) -> Use {
         let window_us = (to.at_ns - from.at_ns).max(1) / 1000;
         let busy_us = rate(to.busy_us.saturating_sub(from.busy_us), window_us);
