@@ -76,7 +76,7 @@ pub fn read_data(path: &Path, flag: &AtomicBool) -> Result<Trace, TraceError> {
         )));
     }
     if let Some(count) = lost_chunks(&messages) {
-        script.lost += count;
+        script.lose(count);
     }
     script.finish(path)
 }
@@ -128,6 +128,11 @@ struct Script {
 }
 
 impl Script {
+    /// In a file that is none of perf's the counts may be anything.
+    fn lose(&mut self, count: u64) {
+        self.lost = self.lost.saturating_add(count);
+    }
+
     fn read(&mut self, path: &Path, mut reader: impl BufRead, flag: &AtomicBool) -> Result<(), TraceError> {
         let mut bytes = Vec::new();
         let mut line = 0;
@@ -149,18 +154,16 @@ impl Script {
             }
             // What perf says of a recording goes to another stream, and into the file with `2>&1`.
             if let Some(count) = lost_chunks(text) {
-                self.lost += count;
+                self.lose(count);
                 continue;
             }
             if let Some((_, after)) = text.split_once("PERF_RECORD_LOST") {
-                self.lost += after
-                    .split_whitespace()
-                    .find_map(|w| w.parse::<u64>().ok())
-                    .unwrap_or(1);
+                let count = after.split_whitespace().find_map(|w| w.parse::<u64>().ok());
+                self.lose(count.unwrap_or(1));
                 continue;
             }
             if let Some(count) = line::lost(text) {
-                self.lost += count;
+                self.lose(count);
                 continue;
             }
             if let Some((before, record)) = text.split_once("PERF_RECORD_") {

@@ -198,6 +198,17 @@ fn lost_events_of_perf_are_kept_as_losses() {
 }
 
 #[test]
+fn counts_of_lost_events_beyond_all_sense_are_not_added_up_to_little() {
+    let lost = format!(
+        "swapper 0 [000] 1.000000090: PERF_RECORD_LOST lost {}\n",
+        u64::MAX
+    );
+    let file = file(PERF.replace("# a comment\n", &lost.repeat(2)));
+    let trace = Trace::read(&file.path).unwrap();
+    assert_eq!(trace.header.losses[0].count, Some(u64::MAX));
+}
+
+#[test]
 fn bad_lines_of_perf_are_refused_with_their_number() {
     check_error(
         PERF.replace("pid=8 prio=120 target_cpu=001", "prio=120 target_cpu=001"),
