@@ -42,7 +42,7 @@ void BPF_OPS(plimsoll_dump_cpu, struct scx_dump_ctx *dump, s32 cpu, bool idle)
 	if (idle && !c->fair.nr_queued)
 		return;
 	scx_dump("plimsoll: %u queued, weight %llu, served %llu of %llu", c->fair.nr_queued,
-		 c->fair.weight_sum, pl_domain_mean(&c->domain), S->whole.domain.u0);
+		 c->fair.weight_sum, pl_sum_mean(&c->part.sum), c->part.domain->mean);
 	scx_dump("  stop at %llu ns, timer at %llu ns, idle since %llu ns, now %llu ns", c->stop_at_ns,
 		 c->timer_at_ns, c->idle_since_ns, scx_bpf_now());
 }

@@ -100,11 +100,25 @@ out:
 	return cpu;
 }
 
-/* What the task weighs, and whether it may move, is read when it enters the queues: neither changes while it is in them. */
+/* The number of the domain of a set of CPUs to which a task is bound. */
+__noinline u32 domain_of_set(struct task_struct *p __arg_trusted)
+{
+	u32 number = REST_DOMAIN + 1 + bpf_cpumask_first(p->cpus_ptr);
+
+	/* Of two CPUs that do this at once one may be lost, until its task comes again. */
+	if (pl_read(&S->gather.nr_domains) <= number)
+		pl_write(&S->gather.nr_domains, number + 1);
+	return number;
+}
+
+/* What the task weighs, and where it may run, is read when it enters the queues: neither changes while it is in them. */
 static __always_inline void refresh_weight(struct task_struct *p, struct live_task PL_MEM *task)
 {
+	u32 allowed = p->nr_cpus_allowed;
+
 	pl_task_class(&task->t, p->static_prio - NICE_0_PRIO, p->policy == SCHED_IDLE);
-	task->turn.pinned = p->nr_cpus_allowed == 1;
+	task->turn.pinned = allowed == 1;
+	task->bound = allowed > 1 && allowed < S->nr_online ? domain_of_set(p) : REST_DOMAIN;
 }
 
 /* Offers what waits here to an idle CPU, if there is one that shares the cache. */

@@ -569,7 +569,7 @@ __noinline int relink_side(void)
 __noinline int measure(u64 now_ns)
 {
 	u64 idle_ns = zero, used_ns = zero;
-	u32 cpu, online = zero;
+	u32 cpu;
 
 	for (cpu = zero; cpu < S->nr_cpus && can_loop; cpu++) {
 		struct live_cpu PL_MEM *c = cpu_of(cpu);
@@ -579,14 +579,12 @@ __noinline int measure(u64 now_ns)
 		used_ns += c->side_used_ns;
 		if (!c->online)
 			continue;
-		online++;
 		/* One that has ended since is in idle_ns already, or will be the next time. */
 		if (since_ns && since_ns < now_ns && since_ns == pl_read(&c->idle_since_ns))
 			idle_ns += now_ns - since_ns;
 	}
 	S->sum_idle_ns = idle_ns;
 	S->sum_used_ns = used_ns;
-	S->nr_online = online;
 	return 0;
 }
 

@@ -34,8 +34,10 @@ struct live_task {
 	u32 runnable;	   /* in its group's queues on t.cpu */
 	u32 parked;	   /* slot + 1 of the group in whose parking queue it is */
 	s32 pid;
-	u32 next_free;	     /* low half of an arena address */
-	u32 yielded;	     /* it gives its turn away: see plimsoll_yield */
+	u32 next_free; /* low half of an arena address */
+	u32 yielded;   /* it gives its turn away: see plimsoll_yield */
+	u32 bound;     /* the number of the domain of the CPUs that it is bound to: turns.h */
+	u32 reserved;
 	struct pl_turn turn; /* steps.h */
 	s64 ran_ns; /* it has run for so long, and its lines were not told yet; negative: they were of more */
 } PL_OWN_LINE;
@@ -119,16 +121,17 @@ struct live_cpu {
 	u32 took;	 /* a task of another CPU is about to run here, and is not counted here yet */
 	u32 has_own;	 /* something is here, as it looks at another CPU's */
 	u64 own_u;	 /* the least u of that */
-	struct pl_domain domain;   /* turns.h: this CPU's part */
-	struct pl_domain gathered; /* as the whole is being gathered here */
+	struct pl_part part; /* turns.h */
 } PL_OWN_LINE;
 _Static_assert(__builtin_offsetof(struct live_cpu, steal) == PL_CACHE_LINE,
 	       "what others look at is one line");
 
-/* All CPUs, as one domain: turns.h. */
-struct live_whole {
-	struct pl_domain domain;
-	u64 gathered_ns;
+/* Domains, and gathering their means: turns.h. */
+struct live_gather {
+	u64 at_ns;	   /* last */
+	u32 busy;	   /* it is being done */
+	u32 nr_domains;	   /* those that were ever used, and all before them */
+	struct pl_sum all; /* of pl_domains_end */
 } PL_OWN_LINE;
 
 /*
@@ -147,7 +150,8 @@ struct live_state {
 	struct live_merged PL_MEM *merged;	 /* the last MERGES_KEPT, by nr_merges */
 	u32 nr_cpus;
 	u32 max_groups;
-	struct live_whole whole;
+	struct pl_domain PL_MEM *domains; /* of what may run anywhere, and behind it one per CPU: turns.h */
+	struct live_gather gather;
 	s64 free_tasks; /* tag << 32 | low half of an arena address */
 	s64 free_groups;
 	u64 apart[6];

@@ -376,7 +376,7 @@ void BPF_OPS(plimsoll_exit_task, struct task_struct *p, struct scx_exit_task_arg
  */
 __noinline int link_online(void)
 {
-	u32 next = zero, round, cpu;
+	u32 next = zero, online = zero, round, cpu;
 
 	/* Twice: the first round finds the lowest one, which follows the highest. */
 	for (round = zero; round < 2 && can_loop; round++) {
@@ -384,10 +384,13 @@ __noinline int link_online(void)
 			struct live_cpu PL_MEM *c = cpu_of(cpu - 1);
 
 			pl_write(&c->next_online, next);
-			if (c->online)
+			if (c->online) {
 				next = cpu - 1;
+				online += round;
+			}
 		}
 	}
+	S->nr_online = online;
 	return 0;
 }
 
@@ -490,9 +493,11 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init)
 	state->nr_cpus = nr_cpus;
 	state->max_groups = max_groups;
 	state->cpus = arena_alloc(nr_cpus * sizeof(struct live_cpu));
+	state->domains = arena_alloc((nr_cpus + 1) * sizeof(struct pl_domain));
+	state->gather.nr_domains = REST_DOMAIN + 1;
 	state->groups = arena_alloc(max_groups * sizeof(u64));
 	state->merged = arena_alloc(MERGES_KEPT * sizeof(struct live_merged));
-	if (!state->cpus || !state->groups || !state->merged)
+	if (!state->cpus || !state->domains || !state->groups || !state->merged)
 		return -ENOMEM;
 	/* Word by word: clang copies structs into an arena without changing the address space. */
 #pragma clang loop unroll(full)

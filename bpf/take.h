@@ -139,7 +139,10 @@ __noinline bool pull(u32 cpu, bool has_own, u64 own_u)
 	/* A lone task there is about to run there. */
 	if (other == cpu || nr_running(cpu_of(other)) < PL_STEAL_OVERLOADED || !scx_bpf_dsq_nr_queued(other))
 		return false;
-	if (!look_at_head(other, cpu) || (has_own && !pl_fair_before(c->head_u, own_u)))
+	if (!look_at_head(other, cpu) ||
+	    (has_own &&
+	     !pl_fair_before(pl_domain_translate(c->head_u, cpu_of(other)->part.domain, c->part.domain),
+			     own_u)))
 		return false;
 	if (!take_from(other, cpu))
 		return false;

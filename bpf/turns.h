@@ -13,7 +13,7 @@
  * Trade-offs Each function here is __noinline, so that the verifier walks it once, by itself: in one piece loading took
  *            1.4 times as long.
  *
- * Concurrency  Lines are the CPU's: under its lock. The domain's mean is gathered from all CPUs without one, by one at a time.
+ * Concurrency  Lines are the CPU's: under its lock. The domains' means are gathered from all CPUs without one.
  */
 #ifndef PLIMSOLL_TURNS_H
 #define PLIMSOLL_TURNS_H
@@ -21,9 +21,12 @@
 /* The first cgroup that the kernel shows is the root: slot 0 is headroom's side. */
 #define ROOT_SLOT 1
 
+/* Of what may run anywhere. The domain of a set of CPUs is the one behind that of the set's first CPU's number. */
+#define REST_DOMAIN 0
+
 static __always_inline void turn_init(struct live_cpu PL_MEM *c)
 {
-	c->domain.whole = &S->whole.domain;
+	c->part.domain = &S->domains[REST_DOMAIN];
 }
 
 /* The order that a task has in its CPU's dispatch queue. */
@@ -47,8 +50,8 @@ static __always_inline void turn_stays(struct live_task PL_MEM *task)
 /* Its u, with what it has run that its lines, or u, were not told of. */
 static __always_inline u64 turn_u_by_now(const struct live_task PL_MEM *task)
 {
-	return pl_fair_by_now(task->turn.u, task->turn.told_ns + (u64)pl_smax(task->ran_ns, 0),
-			      task->t.effective);
+	return pl_fair_by_now(pl_turn_u(&task->turn, &cpu_of(task->t.cpu)->part),
+			      task->turn.told_ns + (u64)pl_smax(task->ran_ns, 0), task->t.effective);
 }
 
 /* What a task has run that its lines have not been told of: counts as told. `since_ns`: it has run on since it was charged. */
@@ -69,7 +72,7 @@ __noinline int turn_ran(u64 task_address)
 	u64 ran_ns = untold(task, 0);
 
 	if (task->turn.entity.on && (ran_ns || task->turn.told_ns))
-		pl_steps_ran(&cpu_of(task->t.cpu)->domain, &task->t, &task->turn, ran_ns, task->charged_at_ns,
+		pl_steps_ran(&cpu_of(task->t.cpu)->part, &task->t, &task->turn, ran_ns, task->charged_at_ns,
 			     &S->config.fair);
 	return 0;
 }
@@ -91,8 +94,7 @@ __noinline int turn_joins(u64 task_address, u64 now_ns)
 {
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 
-	pl_steps_enter(&cpu_of(task->t.cpu)->domain, &task->t, &task->turn, task->pid, now_ns,
-		       &S->config.fair);
+	pl_steps_enter(&cpu_of(task->t.cpu)->part, &task->t, &task->turn, task->pid, now_ns, &S->config.fair);
 	return 0;
 }
 
@@ -128,25 +130,23 @@ __noinline int turn_leaves(u64 task_address, bool sleeps)
 
 	u64 ran_ns = untold(task, 0);
 
-	pl_steps_leave(&c->domain, &task->t, &task->turn, ran_ns, sleeps, false);
+	pl_steps_leave(&c->part, &task->t, &task->turn, ran_ns, sleeps, false);
 	return 0;
 }
 
-/* How old the domain's mean gets before it is gathered anew: a slice moves it by less than what moves a task. */
-#define GATHER_NS(cpus) (PL_MS + (cpus) * 10 * PL_US)
-
-/* The mean over all CPUs, which are one domain, into S->whole. `cpu`: whose memory is used for it. */
-__noinline int gather_domain(u32 cpu)
+/* The means of all domains, by one at a time. */
+__noinline int gather_domains(void)
 {
-	struct pl_domain PL_MEM *sum = &cpu_of(cpu)->gathered;
-	u32 other;
+	u32 n = S->gather.nr_domains;
+	u32 cpu;
 
-	pl_write(&sum->sum_wu, 0);
-	pl_write(&sum->sum_w, 0);
-	for (other = zero; other < nr_cpus && can_loop; other++)
-		pl_domain_gather(sum, &cpu_of(other)->domain);
-	if (sum->sum_w)
-		pl_write(&S->whole.domain.u0, pl_domain_mean(sum));
+	if (pl_xchg32(&S->gather.busy, 1))
+		return 0;
+	pl_domains_begin(S->domains, n);
+	for (cpu = zero; cpu < nr_cpus && can_loop; cpu++)
+		pl_domains_gather(&cpu_of(cpu)->part);
+	pl_domains_end(S->domains, n, &S->gather.all, &S->config.fair);
+	pl_xchg32(&S->gather.busy, 0);
 	return 0;
 }
 
@@ -166,12 +166,14 @@ __noinline u64 turn_begins(u64 task_address, u64 now_ns)
 	struct live_task PL_MEM *task = (struct live_task PL_MEM *)task_address;
 	struct live_cpu PL_MEM *c = cpu_of(task->t.cpu);
 	u64 slice_ns = settings.config.fair.slice_ns;
-	u64 gathered_ns = pl_read(&S->whole.gathered_ns);
+	u64 gathered_ns = pl_read(&S->gather.at_ns);
 
-	if ((s64)(now_ns - gathered_ns) > (s64)GATHER_NS(nr_cpus) &&
-	    pl_cas((s64 PL_MEM *)&S->whole.gathered_ns, (s64)gathered_ns, (s64)now_ns))
-		gather_domain(task->t.cpu);
+	if ((s64)(now_ns - gathered_ns) > (s64)pl_domain_gather_ns(nr_cpus) &&
+	    pl_cas((s64 PL_MEM *)&S->gather.at_ns, (s64)gathered_ns, (s64)now_ns))
+		gather_domains();
 	cpu_lock(c);
+	pl_part_follows(&c->part, task->bound ? &S->domains[task->bound] : NULL, &S->domains[REST_DOMAIN],
+			now_ns);
 	if (task->t.group->parent && pl_refresh_due(&task->t.group->queues[task->t.cpu], now_ns, &S->config))
 		turn_weighs(task_address, now_ns);
 	if (task->turn.entity.on)
@@ -223,8 +225,8 @@ __noinline bool turn_pulled(u64 task_address, u32 to)
 	struct live_cpu PL_MEM *c = cpu_of(to);
 
 	struct pl_pull pull = {
-	    .from_domain = &S->whole.domain,
-	    .to_domain = &S->whole.domain,
+	    .from_part = &cpu_of(task->t.cpu)->part,
+	    .to_part = &c->part,
 	    .from = &cpu_of(task->t.cpu)->fair,
 	    .to = &c->fair,
 	};

@@ -76,10 +76,12 @@ struct pl_node {
 /* What lines, domains and the rota know of a task, beside struct pl_task, which baseline/cfs.h has, too. */
 struct pl_turn {
 	struct pl_entity entity;
-	u64 u;			     /* how far it is served, to be compared with its domain's: domain.h */
-	u64 domain_w;		     /* what its domain counts it with; 0: not counted */
-	struct pl_node PL_MEM *from; /* whose line its lag is from; NULL: it is new */
-	s64 behind;		     /* lag that a pull adds at its next enter: ns * 2^20 */
+	u64 u; /* how far it is served, to be compared with its domain's: domain.h */
+	struct pl_domain PL_MEM *domain; /* u was in its clock as it left; NULL: it is new */
+	u64 shift;			 /* of its CPU's part, as it was counted there */
+	u64 domain_w;			 /* what its domain counts it with; 0: not counted */
+	struct pl_node PL_MEM *from;	 /* whose line its lag is from; NULL: it is new */
+	s64 behind;			 /* lag that a pull adds at its next enter: ns * 2^20 */
 	u32 pinned; /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
 	u32 reserved;
 	u64 used_ns;		       /* run time since it last slept */
@@ -253,21 +255,35 @@ PL_FN void pl_steps_written(struct pl_group PL_MEM *group, u32 cpu, u64 now_ns, 
 		pl_line_weigh(&pl_node_of(group->parent, cpu)->line, entity, share, 0);
 }
 
-/* A task comes into its domain, with a u that is brought within behind_ns and ahead_ns of the mean. */
-PL_INLINE void pl_turn_counts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn, u64 weight,
-			      u64 behind_ns, u64 ahead_ns)
+/* u of a task that is counted on a CPU, in the clock of the CPU's domain as it is by now. */
+PL_INLINE u64 pl_turn_u(const struct pl_turn PL_MEM *turn, const struct pl_part PL_MEM *part)
 {
-	turn->u = pl_domain_clamp(domain, turn->u, weight, behind_ns, ahead_ns);
-	turn->domain_w = turn->pinned ? 0 : weight;
-	if (turn->domain_w)
-		pl_domain_count(domain, turn->u, weight, true);
+	return turn->u + part->shift - turn->shift;
 }
 
-PL_INLINE void pl_turn_uncounts(struct pl_domain PL_MEM *domain, struct pl_turn PL_MEM *turn)
+/* A task is counted on a CPU no more: its u is in the clock of the CPU's domain by now. */
+PL_INLINE void pl_turn_uncounts(struct pl_part PL_MEM *part, struct pl_turn PL_MEM *turn)
 {
+	turn->u = pl_turn_u(turn, part);
+	turn->domain = part->domain;
 	if (turn->domain_w)
-		pl_domain_count(domain, turn->u, turn->domain_w, false);
+		pl_sum_count(&part->sum, turn->u, turn->domain_w, -1);
 	turn->domain_w = 0;
+}
+
+/* A task is counted on a CPU, with a u that is brought within behind_ns and ahead_ns of its domain's mean. */
+PL_INLINE void pl_turn_counts(struct pl_part PL_MEM *part, struct pl_turn PL_MEM *turn, u64 weight,
+			      u64 behind_ns, u64 ahead_ns)
+{
+	struct pl_domain PL_MEM *domain = part->domain;
+
+	if (turn->domain && turn->domain != domain)
+		turn->u = pl_domain_translate(turn->u, turn->domain, domain);
+	turn->u = pl_domain_clamp(pl_read(&domain->mean), turn->u, weight, behind_ns, ahead_ns);
+	turn->shift = part->shift;
+	turn->domain_w = turn->pinned ? 0 : weight;
+	if (turn->domain_w)
+		pl_sum_count(&part->sum, turn->u, weight, 1);
 }
 
 /* Its u follows what its lines were told. */
@@ -281,7 +297,7 @@ PL_INLINE void pl_turn_tells(const struct pl_task PL_MEM *task, struct pl_turn P
  * A task begins to wait. After pl_task_runnable and pl_task_count. `id`: what pl_steps_pick is to return; not 0 live,
  * where 0 is nobody.
  */
-PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
+PL_FN void pl_steps_enter(struct pl_part PL_MEM *part, struct pl_task PL_MEM *task,
 			  struct pl_turn PL_MEM *turn, u64 id, u64 now_ns,
 			  const struct pl_fair_config PL_MEM *config)
 {
@@ -292,7 +308,7 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
 	s64 lag;
 
 	/* Sleep earns no right to be moved. What was parked or moved is behind as before. */
-	pl_turn_counts(domain, turn, task->effective, turn->since_ns ? config->lag_max_ns : config->pull_ns,
+	pl_turn_counts(part, turn, task->effective, turn->since_ns ? config->lag_max_ns : config->pull_ns,
 		       config->lag_max_ns);
 	/* Before any joins. */
 	pl_steps_weigh(task, config);
@@ -357,14 +373,14 @@ PL_FN void pl_steps_enter(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM
  * of. `sleeps`: else it moves or is parked. `delays`: what goes to sleep while it owes time stays, see pl_line_delay;
  * never live.
  */
-PL_FN void pl_steps_leave(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
+PL_FN void pl_steps_leave(struct pl_part PL_MEM *part, struct pl_task PL_MEM *task,
 			  struct pl_turn PL_MEM *turn, u64 ran_ns, bool sleeps, bool delays)
 {
 	struct pl_entity PL_MEM *entity = &turn->entity;
 	struct pl_group PL_MEM *level;
 	bool leaves = true;
 
-	pl_turn_uncounts(domain, turn);
+	pl_turn_uncounts(part, turn);
 	pl_rota_leave(turn);
 	if (sleeps)
 		turn->since_ns = 0;
@@ -442,16 +458,15 @@ PL_FN void pl_steps_tell(struct pl_task PL_MEM *task, struct pl_turn PL_MEM *tur
 }
 
 /* A task ran, up to now_ns: all of its lines, its u and the rota are told. It is in its lines. */
-PL_FN void pl_steps_ran(struct pl_domain PL_MEM *domain, struct pl_task PL_MEM *task,
-			struct pl_turn PL_MEM *turn, u64 delta_ns, u64 now_ns,
-			const struct pl_fair_config PL_MEM *config)
+PL_FN void pl_steps_ran(struct pl_part PL_MEM *part, struct pl_task PL_MEM *task, struct pl_turn PL_MEM *turn,
+			u64 delta_ns, u64 now_ns, const struct pl_fair_config PL_MEM *config)
 {
 	bool alone = pl_turn_ran(task, turn, delta_ns, true, config);
 
 	pl_rota_last(turn->rota, turn, now_ns);
-	pl_turn_uncounts(domain, turn);
+	pl_turn_uncounts(part, turn);
 	pl_turn_tells(task, turn);
-	pl_turn_counts(domain, turn, task->effective, config->lag_max_ns,
+	pl_turn_counts(part, turn, task->effective, config->lag_max_ns,
 		       alone ? 2 * config->pull_ns : PL_STEPS_AHEAD_NS);
 }
 
@@ -546,10 +561,10 @@ PL_FN u64 pl_steps_pick(const struct pl_group PL_MEM *root, u32 cpu, u64 now_ns,
 	return entity ? entity->id : 0;
 }
 
-/* Two CPUs, and how far all is served that tasks can move between from each. */
+/* Two CPUs, and how far what is runnable on each is served. */
 struct pl_pull {
-	const struct pl_domain PL_MEM *from_domain;
-	const struct pl_domain PL_MEM *to_domain;
+	const struct pl_part PL_MEM *from_part;
+	const struct pl_part PL_MEM *to_part;
 	const struct pl_fair_cpu PL_MEM *from;
 	const struct pl_fair_cpu PL_MEM *to;
 };
@@ -571,10 +586,8 @@ PL_FN bool pl_steps_pulls(const struct pl_pull pull, const struct pl_task PL_MEM
 	u64 weight = task->effective;
 	u64 here = pl_read(&pull.from->weight_sum);
 	u64 there = pl_read(&pull.to->weight_sum);
-	u64 behind;
+	u64 behind, theirs;
 
-	if (pull.from_domain != pull.to_domain)
-		return false;
 	if (!has_own)
 		return true;
 	if (5 * weight > 3 * here && here <= there + weight)
@@ -582,9 +595,11 @@ PL_FN bool pl_steps_pulls(const struct pl_pull pull, const struct pl_task PL_MEM
 	behind = weight;
 	if (here > there + pl_max(weight, here / 8))
 		behind = pl_max(weight, pl_div(there, pl_read(&pull.to->nr_queued)));
-	if (!pl_domain_pulls(own, turn->u, behind, config))
+	theirs = pl_domain_translate(pl_turn_u(turn, pull.from_part), pull.from_part->domain,
+				     pull.to_part->domain);
+	if (!pl_domain_pulls(own, theirs, behind, config))
 		return false;
-	behind = pl_min(own - turn->u, pl_fair_scale(config->pull_ns, weight));
+	behind = pl_min(own - theirs, pl_fair_scale(config->pull_ns, weight));
 	turn->behind = (s64)pl_min(behind * weight, config->pull_ns << PL_ENTITY_SHIFT);
 	return true;
 }

@@ -201,6 +201,11 @@ cases! {
             also: &["/usr/bin/taskset"],
             ..Case::of(&["beside-alone.sh"])
         };
+        tasks_of_cpusets_beside_each_other_are_even: Case {
+            cpus: "8",
+            loaded: true,
+            ..Case::of(&["cpusets.sh"])
+        };
         light_work_has_its_share_on_many_cpus: Case {
             cpus: "8",
             loaded: false,

@@ -22,6 +22,8 @@ pub struct Task {
     pub pid: i32,
     pub next_free: u32,
     pub yielded: u32,
+    pub bound: u32,
+    pub reserved: u32,
     pub turn: pl::Turn,
     pub ran_ns: i64,
 }
@@ -99,14 +101,15 @@ pub struct Cpu {
     pub took: u32,
     pub has_own: u32,
     pub own_u: u64,
-    pub domain: pl::Domain,
-    pub gathered: pl::Domain,
+    pub part: pl::Part,
 }
 
 #[repr(C, align(64))]
-pub struct Whole {
-    pub domain: pl::Domain,
-    pub gathered_ns: u64,
+pub struct Gather {
+    pub at_ns: u64,
+    pub busy: u32,
+    pub nr_domains: u32,
+    pub all: pl::Sum,
 }
 
 #[repr(C)]
@@ -122,7 +125,8 @@ pub struct State {
     pub merged: *const Merged,
     pub nr_cpus: u32,
     pub max_groups: u32,
-    pub whole: Whole,
+    pub domains: *const pl::Domain,
+    pub gather: Gather,
     pub free_tasks: i64,
     pub free_groups: i64,
     pub apart: [u64; 6],

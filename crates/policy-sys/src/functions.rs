@@ -198,11 +198,15 @@ extern "C" {
     pub fn pl_line_picked(line: *mut Line, entity: *mut Entity);
     pub fn pl_entity_is_protected(line: *const Line, entity: *const Entity) -> bool;
     // domain.h
-    pub fn pl_domain_count(domain: *mut Domain, u: u64, weight: u64, comes: bool);
+    pub fn pl_part_follows(part: *mut Part, set: *mut Domain, rest: *mut Domain, now_ns: u64);
+    pub fn pl_domain_gather_ns(nr_cpus: u32) -> u64;
+    pub fn pl_domains_begin(domains: *mut Domain, n: u32) -> u64;
+    pub fn pl_domains_gather(part: *const Part);
+    pub fn pl_domains_end(domains: *mut Domain, n: u32, all: *mut Sum, config: *const FairConfig) -> u64;
     // steps.h
     pub fn pl_steps_tick(task: *const Task, config: *const FairConfig);
     pub fn pl_steps_enter(
-        domain: *mut Domain,
+        part: *mut Part,
         task: *mut Task,
         turn: *mut Turn,
         id: u64,
@@ -210,7 +214,7 @@ extern "C" {
         config: *const FairConfig,
     );
     pub fn pl_steps_leave(
-        domain: *mut Domain,
+        part: *mut Part,
         task: *mut Task,
         turn: *mut Turn,
         ran_ns: u64,
@@ -218,7 +222,7 @@ extern "C" {
         delays: bool,
     );
     pub fn pl_steps_ran(
-        domain: *mut Domain,
+        part: *mut Part,
         task: *mut Task,
         turn: *mut Turn,
         delta_ns: u64,

@@ -284,11 +284,28 @@ pub struct Line {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Domain {
+pub struct Sum {
     pub u0: u64,
     pub sum_wu: i64,
     pub sum_w: u64,
-    pub whole: *mut Domain,
+    pub n: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Domain {
+    pub mean: u64,
+    pub offset: u64,
+    pub sum: Sum,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub sum: Sum,
+    pub domain: *mut Domain,
+    pub shift: u64,
+    pub bound_ns: u64,
 }
 
 // steps.h
@@ -296,8 +313,8 @@ pub struct Domain {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Pull {
-    pub from_domain: *const Domain,
-    pub to_domain: *const Domain,
+    pub from_part: *const Part,
+    pub to_part: *const Part,
     pub from: *const FairCpu,
     pub to: *const FairCpu,
 }
@@ -323,6 +340,8 @@ pub struct Node {
 pub struct Turn {
     pub entity: Entity,
     pub u: u64,
+    pub domain: *mut Domain,
+    pub shift: u64,
     pub domain_w: u64,
     pub from: *mut Node,
     pub behind: i64,
@@ -549,13 +568,15 @@ macro_rules! for_each_struct {
             protected_v
         );
         $m!(pl_line, Line, v0, sum_wv, sum_w, joined, top, picked, n, reserved);
-        $m!(pl_domain, Domain, u0, sum_wu, sum_w, whole);
-        $m!(pl_pull, Pull, from_domain, to_domain, from, to);
+        $m!(pl_sum, Sum, u0, sum_wu, sum_w, n);
+        $m!(pl_domain, Domain, mean, offset, sum);
+        $m!(pl_part, Part, sum, domain, shift, bound_ns);
+        $m!(pl_pull, Pull, from_part, to_part, from, to);
         $m!(pl_rota, Rota, first, last, late);
         $m!(pl_node, Node, entity, line, weighed_ns);
         $m!(
-            pl_turn, Turn, entity, u, domain_w, from, behind, pinned, reserved, used_ns, usual_ns, told_ns,
-            above_ns, since_ns, rota, before, after
+            pl_turn, Turn, entity, u, domain, shift, domain_w, from, behind, pinned, reserved, used_ns,
+            usual_ns, told_ns, above_ns, since_ns, rota, before, after
         );
         $m!(
             pl_newidle,

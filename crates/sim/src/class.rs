@@ -56,8 +56,8 @@ pub trait Class {
     /// of the task that runs there, if no other task waits.
     fn place(&mut self, entry: &mut Entry, woken: bool, alone: Option<u64>) {}
 
-    /// A task is counted on its CPU. `pinned`: it may run on this one only; known to a class that needs domains.
-    fn join(&mut self, entry: &mut Entry, pinned: bool) {}
+    /// A task is counted on its CPU. `bound`: where it may run; known to a class that needs that.
+    fn join(&mut self, entry: &mut Entry, bound: Bound) {}
 
     /// It no longer is: it sleeps, or goes elsewhere, exits, or its group is throttled. Its time has been charged.
     fn leave(&mut self, entry: &mut Entry, sleeps: bool) {}
@@ -112,11 +112,6 @@ pub trait Class {
         true
     }
 
-    /// Affinities, cpusets or CPUs on line have changed: the domain of each CPU, which is the number of the lowest CPU that
-    /// stands for all that tasks can move between; and the tasks that are counted, with their CPUs. For a class that needs
-    /// domains.
-    fn domains(&mut self, domain_of: &[u32], counted: &[(TaskId, u32)]) {}
-
     /// Panics if what the class keeps is not right, at `now_ns`. Called where [`crate::Config::check`] asks for it.
     fn check(&self, now_ns: u64) {}
 }
@@ -124,12 +119,24 @@ pub trait Class {
 /// What a class wants to be told, or to have done. All of it costs time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Which CPUs tasks can move between: see [`Class::domains`].
-    pub domains: bool,
+    /// Where tasks may run: see [`Class::join`].
+    pub bound: bool,
     /// The running task is charged before one that waits leaves.
     pub charged: bool,
     /// Waits are bounded by what policy/baseline/cfs.h says, and that is checked.
     pub bounds_waits: bool,
+}
+
+/// Where a task may run, by its affinity, its group's cpuset and the CPUs on line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bound {
+    /// Anywhere.
+    #[default]
+    No,
+    /// On some CPUs, of which this is the first.
+    Set(u32),
+    /// On one CPU.
+    Cpu,
 }
 
 /// What a class is made for.

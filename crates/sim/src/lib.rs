@@ -46,7 +46,7 @@ mod switches;
 pub mod topology;
 
 pub use behaviour::{Behaviour, Choice, Context, Seat, Step, Turn, When};
-pub use class::{Class, CpuSeen, Entry, Needs, Seen, Shape};
+pub use class::{Bound, Class, CpuSeen, Entry, Needs, Seen, Shape};
 pub use config::{
     cpus_of, Change, ChangeKind, ChannelId, ChannelSpec, Config, Costs, CounterId, GroupId, GroupSpec,
     IdleState, LatencyId, Limits, Machine, PerDistance, TaskId, TaskSpec, WorkloadId,

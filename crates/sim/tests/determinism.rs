@@ -93,5 +93,5 @@ fn digest_of_many_runs() {
 /// The same machines, with turns by lag and deadline.
 #[test]
 fn digest_of_many_runs_by_lag_and_deadline() {
-    digest_of_runs(Fair::Eevdf, &expect!["1726ccea5a3c3514"]);
+    digest_of_runs(Fair::Eevdf, &expect!["a86b6e33510f2a4a"]);
 }

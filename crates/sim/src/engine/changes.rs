@@ -193,7 +193,6 @@ impl<C: Class> Engine<'_, C> {
 
     /// As the kernel does: an affinity that leaves no CPU of the group's is forgotten.
     pub(super) fn forget_useless_affinity(&mut self, task: u32) {
-        self.domains_stale = true;
         let entry = &self.tasks[task as usize];
         let group_set = self.cpusets[entry.group as usize].as_ref();
         let usable = |set: &CpuSet| {
@@ -209,7 +208,6 @@ impl<C: Class> Engine<'_, C> {
 
     /// Cpusets with their ancestors' and the CPUs online; one that leaves none is its parent's.
     pub(super) fn resolve_cpusets(&mut self) {
-        self.domains_stale = true;
         for group in 0..self.memory.side() {
             // Parents have lower numbers.
             let above = self

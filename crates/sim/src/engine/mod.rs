@@ -5,10 +5,10 @@
 //! interrupted. An engine moves tasks, time and memory; what is decided about them is asked of the policy.
 mod balance;
 mod bandwidth;
+mod bound;
 mod changes;
 mod check;
 mod dispatch;
-mod domains;
 mod events;
 mod fair_wake;
 mod headroom;
@@ -116,8 +116,6 @@ pub(crate) struct Engine<'o, C> {
 
     memory: Memory,
     pub(crate) class: C,
-    /// Affinities, cpusets or CPUs on line have changed since the class was told of domains.
-    domains_stale: bool,
     paths: Vec<String>,
     phases_ns: Vec<u64>,
     own_cpusets: Vec<Option<CpuSet>>,

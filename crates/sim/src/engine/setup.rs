@@ -89,7 +89,6 @@ impl<'o, C: Class> Engine<'o, C> {
             ),
             memory,
             class,
-            domains_stale: true,
             paths,
             phases_ns,
             own_cpusets,
@@ -195,7 +194,6 @@ impl<'o, C: Class> Engine<'o, C> {
             self.behaviours[number as usize] = spec.behaviour;
         }
         self.class.born(task_id);
-        self.domains_stale = true;
         self.unfinished += u32::from(!spec.background);
         self.set_class(number);
         self.timers

@@ -6,7 +6,7 @@ use super::state::{State, NONE};
 use super::topo::{bits_from, set_bit};
 use super::{entry, Engine};
 use crate::behaviour::{Choice, Seat, Turn, When};
-use crate::class::{Class, CpuSeen};
+use crate::class::{Bound, Class, CpuSeen};
 use crate::config::{TaskId, WakeSearch};
 
 impl<C: Class> Engine<'_, C> {
@@ -50,7 +50,7 @@ impl<C: Class> Engine<'_, C> {
             pl::PLACE_BEHIND
         };
         let at = if waker == NONE { cpu } else { waker };
-        if !self.pinned(task) {
+        if self.bound(task) != Bound::Cpu {
             self.cpus[at as usize].placed[place as usize] += 1;
         }
         place
@@ -187,14 +187,11 @@ impl<C: Class> Engine<'_, C> {
 
     #[inline]
     fn join(&mut self, task: u32, cpu: u32) {
-        let mut pinned = false;
-        if self.class.needs().domains {
-            if self.domains_stale {
-                self.make_domains();
-            }
-            pinned = self.pinned(task);
+        let mut bound = Bound::No;
+        if self.class.needs().bound {
+            bound = self.bound(task);
         }
-        self.class.join(&mut entry!(self, task, cpu), pinned);
+        self.class.join(&mut entry!(self, task, cpu), bound);
     }
 
     #[inline]

@@ -478,3 +478,54 @@ fn what_sleeps_with_a_debt_holds_its_line_back_where_the_kernel_leaves_it_there(
     let (with, without) = (wait_ns(true), wait_ns(false));
     assert!(with * 2 < without, "{with} and {without} ns");
 }
+
+/// As tests/live/cpusets.sh: five on two CPUs and nine on six; `any` more that may run anywhere, each weighing what one of the
+/// nine does. Shares of a CPU, in percent.
+fn bound_to_sets(any: u32) -> Vec<f64> {
+    let mut machine = Case::new(8, 8_000);
+    let five = machine.group(GroupId::ROOT, 100);
+    let nine = machine.group(GroupId::ROOT, 100);
+    for (group, n, cpus) in [(five, 5, "0-1"), (nine, 9, "2-7")] {
+        for _ in 0..n {
+            let each = machine.group(group, 100);
+            machine.spinners(1, each, 0, Some(cpus));
+        }
+    }
+    for _ in 0..any {
+        let each = machine.group(GroupId::ROOT, 11);
+        machine.spinners(1, each, 0, None);
+    }
+    let results = machine.run();
+    let shares = results.groups.iter().map(|group| group.usage_ns as f64 / 60e6);
+    // Behind the root, the five's group and the nine's.
+    shares.skip(3).collect()
+}
+
+#[test]
+fn tasks_bound_to_sets_of_cpus_are_even_within_them() {
+    let shares = bound_to_sets(0);
+    println!("{shares:.1?}");
+    for (at, &share) in shares.iter().enumerate() {
+        near(
+            &format!("spinner {at}"),
+            share,
+            if at < 5 { 40.0 } else { 66.7 },
+            1.0,
+        );
+    }
+}
+
+/// It is due what it would have where that is most, and leaves the others of that set as much.
+#[test]
+fn one_that_may_run_anywhere_goes_where_it_has_most_beside_sets_of_cpus() {
+    let shares = bound_to_sets(1);
+    println!("{shares:.1?}");
+    for (at, &share) in shares.iter().enumerate() {
+        near(
+            &format!("spinner {at}"),
+            share,
+            if at < 5 { 40.0 } else { 60.0 },
+            1.0,
+        );
+    }
+}

@@ -1,29 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Turns by lag and deadline: policy/steps.h, and the memory of its lines and turns.
 use super::array::ZeroedArray;
-use super::sys::{self, Domain, Entity, FairConfig, FairCpu, Line, Node};
+use super::sys::{self, Domain, Entity, FairConfig, FairCpu, Line, Node, Part, Sum};
 use super::{Root, Task};
+use crate::class::Bound;
 
 /// Turns stay where they are: lines link them.
 const CHUNK: usize = 256;
+
+/// The domain of what may run anywhere. That of a set of CPUs is the one behind that of its first CPU's number.
+const REST: usize = 0;
 
 /// Reached through raw pointers only, as [`super::Memory`] is. What is read is a copy.
 pub(crate) struct Turns {
     root: Root,
     nr_cpus: usize,
     nodes: ZeroedArray<Node>,
+    parts: ZeroedArray<Part>,
     domains: ZeroedArray<Domain>,
-    domain_of: ZeroedArray<u32>,
+    /// Those that were ever used, and all before them.
+    nr_domains: u32,
+    /// How far all are served.
+    all: Sum,
+    /// When the means were last gathered, and how old they get.
+    gathered_ns: u64,
+    gather_ns: u64,
     turns: Vec<ZeroedArray<sys::Turn>>,
+    /// Of each task: the number of the domain of the CPUs that it is bound to.
+    bound: Vec<u32>,
 }
 
 // SAFETY of all calls below: a task's group and its CPU have nodes here, as the class was made for the engine's groups and
 // CPUs; numbers of tasks and CPUs are checked; no reference to anything in the arrays outlasts a call.
 impl Turns {
-    /// Of that many groups and CPUs, in one domain.
+    /// Of that many groups and CPUs.
     pub fn new(root: Root, nr_groups: usize, nr_cpus: usize) -> Self {
         let nodes = ZeroedArray::new(nr_groups * nr_cpus);
-        let (domains, domain_of) = (ZeroedArray::new(nr_cpus), ZeroedArray::new(nr_cpus));
+        let parts: ZeroedArray<Part> = ZeroedArray::new(nr_cpus);
+        let domains = ZeroedArray::new(nr_cpus + 1);
+        for cpu in 0..nr_cpus {
+            // SAFETY: takes a number that is there.
+            unsafe { (*parts.at(cpu)).domain = domains.at(REST) };
+        }
         for group in 0..nr_groups {
             // SAFETY: groups stand in one array, the root first.
             unsafe { (*root.0.cast_mut().add(group)).nodes = nodes.at(group * nr_cpus) };
@@ -32,18 +50,22 @@ impl Turns {
             root,
             nr_cpus,
             nodes,
+            parts,
             domains,
-            domain_of,
+            nr_domains: REST as u32 + 1,
+            all: sys::zeroed(),
+            gathered_ns: 0,
+            // SAFETY: a function of a number.
+            gather_ns: unsafe { sys::pl_domain_gather_ns(nr_cpus as u32) },
             turns: Vec::new(),
+            bound: Vec::new(),
         }
     }
 
     /// Of a CPU.
     #[inline]
-    fn domain(&self, cpu: u32) -> *mut Domain {
-        // SAFETY: takes a number that is there.
-        let domain = unsafe { *self.domain_of.at(cpu as usize) };
-        self.domains.at(domain as usize)
+    fn part(&self, cpu: u32) -> *mut Part {
+        self.parts.at(cpu as usize)
     }
 
     #[inline]
@@ -118,73 +140,66 @@ impl Turns {
     pub fn born(&mut self, task: u32) {
         while self.turns.len() * CHUNK <= task as usize {
             self.turns.push(ZeroedArray::new(CHUNK));
+            self.bound.resize(self.turns.len() * CHUNK, REST as u32);
         }
         // SAFETY: as above.
         unsafe { *self.turn(task) = sys::zeroed() };
     }
 
-    /// The domain of each CPU anew, and what `counted` tasks, each on its CPU, weigh in them.
-    pub fn set_domains(&mut self, domain_of: &[u32], counted: impl Iterator<Item = (u32, u32)> + Clone) {
-        assert_eq!(domain_of.len(), self.nr_cpus);
-        let weights: Vec<u64> = counted
-            .clone()
-            // SAFETY: as above.
-            .map(|(task, _)| std::mem::take(unsafe { &mut (*self.turn(task)).domain_w }))
-            .collect();
-        // A part that came off goes on from where the whole was.
-        let means: Vec<u64> = (0..self.nr_cpus)
-            // SAFETY: as above.
-            .map(|domain| unsafe { (*self.domains.at(domain)).u0 })
-            .collect();
+    /// A task's turn begins on its CPU: whose domain that is, and how far all are served.
+    pub fn follow_bound(&mut self, task: &Task, id: u32, now_ns: u64, config: &FairConfig) {
+        let set = match self.bound[id as usize] {
+            0 => std::ptr::null_mut(),
+            number => self.domains.at(number as usize),
+        };
         // SAFETY: as above.
-        let before: Vec<u32> = (0..self.nr_cpus)
-            .map(|cpu| unsafe { *self.domain_of.at(cpu) })
-            .collect();
-        for (cpu, &domain) in domain_of.iter().enumerate() {
-            let mut new: Domain = sys::zeroed();
-            new.u0 = means[before[domain as usize] as usize];
-            // SAFETY: as above.
-            unsafe {
-                *self.domain_of.at(cpu) = domain;
-                *self.domains.at(domain as usize) = new;
-            }
-        }
-        for ((task, cpu), weight) in counted.zip(weights) {
-            let turn = self.turn(task);
-            let domain = self.domains.at(domain_of[cpu as usize] as usize);
-            // SAFETY: as above.
-            unsafe {
-                (*turn).domain_w = weight;
-                if weight > 0 {
-                    sys::pl_domain_count(domain, (*turn).u, weight, true);
-                }
-            }
+        unsafe { sys::pl_part_follows(self.part(task.cpu), set, self.domains.at(REST), now_ns) };
+        if now_ns.saturating_sub(self.gathered_ns) > self.gather_ns {
+            self.gathered_ns = now_ns;
+            self.gather(config);
         }
     }
 
-    /// `pinned`: the task may run on this CPU only.
+    fn gather(&mut self, config: &FairConfig) {
+        let domains = self.domains.at(0);
+        // SAFETY: as above.
+        unsafe {
+            sys::pl_domains_begin(domains, self.nr_domains);
+            for cpu in 0..self.nr_cpus {
+                sys::pl_domains_gather(self.parts.at(cpu));
+            }
+            sys::pl_domains_end(domains, self.nr_domains, &mut self.all, config);
+        }
+    }
+
     pub fn pl_steps_enter(
         &mut self,
         task: &mut Task,
         id: u32,
-        pinned: bool,
+        bound: Bound,
         now_ns: u64,
         config: &FairConfig,
     ) {
         let turn = self.turn(id);
-        let domain = self.domain(task.cpu);
+        let part = self.part(task.cpu);
+        let number = match bound {
+            Bound::Set(first) => 1 + first,
+            Bound::No | Bound::Cpu => REST as u32,
+        };
+        self.bound[id as usize] = number;
+        self.nr_domains = self.nr_domains.max(number + 1);
         // SAFETY: as above.
         unsafe {
-            (*turn).pinned = u32::from(pinned);
-            sys::pl_steps_enter(domain, &mut task.0, turn, u64::from(id), now_ns, config);
+            (*turn).pinned = u32::from(bound == Bound::Cpu);
+            sys::pl_steps_enter(part, &mut task.0, turn, u64::from(id), now_ns, config);
         }
     }
 
     /// `delays`: a task that exits or goes elsewhere must not be left in a line.
     pub fn pl_steps_leave(&mut self, task: &mut Task, id: u32, ran_ns: u64, sleeps: bool, delays: bool) {
-        let (domain, turn) = (self.domain(task.cpu), self.turn(id));
+        let (part, turn) = (self.part(task.cpu), self.turn(id));
         // SAFETY: as above.
-        unsafe { sys::pl_steps_leave(domain, &mut task.0, turn, ran_ns, sleeps, delays) }
+        unsafe { sys::pl_steps_leave(part, &mut task.0, turn, ran_ns, sleeps, delays) }
     }
 
     #[inline]
@@ -196,9 +211,9 @@ impl Turns {
         now_ns: u64,
         config: &FairConfig,
     ) {
-        let (domain, turn) = (self.domain(task.cpu), self.turn(id));
+        let (part, turn) = (self.part(task.cpu), self.turn(id));
         // SAFETY: as above.
-        unsafe { sys::pl_steps_ran(domain, &mut task.0, turn, delta_ns, now_ns, config) }
+        unsafe { sys::pl_steps_ran(part, &mut task.0, turn, delta_ns, now_ns, config) }
     }
 
     pub fn pl_steps_tick(&mut self, task: &Task, config: &FairConfig) {
@@ -246,8 +261,8 @@ impl Turns {
         assert!((to as usize) < self.nr_cpus, "CPU {to} of {}", self.nr_cpus);
         let (has_own, own) = (own.is_some(), own.unwrap_or(0));
         let pull = sys::Pull {
-            from_domain: self.domain(task.cpu),
-            to_domain: self.domain(to),
+            from_part: self.part(task.cpu),
+            to_part: self.part(to),
             from,
             to: fair,
         };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tasks take turns as policy/steps.h says: its steps called, its memory owned.
 use super::super::policy::{self as pl, Turns};
-use crate::class::{CpuSeen, Entry, Seen, Shape};
-use crate::config::TaskId;
+use crate::class::{Bound, CpuSeen, Entry, Seen, Shape};
 
 pub(super) struct Eevdf {
     turns: Turns,
@@ -51,20 +50,14 @@ impl Eevdf {
         }
     }
 
-    /// CPUs that tasks can move between are one domain.
-    pub fn set_domains(&mut self, domain_of: &[u32], counted: &[(TaskId, u32)]) {
-        let counted = counted.iter().map(|&(task, cpu)| (task.0, cpu));
-        self.turns.set_domains(domain_of, counted);
-    }
-
     /// A task was counted on its CPU.
-    pub fn join(&mut self, entry: &mut Entry, pinned: bool) {
+    pub fn join(&mut self, entry: &mut Entry, bound: Bound) {
         let task = entry.task.0;
         // What stayed in its line paid there what it owed: the book does not know how much.
         let kept = self.checked && !self.delays;
         let before = kept.then(|| self.expected(task, entry.policy));
         self.turns
-            .pl_steps_enter(entry.policy, task, pinned, entry.now_ns, entry.config);
+            .pl_steps_enter(entry.policy, task, bound, entry.now_ns, entry.config);
         if let Some(Some(expected)) = before {
             self.check_kept(task, entry.policy, expected, entry.now_ns);
         }
@@ -132,6 +125,8 @@ impl Eevdf {
 
     /// Its turn begins, and its groups are weighed. Run time until it may be another's.
     pub fn picked(&mut self, entry: &mut Entry) -> u64 {
+        self.turns
+            .follow_bound(entry.policy, entry.task.0, entry.now_ns, entry.config);
         let lags = self.keeps_lags(entry).then(|| self.group_lags(entry.policy));
         let turn_ns = self
             .turns

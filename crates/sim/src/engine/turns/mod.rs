@@ -3,7 +3,7 @@
 mod cfs;
 mod eevdf;
 
-use crate::class::{Class, CpuSeen, Entry, Needs, Seen, Shape};
+use crate::class::{Bound, Class, CpuSeen, Entry, Needs, Seen, Shape};
 use crate::config::{Fair, TaskId};
 use eevdf::Eevdf;
 
@@ -30,7 +30,7 @@ impl Class for Plimsoll {
     fn needs(&self) -> Needs {
         let eevdf = self.eevdf.is_some();
         Needs {
-            domains: eevdf,
+            bound: eevdf,
             charged: eevdf,
             // The bound that the engine checks is of vruntimes. By lag and deadline what has waited for `wait_max_ns` has a turn.
             bounds_waits: !eevdf,
@@ -58,9 +58,9 @@ impl Class for Plimsoll {
     }
 
     #[inline]
-    fn join(&mut self, entry: &mut Entry, pinned: bool) {
+    fn join(&mut self, entry: &mut Entry, bound: Bound) {
         if let Some(eevdf) = &mut self.eevdf {
-            eevdf.join(entry, pinned);
+            eevdf.join(entry, bound);
         }
     }
 
@@ -142,12 +142,6 @@ impl Class for Plimsoll {
         match &mut self.eevdf {
             None => true,
             Some(eevdf) => eevdf.pulls(entry, to, own),
-        }
-    }
-
-    fn domains(&mut self, domain_of: &[u32], counted: &[(TaskId, u32)]) {
-        if let Some(eevdf) = &mut self.eevdf {
-            eevdf.set_domains(domain_of, counted);
         }
     }
 
