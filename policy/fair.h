@@ -46,8 +46,9 @@ struct pl_fair_config {
 	u64 sleeper_credit_ns; /* baseline/cfs.h only */
 	u64 wakeup_gran_ns;    /* baseline/cfs.h only */
 	u64 wait_max_ns; /* what has waited for longer goes before what is due a turn; in baseline/cfs.h a bound on vruntime */
-	u64 pull_ns; /* distance between CPUs that moves a task; 0: never, and steps.h has the kernel's rules */
+	u64 pull_ns; /* distance between CPUs that moves a task; 0: never */
 	u64 lag_max_ns; /* how far behind its domain (domain.h), or its queue's clock (baseline/cfs.h), a task may be */
+	u64 as_kernel; /* turns are those of the kernel's fair class since 6.6, where that is simulated: steps.h */
 	u64 doubled_ns; /* where a kernel is simulated: see pl_entity_doubled; 0: never */
 };
 

@@ -21,7 +21,7 @@
  *            that needs little at a time has an early deadline, and is served soon. It gets no more for that. A group
  *            asks for as little at a time as the most modest of its members.
  *
- *            Where the kernel's fair class since 6.6 is simulated (pull_ns is 0) all ask for a slice at a time, and a
+ *            Where the kernel's fair class since 6.6 is simulated (as_kernel) all ask for a slice at a time, and a
  *            task that wakes up waits while the one that runs is owed time and the request that it was picked for is
  *            not served (RUN_TO_PARITY). What goes to sleep while it owes time stays in its line until that is paid,
  *            where the kernel does so (pl_line_delay). The live scheduler is built without any of this (PL_BASELINE).
@@ -160,7 +160,7 @@ PL_INLINE void pl_rota_come(struct pl_rota PL_MEM *rota, struct pl_turn PL_MEM *
 /* Whether the rules of the kernel's fair class since 6.6 hold, where that is simulated: see Mechanism. */
 PL_INLINE bool pl_steps_as_kernel(const struct pl_fair_config PL_MEM *config)
 {
-	return PL_BASELINE(!config->pull_ns);
+	return PL_BASELINE(config->as_kernel);
 }
 
 PL_INLINE u64 pl_steps_early(const struct pl_fair_config PL_MEM *config)

@@ -77,6 +77,7 @@ static const u64 pl_layout_values[] = {
     PL_LAYOUT_OF(pl_fair_config, wait_max_ns),
     PL_LAYOUT_OF(pl_fair_config, pull_ns),
     PL_LAYOUT_OF(pl_fair_config, lag_max_ns),
+    PL_LAYOUT_OF(pl_fair_config, as_kernel),
     PL_LAYOUT_OF(pl_fair_config, doubled_ns),
     sizeof(struct pl_fair_cpu),
     PL_LAYOUT_OF(pl_fair_cpu, weight_sum),

@@ -80,6 +80,7 @@ impl Default for FairConfig {
             wait_max_ns: FAIR_WAIT_MAX_NS,
             pull_ns: FAIR_PULL_NS,
             lag_max_ns: FAIR_LAG_MAX_NS,
+            as_kernel: 0,
             doubled_ns: 0,
         }
     }

@@ -119,6 +119,7 @@ pub struct FairConfig {
     pub wait_max_ns: u64,
     pub pull_ns: u64,
     pub lag_max_ns: u64,
+    pub as_kernel: u64,
     pub doubled_ns: u64,
 }
 
@@ -485,6 +486,7 @@ macro_rules! for_each_struct {
             wait_max_ns,
             pull_ns,
             lag_max_ns,
+            as_kernel,
             doubled_ns
         );
         $m!(pl_fair_cpu, FairCpu, weight_sum, clock, nr_queued, reserved);

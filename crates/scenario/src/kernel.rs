@@ -73,6 +73,7 @@ impl KernelTable {
         set(self.sleeper_credit_us, &mut fair.sleeper_credit_ns);
         // The kernel does not compare CPUs' clocks.
         fair.pull_ns = 0;
+        fair.as_kernel = 1;
         policy.newidle_dice = self.newidle_dice;
         policy.busy_pull_overloaded = self.busy_pull_overloaded;
         policy.slice_timer = self.slice_timer;

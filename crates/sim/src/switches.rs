@@ -171,6 +171,7 @@ impl Policy {
             .with_burst(BurstRules::Mainline)
             .with_kernel_balance();
         policy = policy.with_stealing(false).with_pull_ns(0).with_fair(Fair::Cfs);
+        policy.core.fair.as_kernel = 1;
         policy.enforce = Enforce::Tick;
         policy.wake_search = WakeSearch::All;
         policy

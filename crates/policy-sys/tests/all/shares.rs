@@ -250,6 +250,7 @@ fn fair_config() -> FairConfig {
         wait_max_ns: 1000 * MS,
         pull_ns: 0,
         lag_max_ns: 20 * MS,
+        as_kernel: 1,
         doubled_ns: 0,
     }
 }

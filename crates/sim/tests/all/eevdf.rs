@@ -529,3 +529,17 @@ fn one_that_may_run_anywhere_goes_where_it_has_most_beside_sets_of_cpus() {
         );
     }
 }
+
+#[test]
+fn turns_on_one_cpu_do_not_depend_on_when_tasks_move() {
+    let run = |pull_ns| {
+        let mut machine = Case::new(1, 2_000);
+        let group = machine.group(GroupId::ROOT, 100);
+        machine.duties(3, group, 700, 10_000);
+        machine.spinners(2, GroupId::ROOT, 0, None);
+        machine.config.policy = machine.config.policy.clone().with_pull_ns(pull_ns);
+        let results = machine.run();
+        format!("{:?}", results.groups)
+    };
+    assert_eq!(run(0), run(10 * MS));
+}

@@ -26,8 +26,8 @@ pub fn one(seed: u64) -> Result<u64, String> {
         let mut config = config(seed);
         config.policy.fair = fair;
         // What sleeps may stay in its queue only where the kernel is simulated.
-        config.policy.delay_dequeue = config.policy.core.fair.pull_ns == 0 && seed % 2 == 0;
-        if config.policy.core.fair.pull_ns == 0 && seed % 4 < 2 {
+        config.policy.delay_dequeue = config.policy.core.fair.as_kernel == 1 && seed % 2 == 0;
+        if config.policy.core.fair.as_kernel == 1 && seed % 4 < 2 {
             config.policy.core.fair.doubled_ns = 5_400_000;
         }
         let results = Simulation::new(config)
@@ -221,7 +221,8 @@ fn policy(rng: &mut Pcg64, config: &mut Config) {
     policy.core.load.publish_ns = if rng.random() { 0 } else { MS };
     policy.core.refresh_ns = if rng.random() { 0 } else { MS };
     policy.core.fair.wait_max_ns = rng.random_range(50..=200) * MS;
-    policy.core.fair.pull_ns = if rng.random() { 0 } else { 10 * MS };
+    policy.core.fair.as_kernel = u64::from(rng.random::<bool>());
+    policy.core.fair.pull_ns = (1 - policy.core.fair.as_kernel) * 10 * MS;
     policy.core.fair.latency_ns = if rng.random() { 0 } else { 12 * MS };
     policy.steal.enabled = u32::from(rng.random::<bool>());
     policy.newidle = rng.random();
