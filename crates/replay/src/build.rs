@@ -145,7 +145,16 @@ impl Program {
         for ix in 0..groups.len() {
             if groups[ix].quota_us.is_some() {
                 let member = |thread: usize| is_below(&groups, threads[thread].group, ix as u32);
-                groups[ix].phase_ns = phase::of_periods(timeline, groups[ix].period_us * 1000, member);
+                let period_ns = groups[ix].period_us * 1000;
+                let periods = (timeline.end_ns - timeline.start_ns).max(0) as f64 / period_ns.max(1) as f64;
+                let throttled = groups[ix].throttled.zip(groups[ix].throttled_ns);
+                let throttled = throttled.map(|(share, ns)| phase::Throttled {
+                    periods: (share * periods).round() as u64,
+                    ns,
+                });
+                let phase_ns = phase::of_periods(timeline, period_ns, throttled, member);
+                let first_ns = phase_ns.and_then(|at| phase::left_at_start(timeline, period_ns, at, member));
+                (groups[ix].phase_ns, groups[ix].first_ns) = (phase_ns, first_ns);
             }
         }
         let rivals = rivals::find(

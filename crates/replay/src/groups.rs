@@ -12,6 +12,9 @@ pub struct Group {
     pub burst_us: u64,
     /// Where in a period of the trace's clock its periods began in the recording, ns; `None`: not known.
     pub phase_ns: Option<u64>,
+    /// If it stood still as its first period ended: when that was, since the recording began, and what it had run up to
+    /// there; else its quota is as if it were unused.
+    pub first_ns: Option<(u64, u64)>,
     pub weight: u32,
     /// cpu.idle
     pub idle: bool,
@@ -23,11 +26,16 @@ pub struct Group {
     pub usage_ns: Option<u64>,
     /// Share of periods with throttling in the recording, if the trace has it.
     pub throttled: Option<f64>,
+    /// Time that it was throttled then, summed over CPUs, likewise.
+    pub throttled_ns: Option<u64>,
 }
 
 /// By how much of it a group's CPU time in the trace may exceed the kernel's own count. From switch to switch there are
 /// interrupts in it, and what a hypervisor took, which many kernels charge to no task.
 const OVERCOUNT_MAX: f64 = 0.05;
+/// The kernel may charge more than the trace shows, to threads that run for microseconds at a time 1 to 2%. More than this
+/// is not believed: what was used between its first count and the first event is in it.
+const CHARGED_MAX: f64 = 1.05;
 /// Running threads are charged at ticks; at 100 Hz they are this far apart.
 const TICK_NS: f64 = 10_000_000.0;
 
@@ -53,12 +61,13 @@ impl Group {
         })
     }
 
-    /// What of the CPU time in the trace the kernel charges to limits, 0..=1: by its own count, which leaves out what a
-    /// hypervisor took, and interrupts in many kernels. A group that needs nearly all of its quota queues by that.
+    /// What the kernel charges to limits for each ns of CPU time in the trace: by its own count, which leaves out what a
+    /// hypervisor took, and interrupts in many kernels, and has what comes before a switch shows in the trace. A group
+    /// that needs nearly all of its quota queues by that.
     pub(crate) fn charged(&self) -> f64 {
         let (shown, counted) = (self.work_ns as f64, self.usage_ns.map(|ns| ns as f64));
         match counted {
-            Some(counted) if counted < shown && self.doubt().is_none() => counted / shown,
+            Some(counted) if shown > 0.0 && self.doubt().is_none() => (counted / shown).min(CHARGED_MAX),
             _ => 1.0,
         }
     }
@@ -135,6 +144,10 @@ pub(crate) fn groups(header: &Header) -> Vec<Group> {
                 let throttled = end.nr_throttled?.checked_sub(start.nr_throttled?)?;
                 (periods > 0).then(|| throttled as f64 / periods as f64)
             };
+            let throttled_ns = |g: &plimsoll_trace::Group| {
+                let (start, end) = (g.stat_start.as_ref()?, g.stat_end.as_ref()?);
+                end.throttled_ns?.checked_sub(start.throttled_ns?)
+            };
             Group {
                 path: path.clone(),
                 parent: if path == "/" { None } else { parent_of(path) },
@@ -142,6 +155,7 @@ pub(crate) fn groups(header: &Header) -> Vec<Group> {
                 period_us: known.and_then(|g| g.period_us).unwrap_or(100_000),
                 burst_us: known.and_then(|g| g.burst_us).unwrap_or(0),
                 phase_ns: None,
+                first_ns: None,
                 // The kernel shows cpu.weight as 0 while cpu.idle is 1.
                 weight: weight.filter(|&weight| weight > 0).unwrap_or(100),
                 idle: weight == Some(0),
@@ -149,6 +163,7 @@ pub(crate) fn groups(header: &Header) -> Vec<Group> {
                 late_work_ns: 0,
                 usage_ns: known.and_then(usage),
                 throttled: known.and_then(throttled),
+                throttled_ns: known.and_then(throttled_ns),
             }
         })
         .collect()

@@ -10,36 +10,95 @@ use plimsoll_trace::Timeline;
 const STRETCH_NS_MIN: i64 = 2_000_000;
 /// What is throttled goes on within this time after the boundary, ns.
 const WITHIN_NS: i64 = 200_000;
-/// Fewer stretches say nothing.
+/// Fewer stretches say nothing by themselves.
 const COUNT_MIN: usize = 5;
 /// So many times as many as would end there if they ended anywhere.
 const CROWD_MIN: f64 = 20.0;
+/// Fewer than that are believed if in so many recordings of a hundred, or fewer, they would meet by chance.
+const CHANCE_MAX: f64 = 0.02;
+
+/// What the kernel counted of a group while it was recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct Throttled {
+    pub periods: u64,
+    /// Summed over CPUs.
+    pub ns: u64,
+}
 
 /// Where in a period of so many ns of the trace's clock boundaries lie; `None`: it does not show. `member`: the threads of the
-/// limited group and those below.
-pub(crate) fn of_periods(timeline: &Timeline, period_ns: u64, member: impl Fn(usize) -> bool) -> Option<u64> {
+/// limited group and those below. `throttled`: `None`: not known.
+pub(crate) fn of_periods(
+    timeline: &Timeline,
+    period_ns: u64,
+    throttled: Option<Throttled>,
+    member: impl Fn(usize) -> bool,
+) -> Option<u64> {
     let period_ns = period_ns as i64;
-    let ends = ends_of_standstills(timeline, member);
-    let mut places: Vec<i64> = ends.iter().map(|end_ns| end_ns.rem_euclid(period_ns)).collect();
+    let stretches = standstills(timeline, &member);
+    let mut places: Vec<(i64, i64)> = stretches
+        .iter()
+        .map(|stretch| {
+            (
+                stretch.end_ns.rem_euclid(period_ns),
+                stretch.end_ns - stretch.from_ns,
+            )
+        })
+        .collect();
     places.sort_unstable();
     let count = places.len();
     // Round once more, as a period's end is the next one's beginning.
     places.extend_from_within(..);
-    places[count..].iter_mut().for_each(|place| *place += period_ns);
-    let (mut to, mut best) = (0, (0, 0));
+    places[count..].iter_mut().for_each(|place| place.0 += period_ns);
+    let (mut to, mut lasted_ns, mut best) = (0, 0, (0, 0, 0));
     for from in 0..count {
-        while to < places.len() && to < from + count && places[to] - places[from] <= WITHIN_NS {
+        while to < places.len() && to < from + count && places[to].0 - places[from].0 <= WITHIN_NS {
+            lasted_ns += places[to].1;
             to += 1;
         }
-        best = best.max((to - from, usize::MAX - from));
+        best = best.max((to - from, lasted_ns, usize::MAX - from));
+        lasted_ns -= places[from].1;
     }
-    let (most, from) = (best.0, usize::MAX - best.1);
-    let anywhere = count as f64 * WITHIN_NS as f64 / period_ns as f64;
-    (most >= COUNT_MIN && most as f64 >= CROWD_MIN * anywhere).then(|| (places[from] % period_ns) as u64)
+    let (most, lasted_ns, from) = (best.0, best.1, usize::MAX - best.2);
+    let share = WITHIN_NS as f64 / period_ns as f64;
+    let is_crowd = most >= COUNT_MIN && most as f64 >= CROWD_MIN * count as f64 * share;
+    let are_few = throttled.is_some_and(|kernel| {
+        let by_chance = (1..=most).fold(1.0 / (2.0 * share), |chance, nth| {
+            chance * 2.0 * share * (count + 1 - nth) as f64 / nth as f64
+        });
+        let all = most >= 1 && most as u64 >= kernel.periods && count < COUNT_MIN;
+        kernel.periods > 0
+            && lasted_ns <= kernel.ns as i64 + most as i64 * WITHIN_NS
+            && (all || by_chance < CHANCE_MAX)
+    });
+    (is_crowd || are_few).then(|| (places[from].0 % period_ns) as u64)
 }
 
-/// When some thread of a group went on, after all that wanted to run stood still.
-fn ends_of_standstills(timeline: &Timeline, member: impl Fn(usize) -> bool) -> Vec<i64> {
+/// What of its quota a group had left as recording began, ns, if that was so little that it stood still until the first boundary:
+/// what it ran up to there. `phase_ns`: of the boundaries, as above.
+pub(crate) fn left_at_start(
+    timeline: &Timeline,
+    period_ns: u64,
+    phase_ns: u64,
+    member: impl Fn(usize) -> bool,
+) -> Option<(u64, u64)> {
+    let boundary_ns = timeline.start_ns + (phase_ns as i64 - timeline.start_ns).rem_euclid(period_ns as i64);
+    let stretches = standstills(timeline, &member);
+    let goes_on = |end_ns: i64| (0..=WITHIN_NS).contains(&(end_ns - boundary_ns));
+    stretches.iter().find(|stretch| goes_on(stretch.end_ns))?;
+    let threads = timeline.threads.iter().enumerate().filter(|(ix, _)| member(*ix));
+    let runs = threads.flat_map(|(_, thread)| &thread.runs);
+    let ran = runs.map(|run| run.end_ns.min(boundary_ns) - run.start_ns.max(timeline.start_ns));
+    let ran_ns: i64 = ran.filter(|ns| *ns > 0).sum();
+    Some(((boundary_ns - timeline.start_ns) as u64, ran_ns as u64))
+}
+
+/// Until some thread of a group went on all that wanted to run stood still.
+struct Standstill {
+    from_ns: i64,
+    end_ns: i64,
+}
+
+fn standstills(timeline: &Timeline, member: &impl Fn(usize) -> bool) -> Vec<Standstill> {
     // Time, how many more want to run, how many more run.
     let mut changes: Vec<(i64, i32, i32)> = Vec::new();
     for (ix, thread) in timeline.threads.iter().enumerate() {
@@ -55,13 +114,16 @@ fn ends_of_standstills(timeline: &Timeline, member: impl Fn(usize) -> bool) -> V
     }
     changes.sort_unstable();
     let (mut wanting, mut running, mut since_ns) = (0, 0, None);
-    let mut ends = Vec::new();
+    let mut found = Vec::new();
     for (now_ns, more_wanting, more_running) in changes {
         wanting += more_wanting;
         running += more_running;
         if running > 0 {
             match since_ns.take() {
-                Some(from_ns) if now_ns - from_ns >= STRETCH_NS_MIN => ends.push(now_ns),
+                Some(from_ns) if now_ns - from_ns >= STRETCH_NS_MIN => found.push(Standstill {
+                    from_ns,
+                    end_ns: now_ns,
+                }),
                 _ => {}
             }
         } else if wanting == 0 {
@@ -70,5 +132,5 @@ fn ends_of_standstills(timeline: &Timeline, member: impl Fn(usize) -> bool) -> V
             since_ns = Some(now_ns);
         }
     }
-    ends
+    found
 }

@@ -10,8 +10,8 @@ use crate::settings::{Semantics, Settings};
 use crate::state::State;
 use crate::task::ThreadTask;
 use plimsoll_sim::{
-    Config, ConfigError, Enforce, GroupId, GroupSpec, Limits, Machine, Mainline, Observer, RunError,
-    Simulation, TaskSpec,
+    Change, ChangeKind, Config, ConfigError, Enforce, GroupId, GroupSpec, Limits, Machine, Mainline,
+    Observer, RunError, Simulation, TaskSpec,
 };
 use rand::Rng;
 use rand_pcg::Pcg64;
@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// A closed loop stops where the recording did. Open arrivals have to be drained, a job has to be finished: that may
 /// take longer under a limit, but not for ever.
 const DRAIN_FACTOR_MAX: u64 = 20;
+
+/// The least that a limit may be.
+const QUOTA_MIN_NS: u64 = 1_000_000;
 
 /// Replays the program under `settings`. The same program, machine and settings give the same outcome.
 pub fn replay(
@@ -170,6 +173,22 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
             burst_ns: quota_us.map_or(0, |_| of_work_ns(own.burst_us)),
             onset_percent: 0,
         };
+        // As it began, part of its quota was used up already.
+        if let (Some((until_ns, left_ns)), Some(quota_ns), true) = (
+            group.first_ns,
+            spec.limits.quota_ns,
+            as_recorded && settings.phase == 0.0,
+        ) {
+            config.changes.push(Change {
+                at_ns: until_ns,
+                what: ChangeKind::Limits {
+                    group: GroupId(ix as u32),
+                    limits: spec.limits,
+                },
+            });
+            spec.limits.quota_ns = Some(left_ns.clamp(QUOTA_MIN_NS, quota_ns));
+            spec.limits.burst_ns = 0;
+        }
         config.add_group(spec);
     }
     Ok(())

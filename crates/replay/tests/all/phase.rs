@@ -12,8 +12,8 @@ const PERIOD_NS: i64 = 100 * MS;
 const QUOTA_NS: i64 = 23 * MS;
 
 /// One thread that serves what came first, and stands still where it has used up its quota, until the period ends. The clock
-/// begins at `begin_ns`, boundaries are at `phase_ns` and each 100 ms.
-fn throttled(seed: u64, begin_ns: i64, phase_ns: i64) -> (Arc<Program>, plimsoll_sim::Machine) {
+/// begins at `begin_ns`, boundaries are at `phase_ns` and each 100 ms; up to the first one it may run for `left_ns`.
+fn throttled(seed: u64, begin_ns: i64, phase_ns: i64, left_ns: i64) -> (Arc<Program>, plimsoll_sim::Machine) {
     let mut rng = Pcg64::seed_from_u64(seed);
     let mut random = |mean: f64| (-mean * (1.0 - rng.random::<f64>()).ln()) as i64 + 1000;
     let period_of = |now: i64| (now - phase_ns).div_euclid(PERIOD_NS);
@@ -28,7 +28,7 @@ fn throttled(seed: u64, begin_ns: i64, phase_ns: i64) -> (Arc<Program>, plimsoll
     };
     let mut events = vec![switch(begin_ns + 1, 1, 20, State::Sleeping, 0)];
     let (mut at, mut now, mut sleeps) = (begin_ns + MS, begin_ns + 2, true);
-    let (mut period, mut left) = (i64::MIN, 0);
+    let (mut period, mut left) = (period_of(begin_ns), left_ns);
     for _ in 0..600 {
         at += random(10e6);
         let mut work = random(2e6).min(20 * MS);
@@ -90,7 +90,7 @@ fn throttled(seed: u64, begin_ns: i64, phase_ns: i64) -> (Arc<Program>, plimsoll
 fn periods_begin_where_they_did_in_the_recording() {
     for seed in 0..4 {
         let phase_ns = seed as i64 * 23 * MS + 7 * MS + 1234;
-        let (program, machine) = throttled(seed, 1_700_000_123_456, phase_ns);
+        let (program, machine) = throttled(seed, 1_700_000_123_456, phase_ns, QUOTA_NS);
         let seen = recorded(&program);
         let replayed = run(&program, &machine, &[]);
         let mut elsewhere = Settings::recorded(&program);
@@ -113,5 +113,23 @@ fn periods_begin_where_they_did_in_the_recording() {
             4 * near < far,
             "seed {seed}: off by {near} ns, {far} with boundaries elsewhere"
         );
+    }
+}
+
+#[test]
+fn what_was_used_of_a_quota_before_recording_began_is_not_there_again() {
+    let begin_ns = 1_700_000_123_456;
+    for seed in 0..4 {
+        // A boundary had just been.
+        let (program, machine) = throttled(seed, begin_ns, begin_ns - 5 * MS, 2 * MS);
+        let (seen, replayed) = (recorded(&program), run(&program, &machine, &[]));
+        let both = seen.requests.iter().zip(&replayed.requests);
+        let first = both.take_while(|(a, _)| a.begin_ns < (90 * MS) as u64);
+        let (mut all_ns, mut off_ns) = (0, 0);
+        for (a, b) in first {
+            all_ns += a.latency_ns;
+            off_ns += a.latency_ns.abs_diff(b.latency_ns);
+        }
+        assert!(4 * off_ns < all_ns, "seed {seed}: off by {off_ns} of {all_ns} ns");
     }
 }
