@@ -60,6 +60,24 @@ __noinline s32 select_idle_work(struct task_struct *p __arg_trusted, u32 prev_cp
 	return -1;
 }
 
+/* Where a new task waits if no CPU is idle: pl_place_lighter. */
+__noinline u32 select_lightest(struct task_struct *p __arg_trusted, u32 prev_cpu)
+{
+	u32 llc = cpu_llc[CPU_INDEX(prev_cpu)];
+	u32 best = prev_cpu;
+	u32 i;
+
+	for (i = zero; i < llc_elements[CPU_INDEX(llc)] && can_loop; i++) {
+		u32 cpu = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + i)];
+		struct live_cpu PL_MEM *c = cpu_of(cpu);
+
+		if (c->online && !other_class_runs(c) && pl_place_lighter(&c->fair, &cpu_of(best)->fair) &&
+		    bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			best = cpu;
+	}
+	return best;
+}
+
 s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	USE_ARENA;
@@ -92,7 +110,7 @@ s32 BPF_OPS(plimsoll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 		if (cpu >= 0)
 			place = PL_PLACE_IDLE_WORK;
 		else
-			cpu = prev_cpu;
+			cpu = wake_flags & SCX_WAKE_FORK ? select_lightest(p, prev_cpu) : prev_cpu;
 	}
 out:
 	if (!(p->flags & PF_KTHREAD))

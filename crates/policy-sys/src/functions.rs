@@ -264,6 +264,7 @@ extern "C" {
 
     // place.h
     pub fn pl_place_passes_on(waker: *const FairCpu, sync: bool) -> bool;
+    pub fn pl_place_lighter(cpu: *const FairCpu, other: *const FairCpu) -> bool;
     pub fn pl_place_idle(previous: u32, cpu: u32, same_cache: bool) -> u32;
 
     // baseline/cfs.h

@@ -219,7 +219,10 @@ impl<'o, C: Class> Engine<'o, C> {
                 if self.policy.wake_search == WakeSearch::Live
                     && self.tasks[task as usize].forked_by != NONE =>
             {
-                let (cpu, _) = self.select_live(task, NONE, false);
+                let (mut cpu, _) = self.select_live(task, NONE, false);
+                if !self.cpus[cpu as usize].idle && !self.gives_way(task, cpu) {
+                    cpu = self.lightest(task, cpu);
+                }
                 self.count_placed(task, cpu, NONE, false);
                 cpu
             }

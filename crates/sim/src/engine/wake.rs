@@ -70,7 +70,7 @@ impl<C: Class> Engine<'_, C> {
     }
 
     /// Whether a CPU runs what gives way to a woken task, and no other task has woken up to take it.
-    fn gives_way(&self, task: u32, cpu: u32) -> bool {
+    pub(super) fn gives_way(&self, task: u32, cpu: u32) -> bool {
         let woken = &self.tasks[task as usize].policy;
         self.running(cpu).is_some_and(|running| {
             pl::pl_task_yields_cpu(&self.tasks[running as usize].policy, woken)
@@ -368,6 +368,19 @@ impl<C: Class> Engine<'_, C> {
             }
         }
         (self.idle_work(task, previous, most).unwrap_or(previous), most)
+    }
+
+    /// Where a new task waits if no CPU is idle: by pl_place_lighter.
+    pub(super) fn lightest(&self, task: u32, previous: u32) -> u32 {
+        let cpus = &self.topo.llcs[self.topo.llc(previous) as usize];
+        let allowed = cpus.iter().copied().filter(|&cpu| self.allowed(task, cpu));
+        let fair = |cpu: u32| &self.cpus[cpu as usize].fair;
+        allowed.fold(previous, |best, cpu| {
+            match pl::pl_place_lighter(fair(cpu), fair(best)) {
+                true => cpu,
+                false => best,
+            }
+        })
     }
 
     /// An idle CPU of a cache that the task may use, or of an idle core, `from` first, and how many were looked at: `most`

@@ -89,3 +89,32 @@ fn a_task_that_lets_no_time_pass_ends_the_run_by_name() {
         "time stands still at 0 ns: task \"circle\" takes steps without end"
     );
 }
+
+/// Its parent computes on one CPU, and light work has the other: behind the parent it would wait until it is far enough behind
+/// to be taken over.
+#[test]
+fn a_new_task_goes_to_the_lightest_cpu_where_none_is_idle() {
+    let mut config = Config::new(Machine::new(Topology::flat(2)), 12 * MS);
+    config.policy.fair = plimsoll_sim::Fair::Eevdf;
+    (config.policy.newidle, config.policy.periodic) = (false, false);
+    let workload = config.add_workload("w");
+    let work = config.add_group(plimsoll_sim::GroupSpec::new("/work", GroupId::ROOT));
+    let spin = |_: &mut Context| Step::Compute { ns: u64::MAX };
+    let mut light = TaskSpec::new(GroupId::ROOT, workload, "light", spin);
+    light.nice = 19;
+    config.add_task(light);
+    let mut begun = false;
+    let parent = move |ctx: &mut Context| {
+        if begun {
+            ctx.fork(TaskSpec::new(work, workload, "child", spin));
+        }
+        let ns = if begun { u64::MAX } else { 4 * MS };
+        begun = true;
+        Step::Compute { ns }
+    };
+    config.add_task(TaskSpec::new(work, workload, "parent", parent));
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
+    // The parent 12 ms, its child 8 ms but for its first wait.
+    let had_ns = results.groups[work.0 as usize].usage_ns;
+    assert!(had_ns > 18 * MS, "{had_ns} ns of 20 ms");
+}

@@ -53,6 +53,7 @@ plain! {
 
     // place.h
     fn pl_place_passes_on(waker: &FairCpu, sync: bool) -> bool;
+    fn pl_place_lighter(cpu: &FairCpu, other: &FairCpu) -> bool;
     fn pl_place_idle(previous: u32, cpu: u32, same_cache: bool) -> u32;
 
     // entity.h: of an entity and a line only their own numbers are read.
