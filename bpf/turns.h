@@ -234,6 +234,25 @@ __noinline bool turn_pulled(u64 task_address, u32 to)
 	return pl_steps_pulls(pull, &task->t, &task->turn, c->has_own, c->own_u, &S->config.fair);
 }
 
+/*
+ * Takes a task that its number does not find out of this CPU's queue, to run next: a thread that exits, or a process that its parent does not wait for, has none from
+ * release_task() on, and may be preempted before it stops. While it waited to be the head of the queue each pick was lost.
+ */
+__noinline bool take_dying(u32 cpu, s32 pid)
+{
+	struct task_struct *p;
+	bool taken = false;
+
+	bpf_for_each(scx_dsq, p, cpu, 0)
+	{
+		if (p->pid != pid)
+			continue;
+		taken = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0);
+		break;
+	}
+	return taken;
+}
+
 /* Takes a task that waits in this CPU's queue out of it, to run next. */
 __noinline bool take_turn(u32 cpu, s32 pid)
 {
@@ -242,7 +261,7 @@ __noinline bool take_turn(u32 cpu, s32 pid)
 	bool taken = false;
 
 	if (!p)
-		return false;
+		return take_dying(cpu, pid);
 	/* A move needs an iterator, and not that it has come to the task. */
 	if (!bpf_iter_scx_dsq_new(&it, cpu, 0))
 		taken = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
