@@ -235,8 +235,9 @@ __noinline bool turn_pulled(u64 task_address, u32 to)
 }
 
 /*
- * Takes a task that its number does not find out of this CPU's queue, to run next: a thread that exits, or a process that its parent does not wait for, has none from
- * release_task() on, and may be preempted before it stops. While it waited to be the head of the queue each pick was lost.
+ * Takes a task that its number does not find out of this CPU's queue, to run next: a thread that exits, or a process that
+ * its parent does not wait for, has none from release_task() on, and may be preempted before it stops. Each pick was lost
+ * until it was the head of the queue.
  */
 __noinline bool take_dying(u32 cpu, s32 pid)
 {
