@@ -47,7 +47,7 @@ __noinline s32 select_idle_work(struct task_struct *p __arg_trusted, u32 prev_cp
 	for (i = zero; i < elements && can_loop; i++) {
 		/* Not carried from turn to turn, all of which the verifier would follow. */
 		u32 element = first + i < elements ? first + i : first + i - elements;
-		u32 cpu = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];
+		u32 cpu = cpu_in_llc(llc, element);
 		struct live_cpu PL_MEM *c = cpu_of(cpu);
 		struct live_task PL_MEM *running = c->running;
 
@@ -68,7 +68,7 @@ __noinline u32 select_lightest(struct task_struct *p __arg_trusted, u32 prev_cpu
 	u32 i;
 
 	for (i = zero; i < llc_elements[CPU_INDEX(llc)] && can_loop; i++) {
-		u32 cpu = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + i)];
+		u32 cpu = cpu_in_llc(llc, i);
 		struct live_cpu PL_MEM *c = cpu_of(cpu);
 
 		if (c->online && !other_class_runs(c) && pl_place_lighter(&c->fair, &cpu_of(best)->fair) &&
@@ -121,7 +121,7 @@ out:
 /* The number of the domain of a set of CPUs to which a task is bound. */
 __noinline u32 domain_of_set(struct task_struct *p __arg_trusted)
 {
-	u32 number = REST_DOMAIN + 1 + bpf_cpumask_first(p->cpus_ptr);
+	u32 number = pl_domain_of_set(bpf_cpumask_first(p->cpus_ptr));
 
 	/* Of two CPUs that do this at once one may be lost, until its task comes again. */
 	if (pl_read(&S->gather.nr_domains) <= number)
@@ -136,7 +136,7 @@ static __always_inline void refresh_weight(struct task_struct *p, struct live_ta
 
 	pl_task_class(&task->t, p->static_prio - NICE_0_PRIO, p->policy == SCHED_IDLE);
 	task->turn.pinned = allowed == 1;
-	task->bound = allowed > 1 && allowed < S->nr_online ? domain_of_set(p) : REST_DOMAIN;
+	task->turn.bound = allowed > 1 && allowed < S->nr_online ? domain_of_set(p) : PL_DOMAIN_REST;
 }
 
 /* Offers what waits here to an idle CPU, if there is one that shares the cache. */
@@ -148,7 +148,7 @@ __noinline int offer_to_idle(u32 cpu)
 
 	idle = scx_bpf_get_idle_cpumask();
 	for (i = zero; i < llc_elements[CPU_INDEX(llc)] && can_loop; i++) {
-		u32 other = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + i)];
+		u32 other = cpu_in_llc(llc, i);
 
 		if (other != cpu && bpf_cpumask_test_cpu(other, idle)) {
 			scx_bpf_kick_cpu(other, SCX_KICK_IDLE);

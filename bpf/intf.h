@@ -34,10 +34,8 @@ struct live_task {
 	u32 runnable;	   /* in its group's queues on t.cpu */
 	u32 parked;	   /* slot + 1 of the group in whose parking queue it is */
 	s32 pid;
-	u32 next_free; /* low half of an arena address */
-	u32 yielded;   /* it gives its turn away: see plimsoll_yield */
-	u32 bound;     /* the number of the domain of the CPUs that it is bound to: turns.h */
-	u32 reserved;
+	u32 next_free;	     /* low half of an arena address */
+	u32 yielded;	     /* it gives its turn away: see plimsoll_yield */
 	struct pl_turn turn; /* steps.h */
 	s64 ran_ns; /* it has run for so long, and its lines were not told yet; negative: they were of more */
 } PL_OWN_LINE;
@@ -150,7 +148,7 @@ struct live_state {
 	struct live_merged PL_MEM *merged;	 /* the last MERGES_KEPT, by nr_merges */
 	u32 nr_cpus;
 	u32 max_groups;
-	struct pl_domain PL_MEM *domains; /* of what may run anywhere, and behind it one per CPU: turns.h */
+	struct pl_domain PL_MEM *domains; /* one more than there are CPUs: domain.h */
 	struct live_gather gather;
 	s64 free_tasks; /* tag << 32 | low half of an arena address */
 	s64 free_groups;

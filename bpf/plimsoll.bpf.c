@@ -494,7 +494,7 @@ s32 BPF_OPS_SLEEPABLE(plimsoll_init)
 	state->max_groups = max_groups;
 	state->cpus = arena_alloc(nr_cpus * sizeof(struct live_cpu));
 	state->domains = arena_alloc((nr_cpus + 1) * sizeof(struct pl_domain));
-	state->gather.nr_domains = REST_DOMAIN + 1;
+	state->gather.nr_domains = PL_DOMAIN_REST + 1;
 	state->groups = arena_alloc(max_groups * sizeof(u64));
 	state->merged = arena_alloc(MERGES_KEPT * sizeof(struct live_merged));
 	if (!state->cpus || !state->domains || !state->groups || !state->merged)

@@ -76,6 +76,11 @@ char exit_dump[32768];
 
 #define CPU_INDEX(cpu) ((cpu) & (LIVE_CPUS_MAX - 1))
 
+static __always_inline u32 cpu_in_llc(u32 llc, u32 element)
+{
+	return llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];
+}
+
 /* Dispatch queues: one per CPU, named by its number, and one per group for what is throttled. */
 #define PARK_DSQ(slot) (0x10000ULL + (slot))
 

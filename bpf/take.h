@@ -85,7 +85,7 @@ __noinline bool steal(u32 cpu)
 		element = next_overloaded(llc, element, &left);
 		if (element == PL_SPARSEMASK_NONE)
 			break;
-		victim = llc_cpus[CPU_INDEX(llc_first[CPU_INDEX(llc)] + element)];
+		victim = cpu_in_llc(llc, element);
 		if (victim != cpu)
 			taken = take_from(victim, cpu);
 		element++;

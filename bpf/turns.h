@@ -21,12 +21,9 @@
 /* The first cgroup that the kernel shows is the root: slot 0 is headroom's side. */
 #define ROOT_SLOT 1
 
-/* Of what may run anywhere. The domain of a set of CPUs is the one behind that of the set's first CPU's number. */
-#define REST_DOMAIN 0
-
 static __always_inline void turn_init(struct live_cpu PL_MEM *c)
 {
-	c->part.domain = &S->domains[REST_DOMAIN];
+	c->part.domain = &S->domains[PL_DOMAIN_REST];
 }
 
 /* The order that a task has in its CPU's dispatch queue. */
@@ -172,8 +169,7 @@ __noinline u64 turn_begins(u64 task_address, u64 now_ns)
 	    pl_cas((s64 PL_MEM *)&S->gather.at_ns, (s64)gathered_ns, (s64)now_ns))
 		gather_domains();
 	cpu_lock(c);
-	pl_part_follows(&c->part, task->bound ? &S->domains[task->bound] : NULL, &S->domains[REST_DOMAIN],
-			now_ns);
+	pl_part_follows(&c->part, S->domains, task->turn.bound, now_ns);
 	if (task->t.group->parent && pl_refresh_due(&task->t.group->queues[task->t.cpu], now_ns, &S->config))
 		turn_weighs(task_address, now_ns);
 	if (task->turn.entity.on)

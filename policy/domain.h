@@ -47,6 +47,15 @@
 /* For so long a CPU stays in the domain of a set of CPUs without a turn of a task that is bound to it. Source: chosen. */
 #define PL_DOMAIN_BOUND_NS (1 * PL_SEC)
 
+/* Domains stand in an array of one more than there are CPUs: first that of what may run anywhere. */
+#define PL_DOMAIN_REST 0
+
+/* The number of the domain of a set of CPUs, by the first of them. */
+PL_FN u32 pl_domain_of_set(u32 first)
+{
+	return PL_DOMAIN_REST + 1 + first;
+}
+
 /* A weighted mean of u. */
 struct pl_sum {
 	u64 u0; /* near the mean; of an empty sum: where it was */
@@ -130,24 +139,25 @@ PL_INLINE void pl_sum_empty(struct pl_sum PL_MEM *sum)
 }
 
 /*
- * The turn of a task begins on a CPU. `set`: the domain of the CPUs that it is bound to; NULL: it may run anywhere, or
- * here only. `rest`: the domain of what may run anywhere.
+ * The turn of a task begins on a CPU. `bound`: the number of the domain of the CPUs that it is bound to;
+ * PL_DOMAIN_REST: it may run anywhere, or here only.
  */
-PL_FN void pl_part_follows(struct pl_part PL_MEM *part, struct pl_domain PL_MEM *set,
-			   struct pl_domain PL_MEM *rest, u64 now_ns)
+PL_FN void pl_part_follows(struct pl_part PL_MEM *part, struct pl_domain PL_MEM *domains, u32 bound,
+			   u64 now_ns)
 {
+	struct pl_domain PL_MEM *domain = PL_ELEMENT(domains, bound);
 	u64 moves;
 
-	if (set)
+	if (bound != PL_DOMAIN_REST)
 		part->bound_ns = now_ns;
-	else if (now_ns - part->bound_ns > PL_DOMAIN_BOUND_NS)
-		set = rest;
-	if (!set || set == part->domain)
+	else if (now_ns - part->bound_ns <= PL_DOMAIN_BOUND_NS)
 		return;
-	moves = set->offset - part->domain->offset;
+	if (domain == part->domain)
+		return;
+	moves = domain->offset - part->domain->offset;
 	part->sum.u0 += moves;
 	part->shift += moves;
-	part->domain = set;
+	part->domain = domain;
 }
 
 /* Gathering, of n domains: pl_domains_begin, then each part, then pl_domains_end. By one at a time. Returns 0. */

@@ -82,13 +82,13 @@ struct pl_turn {
 	u64 domain_w;			 /* what its domain counts it with; 0: not counted */
 	struct pl_node PL_MEM *from;	 /* whose line its lag is from; NULL: it is new */
 	s64 behind;			 /* lag that a pull adds at its next enter: ns * 2^20 */
-	u32 pinned; /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
-	u32 reserved;
-	u64 used_ns;		       /* run time since it last slept */
-	u64 usual_ns;		       /* between two sleeps; 0: it has never slept */
-	u64 told_ns;		       /* run time that u has not advanced by */
-	u64 above_ns;		       /* run time that the lines above its group's have not been told */
-	u64 since_ns;		       /* it has waited since, unless it runs; 0: it sleeps */
+	u32 pinned;   /* it may run on this CPU only: it does not measure its domain. The engine keeps it. */
+	u32 bound;    /* the number of the domain of the CPUs that it is bound to: domain.h. Likewise. */
+	u64 used_ns;  /* run time since it last slept */
+	u64 usual_ns; /* between two sleeps; 0: it has never slept */
+	u64 told_ns;  /* run time that u has not advanced by */
+	u64 above_ns; /* run time that the lines above its group's have not been told */
+	u64 since_ns; /* it has waited since, unless it runs; 0: it sleeps */
 	struct pl_rota PL_MEM *rota;   /* its CPU's; NULL: it is in none */
 	struct pl_turn PL_MEM *before; /* in the rota */
 	struct pl_turn PL_MEM *after;

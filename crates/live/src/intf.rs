@@ -22,8 +22,6 @@ pub struct Task {
     pub pid: i32,
     pub next_free: u32,
     pub yielded: u32,
-    pub bound: u32,
-    pub reserved: u32,
     pub turn: pl::Turn,
     pub ran_ns: i64,
 }

@@ -198,7 +198,8 @@ extern "C" {
     pub fn pl_line_picked(line: *mut Line, entity: *mut Entity);
     pub fn pl_entity_is_protected(line: *const Line, entity: *const Entity) -> bool;
     // domain.h
-    pub fn pl_part_follows(part: *mut Part, set: *mut Domain, rest: *mut Domain, now_ns: u64);
+    pub fn pl_domain_of_set(first: u32) -> u32;
+    pub fn pl_part_follows(part: *mut Part, domains: *mut Domain, bound: u32, now_ns: u64);
     pub fn pl_domain_gather_ns(nr_cpus: u32) -> u64;
     pub fn pl_domains_begin(domains: *mut Domain, n: u32) -> u64;
     pub fn pl_domains_gather(part: *const Part);

@@ -215,7 +215,7 @@ static const u64 pl_layout_values[] = {
     PL_LAYOUT_OF(pl_turn, from),
     PL_LAYOUT_OF(pl_turn, behind),
     PL_LAYOUT_OF(pl_turn, pinned),
-    PL_LAYOUT_OF(pl_turn, reserved),
+    PL_LAYOUT_OF(pl_turn, bound),
     PL_LAYOUT_OF(pl_turn, used_ns),
     PL_LAYOUT_OF(pl_turn, usual_ns),
     PL_LAYOUT_OF(pl_turn, told_ns),

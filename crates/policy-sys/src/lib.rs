@@ -54,6 +54,9 @@ pub const GROUP_DEPTH_MAX: u32 = 32;
 
 // What an engine configures by default.
 pub const BW_SLICE_NS: u64 = 5_000_000;
+pub const BW_QUOTA_MIN_NS: u64 = 1_000_000;
+/// The number of the domain of what may run anywhere: policy/domain.h.
+pub const DOMAIN_REST: u32 = 0;
 pub const LOAD_PUBLISH_NS: u64 = 1_000_000;
 pub const FAIR_SLICE_NS: u64 = 3_000_000;
 pub const CFS_WAKEUP_GRAN_NS: u64 = 4_000_000;

@@ -347,7 +347,7 @@ pub struct Turn {
     pub from: *mut Node,
     pub behind: i64,
     pub pinned: u32,
-    pub reserved: u32,
+    pub bound: u32,
     pub used_ns: u64,
     pub usual_ns: u64,
     pub told_ns: u64,
@@ -577,7 +577,7 @@ macro_rules! for_each_struct {
         $m!(pl_rota, Rota, first, last, late);
         $m!(pl_node, Node, entity, line, weighed_ns);
         $m!(
-            pl_turn, Turn, entity, u, domain, shift, domain_w, from, behind, pinned, reserved, used_ns,
+            pl_turn, Turn, entity, u, domain, shift, domain_w, from, behind, pinned, bound, used_ns,
             usual_ns, told_ns, above_ns, since_ns, rota, before, after
         );
         $m!(

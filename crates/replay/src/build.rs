@@ -152,8 +152,10 @@ impl Program {
                     periods: (share * periods).round() as u64,
                     ns,
                 });
-                let phase_ns = phase::of_periods(timeline, period_ns, throttled, member);
-                let first_ns = phase_ns.and_then(|at| phase::left_at_start(timeline, period_ns, at, member));
+                let stretches = phase::standstills(timeline, member);
+                let phase_ns = phase::of_periods(&stretches, period_ns, throttled);
+                let first_ns =
+                    phase_ns.and_then(|at| phase::left_at_start(timeline, &stretches, period_ns, at, member));
                 (groups[ix].phase_ns, groups[ix].first_ns) = (phase_ns, first_ns);
             }
         }

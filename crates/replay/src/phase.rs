@@ -25,16 +25,13 @@ pub(crate) struct Throttled {
     pub ns: u64,
 }
 
-/// Where in a period of so many ns of the trace's clock boundaries lie; `None`: it does not show. `member`: the threads of the
-/// limited group and those below. `throttled`: `None`: not known.
+/// Where in a period of so many ns of the trace's clock boundaries lie; `None`: it does not show. `throttled`: `None`: not known.
 pub(crate) fn of_periods(
-    timeline: &Timeline,
+    stretches: &[Standstill],
     period_ns: u64,
     throttled: Option<Throttled>,
-    member: impl Fn(usize) -> bool,
 ) -> Option<u64> {
     let period_ns = period_ns as i64;
-    let stretches = standstills(timeline, &member);
     let mut places: Vec<(i64, i64)> = stretches
         .iter()
         .map(|stretch| {
@@ -77,12 +74,12 @@ pub(crate) fn of_periods(
 /// what it ran up to there. `phase_ns`: of the boundaries, as above.
 pub(crate) fn left_at_start(
     timeline: &Timeline,
+    stretches: &[Standstill],
     period_ns: u64,
     phase_ns: u64,
     member: impl Fn(usize) -> bool,
 ) -> Option<(u64, u64)> {
     let boundary_ns = timeline.start_ns + (phase_ns as i64 - timeline.start_ns).rem_euclid(period_ns as i64);
-    let stretches = standstills(timeline, &member);
     let goes_on = |end_ns: i64| (0..=WITHIN_NS).contains(&(end_ns - boundary_ns));
     stretches.iter().find(|stretch| goes_on(stretch.end_ns))?;
     let threads = timeline.threads.iter().enumerate().filter(|(ix, _)| member(*ix));
@@ -93,12 +90,13 @@ pub(crate) fn left_at_start(
 }
 
 /// Until some thread of a group went on all that wanted to run stood still.
-struct Standstill {
+pub(crate) struct Standstill {
     from_ns: i64,
     end_ns: i64,
 }
 
-fn standstills(timeline: &Timeline, member: &impl Fn(usize) -> bool) -> Vec<Standstill> {
+/// Of a limited group. `member`: its threads and those of groups below.
+pub(crate) fn standstills(timeline: &Timeline, member: impl Fn(usize) -> bool) -> Vec<Standstill> {
     // Time, how many more want to run, how many more run.
     let mut changes: Vec<(i64, i32, i32)> = Vec::new();
     for (ix, thread) in timeline.threads.iter().enumerate() {

@@ -9,6 +9,7 @@ use crate::rival_task::RivalTask;
 use crate::settings::{Semantics, Settings};
 use crate::state::State;
 use crate::task::ThreadTask;
+use plimsoll_sim::policy::BW_QUOTA_MIN_NS;
 use plimsoll_sim::{
     Change, ChangeKind, Config, ConfigError, Enforce, GroupId, GroupSpec, Limits, Machine, Mainline,
     Observer, RunError, Simulation, TaskSpec,
@@ -21,9 +22,6 @@ use std::sync::Arc;
 /// A closed loop stops where the recording did. Open arrivals have to be drained, a job has to be finished: that may
 /// take longer under a limit, but not for ever.
 const DRAIN_FACTOR_MAX: u64 = 20;
-
-/// The least that a limit may be.
-const QUOTA_MIN_NS: u64 = 1_000_000;
 
 /// Replays the program under `settings`. The same program, machine and settings give the same outcome.
 pub fn replay(
@@ -186,7 +184,7 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
                     limits: spec.limits,
                 },
             });
-            spec.limits.quota_ns = Some(left_ns.clamp(QUOTA_MIN_NS, quota_ns));
+            spec.limits.quota_ns = Some(left_ns.clamp(BW_QUOTA_MIN_NS, quota_ns));
             spec.limits.burst_ns = 0;
         }
         config.add_group(spec);

@@ -117,6 +117,8 @@ fn every_constant_is_the_headers() {
         ("PL_FAIR_SLICE_NS", FAIR_SLICE_NS),
         ("PL_CFS_WAKEUP_GRAN_NS", CFS_WAKEUP_GRAN_NS),
         ("PL_FAIR_WAIT_MAX_NS", FAIR_WAIT_MAX_NS),
+        ("PL_BW_QUOTA_MIN_NS", BW_QUOTA_MIN_NS),
+        ("PL_DOMAIN_REST", DOMAIN_REST.into()),
         ("PL_FAIR_PULL_NS", FAIR_PULL_NS),
         ("PL_FAIR_LAG_MAX_NS", FAIR_LAG_MAX_NS),
         ("PL_REFRESH_NS", REFRESH_NS),

@@ -14,11 +14,13 @@ impl<C: Class> Engine<'_, C> {
         }
         let n = self.cpus.len() as u32;
         let mut allowed = (0..n).filter(|&cpu| self.allowed(task, cpu));
-        let first = allowed.next();
-        match (first, 1 + allowed.count() as u32) {
-            (Some(first), n) if n > 1 && n < self.nr_online => Bound::Set(first),
-            (Some(_), n) if n > 1 => Bound::No,
-            _ => Bound::Cpu,
+        let (Some(first), Some(_)) = (allowed.next(), allowed.next()) else {
+            return Bound::Cpu;
+        };
+        let forbidden = |cpu: u32| self.cpus[cpu as usize].online && !self.allowed(task, cpu);
+        match (0..n).any(forbidden) {
+            true => Bound::Set(first),
+            false => Bound::No,
         }
     }
 }

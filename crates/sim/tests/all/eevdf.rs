@@ -501,33 +501,28 @@ fn bound_to_sets(any: u32) -> Vec<f64> {
     shares.skip(3).collect()
 }
 
-#[test]
-fn tasks_bound_to_sets_of_cpus_are_even_within_them() {
-    let shares = bound_to_sets(0);
-    println!("{shares:.1?}");
+#[track_caller]
+fn each_has_its_due_beside(any: u32, others: f64) {
+    let shares = bound_to_sets(any);
     for (at, &share) in shares.iter().enumerate() {
         near(
             &format!("spinner {at}"),
             share,
-            if at < 5 { 40.0 } else { 66.7 },
+            if at < 5 { 40.0 } else { others },
             1.0,
         );
     }
 }
 
+#[test]
+fn tasks_bound_to_sets_of_cpus_are_even_within_them() {
+    each_has_its_due_beside(0, 66.7);
+}
+
 /// It is due what it would have where that is most, and leaves the others of that set as much.
 #[test]
 fn one_that_may_run_anywhere_goes_where_it_has_most_beside_sets_of_cpus() {
-    let shares = bound_to_sets(1);
-    println!("{shares:.1?}");
-    for (at, &share) in shares.iter().enumerate() {
-        near(
-            &format!("spinner {at}"),
-            share,
-            if at < 5 { 40.0 } else { 60.0 },
-            1.0,
-        );
-    }
+    each_has_its_due_beside(1, 60.0);
 }
 
 #[test]

@@ -8,9 +8,6 @@ use crate::class::Bound;
 /// Turns stay where they are: lines link them.
 const CHUNK: usize = 256;
 
-/// The domain of what may run anywhere. That of a set of CPUs is the one behind that of its first CPU's number.
-const REST: usize = 0;
-
 /// Reached through raw pointers only, as [`super::Memory`] is. What is read is a copy.
 pub(crate) struct Turns {
     root: Root,
@@ -26,8 +23,6 @@ pub(crate) struct Turns {
     gathered_ns: u64,
     gather_ns: u64,
     turns: Vec<ZeroedArray<sys::Turn>>,
-    /// Of each task: the number of the domain of the CPUs that it is bound to.
-    bound: Vec<u32>,
 }
 
 // SAFETY of all calls below: a task's group and its CPU have nodes here, as the class was made for the engine's groups and
@@ -40,7 +35,7 @@ impl Turns {
         let domains = ZeroedArray::new(nr_cpus + 1);
         for cpu in 0..nr_cpus {
             // SAFETY: takes a number that is there.
-            unsafe { (*parts.at(cpu)).domain = domains.at(REST) };
+            unsafe { (*parts.at(cpu)).domain = domains.at(sys::DOMAIN_REST as usize) };
         }
         for group in 0..nr_groups {
             // SAFETY: groups stand in one array, the root first.
@@ -52,13 +47,12 @@ impl Turns {
             nodes,
             parts,
             domains,
-            nr_domains: REST as u32 + 1,
+            nr_domains: sys::DOMAIN_REST + 1,
             all: sys::zeroed(),
             gathered_ns: 0,
             // SAFETY: a function of a number.
             gather_ns: unsafe { sys::pl_domain_gather_ns(nr_cpus as u32) },
             turns: Vec::new(),
-            bound: Vec::new(),
         }
     }
 
@@ -140,7 +134,6 @@ impl Turns {
     pub fn born(&mut self, task: u32) {
         while self.turns.len() * CHUNK <= task as usize {
             self.turns.push(ZeroedArray::new(CHUNK));
-            self.bound.resize(self.turns.len() * CHUNK, REST as u32);
         }
         // SAFETY: as above.
         unsafe { *self.turn(task) = sys::zeroed() };
@@ -148,12 +141,11 @@ impl Turns {
 
     /// A task's turn begins on its CPU: whose domain that is, and how far all are served.
     pub fn follow_bound(&mut self, task: &Task, id: u32, now_ns: u64, config: &FairConfig) {
-        let set = match self.bound[id as usize] {
-            0 => std::ptr::null_mut(),
-            number => self.domains.at(number as usize),
-        };
-        // SAFETY: as above.
-        unsafe { sys::pl_part_follows(self.part(task.cpu), set, self.domains.at(REST), now_ns) };
+        // SAFETY: as above; there are as many domains as numbers.
+        unsafe {
+            let bound = (*self.turn(id)).bound;
+            sys::pl_part_follows(self.part(task.cpu), self.domains.at(0), bound, now_ns);
+        }
         if now_ns.saturating_sub(self.gathered_ns) > self.gather_ns {
             self.gathered_ns = now_ns;
             self.gather(config);
@@ -183,13 +175,14 @@ impl Turns {
         let turn = self.turn(id);
         let part = self.part(task.cpu);
         let number = match bound {
-            Bound::Set(first) => 1 + first,
-            Bound::No | Bound::Cpu => REST as u32,
+            // SAFETY: a function of a number.
+            Bound::Set(first) => unsafe { sys::pl_domain_of_set(first) },
+            Bound::No | Bound::Cpu => sys::DOMAIN_REST,
         };
-        self.bound[id as usize] = number;
         self.nr_domains = self.nr_domains.max(number + 1);
         // SAFETY: as above.
         unsafe {
+            (*turn).bound = number;
             (*turn).pinned = u32::from(bound == Bound::Cpu);
             sys::pl_steps_enter(part, &mut task.0, turn, u64::from(id), now_ns, config);
         }
