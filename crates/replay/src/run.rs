@@ -166,7 +166,8 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
         // The simulator charges all of the recorded work.
         let of_work_ns = |us: u64| (us as f64 * 1000.0 / group.charged()).round() as u64;
         spec.limits = Limits {
-            quota_ns: quota_us.map(of_work_ns),
+            // The least quota that there is may stand for less work than that.
+            quota_ns: quota_us.map(|us| of_work_ns(us).max(BW_QUOTA_MIN_NS)),
             period_ns: own.period_us * 1000,
             burst_ns: quota_us.map_or(0, |_| of_work_ns(own.burst_us)),
             onset_percent: 0,

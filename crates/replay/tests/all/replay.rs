@@ -616,6 +616,22 @@ fn a_limit_is_charged_with_what_the_kernel_counts_and_no_interrupts() {
 }
 
 #[test]
+fn the_least_quota_is_one_also_where_the_kernel_counts_more_than_the_trace_shows() {
+    let (mut header, events) = example::open_loop(30);
+    let usage = |ns: i64| CpuStat {
+        usage_ns: Some(ns as u64),
+        ..Default::default()
+    };
+    header.groups[1].stat_start = Some(usage(0));
+    header.groups[1].stat_end = Some(usage(93 * MS));
+    let (program, machine) = compile(&header, &events);
+    let sets = ["group.web.quota_us=1000", "group.web.period_us=2000"];
+    let work_ns = program.groups[program.target as usize].work_ns;
+    assert!(work_ns < 92 * MS as u64, "{work_ns} ns of work");
+    assert!(p(&run(&program, &machine, &sets), 100.0) > 4.0);
+}
+
+#[test]
 fn stretches_hold_all_work_and_all_requests() {
     let (program, _) = closed_loop(400);
     let work: f64 = program.stretches.iter().map(|s| s.work_ns).sum();
