@@ -3,7 +3,7 @@
 //! `move` events.
 use crate::cgroup::Hierarchy;
 use crate::wire;
-use plimsoll_trace::{Event, Group, GroupIx, Thread, Tid, What};
+use plimsoll_trace::{CpuStat, Event, Group, GroupIx, Thread, Tid, What};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How often the limits of a group made while recording are read, once a round of the reader: the maker of a group sets
@@ -43,6 +43,8 @@ pub struct Names {
     start: HashMap<String, Group>,
     /// Made while recording, as they were when last looked at, by path.
     made: HashMap<String, Group>,
+    /// Statistics as recording ended, by path, of those that were read then.
+    end: HashMap<String, CpuStat>,
     /// Those of them that are looked at again, and how often.
     young: Vec<(u64, u32)>,
     /// Lower halves of the ids of groups that took time from the recorded ones.
@@ -73,6 +75,7 @@ impl Names {
             paths: HashMap::new(),
             start: HashMap::new(),
             made: HashMap::new(),
+            end: HashMap::new(),
             young: Vec::new(),
             others: BTreeSet::new(),
             header_bytes: 0,
@@ -83,6 +86,23 @@ impl Names {
             names.paths.insert(id, path);
         }
         names
+    }
+
+    /// Recording begins: statistics of the recorded tree count from here. They were read before the probes came, which takes a
+    /// second beside work of the same weight, and a limit is charged with what they say.
+    pub fn begins(&mut self, hierarchy: &Hierarchy, only_below: &str) {
+        for (_, path) in hierarchy.walk(only_below) {
+            if let Some(group) = self.start.get_mut(&path) {
+                group.stat_start = hierarchy.stat(&path);
+            }
+        }
+    }
+
+    /// It ends: they count up to here.
+    pub fn ends(&mut self, hierarchy: &Hierarchy, only_below: &str) {
+        let paths = hierarchy.walk(only_below).into_iter().map(|(_, path)| path);
+        let stats = paths.filter_map(|path| Some((hierarchy.stat(&path)?, path)));
+        self.end.extend(stats.map(|(stat, path)| (path, stat)));
     }
 
     /// A thread was announced: it is new, or its group or its name changed.
@@ -209,9 +229,8 @@ impl Names {
                 let now = hierarchy.group(&path);
                 let id_now = hierarchy.id_of(&path);
                 // Statistics begin anew with each making: only those of one and the same group have a difference.
-                let stat_end = now
-                    .stat_start
-                    .filter(|_| ids.iter().all(|&id| Some(id) == id_now));
+                let stat_end = self.end.get(&path).copied().or(now.stat_start);
+                let stat_end = stat_end.filter(|_| ids.iter().all(|&id| Some(id) == id_now));
                 if path.starts_with(SESSION) {
                     return Group {
                         path,

@@ -190,6 +190,9 @@ fn record_up_to(
     let cpu_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
     sink.borrow_mut().start_ns = start_ns;
     visit(&cpus);
+    if let Some(path) = &only_below {
+        sink.borrow_mut().names.begins(&hierarchy, path);
+    }
     drop(urgent);
     progress(Stage::Begins);
     let length_ns = options.duration.as_nanos() as i64;
@@ -227,6 +230,9 @@ fn record_up_to(
     let urgent = Urgent::begin();
     visit(&cpus);
     let end_ns = clock_ns(libc::CLOCK_MONOTONIC);
+    if let Some(path) = &only_below {
+        sink.borrow_mut().names.ends(&hierarchy, path);
+    }
     let reader_ns = (clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - cpu_start_ns) as u64;
     let measured = match measured {
         Some(measured) => measured,
