@@ -54,18 +54,39 @@ struct css_set {
 struct task_group {
 	struct cgroup_subsys_state css;
 };
+struct task_struct;
 struct rq {
 	__u64 clock_task;
+	struct task_struct *curr;
 };
+struct load_weight {
+	unsigned long weight;
+};
+struct sched_entity;
 struct cfs_rq {
 	struct rq *rq;
+	struct sched_entity *curr;
+	__s64 sum_w_vruntime;
+	__u64 sum_weight;
+	__u64 zero_vruntime;
+};
+/* The names of 6.6. */
+struct cfs_rq___6_6 {
+	__s64 avg_vruntime;
+	__u64 avg_load;
+	__u64 min_vruntime;
 };
 struct thread_info {
 	__u32 cpu;
 };
 struct sched_entity {
-	struct cfs_rq *cfs_rq;
+	struct load_weight load;
+	unsigned char on_rq;
 	__u64 exec_start;
+	__u64 vruntime;
+	int depth;
+	struct sched_entity *parent;
+	struct cfs_rq *cfs_rq;
 };
 struct task_struct {
 	struct thread_info thread_info;
@@ -198,6 +219,7 @@ struct others {
 	__u64 longest_ns;
 	struct task_group *longest; /* whose turn that was */
 	__u64 longest_mask;	    /* as what its last turn left its thread */
+	__u64 took;		    /* it took the CPU from a recorded thread, which waits */
 	/* The group whose id was asked for last. */
 	struct task_group *known;
 	__u64 known_id;
@@ -520,13 +542,19 @@ static __always_inline void follow_others(struct cpu_state *state, struct task_s
 			others->longest_mask = mask;
 		}
 	}
-	if (goes_on && !others->since_ns)
-		others->since_ns = now;
-	else if (!others->since_ns)
+	if (!others->since_ns) {
+		others->since_ns = goes_on ? now : 0;
+		others->turn_ns = now;
+		others->took = prev_wanted && (!mask || mask & RECORD_OTHERS_PREEMPTED);
 		return;
+	}
 	turn = now - others->since_ns;
-	/* Another group's turn is a stretch of its own, unless what there is of this one is short. */
-	if (goes_on && (turn < RECORD_TURN_NS || prev->sched_task_group == next->sched_task_group)) {
+	/*
+	 * Another group's turn is a stretch of its own, unless what there is of this one is short, and took nothing from a recorded
+	 * thread.
+	 */
+	if (goes_on &&
+	    ((turn < RECORD_TURN_NS && !others->took) || prev->sched_task_group == next->sched_task_group)) {
 		others->turn_ns = now;
 		return;
 	}
@@ -543,6 +571,7 @@ static __always_inline void follow_others(struct cpu_state *state, struct task_s
 	event.kind = RECORD_KIND_OTHERS;
 	event.mask = others->longest_mask;
 	others->since_ns = goes_on ? now : 0;
+	others->took = 0;
 	others->turn_ns = now;
 	others->longest_ns = 0;
 	others->longest = NULL;
@@ -821,6 +850,7 @@ int on_usdt_end(void *ctx)
 	return 0;
 }
 
+#include "record_owed.h"
 #include "record_sockets.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -34,6 +34,7 @@ enum record_kind {
 	RECORD_KIND_CLOSED = 6,
 	RECORD_KIND_OTHERS = 7,
 	RECORD_KIND_MIGRATE = 8,
+	RECORD_KIND_OWED = 9,
 };
 
 /* A CPU has two batches under construction: see record_sockets.h. */
@@ -60,16 +61,17 @@ enum record_context {
 };
 
 /* switch: a = previous, b = next, arg = preempted, mask = previous state; waking: a = woken, b = waker,
- * arg = context; migrate: a = the thread, b = the CPU on whose queue it waits, arg = it is being woken; of a socket: a = the
- * thread or 0, b = the socket, mask and arg = bytes, lower and upper bits, at most RECORD_BYTES_MAX; others: a and arg = how
- * long they ran, ns, lower and upper bits, at most RECORD_RUN_MAX_NS, b = lower half of the id of the group that ran longest,
- * mask = state after its last turn (bit 15: it was preempted). */
+ * arg = context; migrate: a = the thread, b = the CPU on whose queue it waits, arg = it is being woken; owed: a = the
+ * thread, b = ns, with a sign; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper
+ * bits, at most RECORD_BYTES_MAX; others: a and arg = how long they ran, ns, lower and upper bits, at most
+ * RECORD_RUN_MAX_NS, b = lower half of the id of the group that ran longest, mask = state after its last turn (bit 15:
+ * it was preempted). */
 #define RECORD_SESSION                                                                                       \
 	0x80000000U /* in place of a cgroup's id: this, and the number of a session (autogroup) */
 #define RECORD_BYTES_MAX 0xffffffU
 #define RECORD_RUN_MAX_NS 0xffffffffffULL
 #define RECORD_OTHERS_PREEMPTED 0x8000U
-/* Others' turns that are shorter are counted with those beside them: at most 2,000 events a second on each CPU. */
+/* Others' turns that are shorter, and took no recorded thread's CPU, are counted with those beside them. */
 #define RECORD_TURN_NS 500000ULL
 struct record_event {
 	__u32 delta_ns; /* after the batch's base_ns */

@@ -289,6 +289,15 @@ extern "C" {
     pub fn pl_balance_to_move(busiest: u32, mine: u32) -> u32;
     pub fn pl_balance_overloaded(nr_queued: u32, runnable: *const Pelt) -> bool;
 
+    // baseline/recorded.h
+    pub fn pl_recorded_owed(
+        woken: *const Task,
+        turn: *const Turn,
+        running: *const Task,
+        current: *const Turn,
+        owed_ns: i64,
+    );
+
     // baseline/wake.h
     pub fn pl_wake_count(waker: *mut Waker, woken: u32, now_ns: u64);
     pub fn pl_wake_wide(waker: *const Waker, woken: *const Waker, cpus: u32) -> bool;

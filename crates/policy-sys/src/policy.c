@@ -16,6 +16,7 @@
 #include "steps.h"
 #include "baseline/balance.h"
 #include "baseline/cfs.h"
+#include "baseline/recorded.h"
 #include "baseline/wake.h"
 #include "headroom.h"
 #include "lend.h"

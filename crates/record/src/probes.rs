@@ -2,11 +2,12 @@
 //! Loads bpf/record.bpf.c, attaches it, empties its ring buffer, and knows what it cost.
 use crate::error::RecordError;
 use crate::wire::{self, Stream};
-use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBufferBuilder, UsdtOpts};
 use plimsoll_trace::RequestSpec;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -142,15 +143,17 @@ impl<'obj> Probes<'obj> {
         rodata.only_below_id = settings.only_below_id;
         rodata.cpu_hierarchy_id = settings.cpu_hierarchy_id;
         rodata.switch_has_state = switch_parameters(btf).is_none_or(|n| n >= 5);
+        let has_lags = has_lags(btf);
         rodata.preempt_count_after_rq = preempt_count_after_rq(btf).unwrap_or(0);
         open.maps
             .ring
             .set_max_entries(settings.ring_bytes)
             .map_err(|e| unsupported(format!("the ring buffer: {e:#}")))?;
         for mut prog in open.open_object_mut().progs_mut() {
-            let needed = match prog.name().to_str().and_then(hook_of) {
+            let name = prog.name().to_str();
+            let needed = match name.and_then(hook_of) {
                 Some(hook) => hooks.is_some_and(|hooks| hooks.has(hook)),
-                None => true,
+                None => name != Some("on_wakeup") || has_lags,
             };
             prog.set_autoload(needed);
         }
@@ -194,6 +197,9 @@ impl<'obj> Probes<'obj> {
             &mut progs.on_switch,
         ] {
             self.links.push(prog.attach().map_err(attach)?);
+        }
+        if progs.on_wakeup.autoload() {
+            self.links.push(progs.on_wakeup.attach().map_err(attach)?);
         }
         self.attach_sockets();
         if let Some(request) = request {
@@ -489,6 +495,13 @@ fn switch_parameters(btf: &Btf) -> Option<usize> {
     let pointer: Ptr = name.referenced_type().try_into().ok()?;
     let function: FuncProto = pointer.referenced_type().try_into().ok()?;
     Some(function.iter().count())
+}
+
+/// Whether the fair class keeps lags, as it does since 6.6: the names are those of that kernel and of later ones.
+fn has_lags(btf: &Btf) -> bool {
+    let queue: Option<Struct> = btf.type_by_name("cfs_rq");
+    let is_one = |name: Option<&OsStr>| name.is_some_and(|name| name == "avg_load" || name == "sum_weight");
+    queue.is_some_and(|queue| queue.iter().any(|member| is_one(member.name)))
 }
 
 /// Distance in bytes from a CPU's run queue to its preempt count.

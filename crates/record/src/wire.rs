@@ -199,6 +199,10 @@ pub fn event(bytes: &[u8], base_ns: u64) -> Option<(i64, What)> {
                 target_cpu: b,
             },
         },
+        9 => What::Owed {
+            tid: a,
+            owed_ns: b as i32,
+        },
         KIND_OTHERS => What::Others {
             group: Some(b),
             run_ns: u64::from(a) | u64::from(arg) << 32,

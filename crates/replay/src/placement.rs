@@ -16,7 +16,7 @@ use plimsoll_trace::{Burst, Cause, ThreadTimeline, Timeline};
 /// Fewer choices than this show no habit.
 const CHOICES_MIN: u32 = 8;
 
-/// A [`plimsoll_sim::Seat`], if one is known, in twelve bytes: one is kept for each burst.
+/// A [`plimsoll_sim::Seat`], if one is known, in sixteen bytes: one is kept for each burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     place: u32,
@@ -24,6 +24,8 @@ pub(crate) struct Seat {
     group: u32,
     /// Of [`When::After`], or [`Turn::others_ns`].
     waited_ns: u32,
+    /// [`Seat::NOT_KNOWN`]: nobody knows.
+    owed_ns: i32,
 }
 
 impl Seat {
@@ -31,7 +33,9 @@ impl Seat {
         place: u32::MAX,
         group: 0,
         waited_ns: 0,
+        owed_ns: Seat::NOT_KNOWN,
     };
+    const NOT_KNOWN: i32 = i32::MIN;
     const NO_CPU: u32 = 0x3fff;
     const CHOICES: [SeatChoice; 3] = [SeatChoice::Idle, SeatChoice::NotIdle, SeatChoice::NoneIdle];
     const WHEN: [When; 3] = [When::Now, When::Next, When::AfterSlice];
@@ -52,6 +56,7 @@ impl Seat {
             place,
             group,
             waited_ns,
+            owed_ns: seat.owed_ns.unwrap_or(Seat::NOT_KNOWN),
         }
     }
 
@@ -63,6 +68,7 @@ impl Seat {
             waker_cpu: cpu(4),
             choice,
             turn: self.turn(),
+            owed_ns: Some(self.owed_ns).filter(|&ns| ns != Seat::NOT_KNOWN),
         })
     }
 
@@ -261,6 +267,7 @@ fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<S
                 true => turn_of(&by_cpu[cpu as usize], group_of, burst.woken_ns, first.start_ns),
                 false => turn_never_came(&by_cpu[cpu as usize], group_of, burst.woken_ns, first.start_ns),
             },
+            owed_ns: burst.owed_ns,
         })
     };
     let mut seats = Vec::new();
@@ -373,12 +380,14 @@ mod tests {
                     others_ns: u32::from(when == When::Next),
                 })
             });
-            for turn in turns.chain([None]) {
+            let owed = [None, Some(0), Some(-1), Some(i32::MAX)].into_iter().cycle();
+            for (turn, owed_ns) in turns.chain([None]).zip(owed) {
                 let seat = plimsoll_sim::Seat {
                     cpu,
                     waker_cpu,
                     choice,
                     turn,
+                    owed_ns,
                 };
                 assert_eq!(Seat::new(seat).get(), Some(seat));
             }

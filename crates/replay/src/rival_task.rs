@@ -3,7 +3,7 @@
 //! does the same again.
 use crate::program::Program;
 use crate::rivals::{Demand, Want};
-use plimsoll_sim::{Behaviour, Context, Step};
+use plimsoll_sim::{Behaviour, Choice, Context, Seat, Step};
 use std::sync::Arc;
 
 /// A task that wants a CPU until some time looks at the clock after so much CPU time at most: by so much it may be
@@ -19,16 +19,19 @@ pub(crate) struct RivalTask {
     round_ns: u64,
     /// The work of the next demand has been begun.
     works: bool,
+    /// What the recorded kernel owed whom counts.
+    has_seats: bool,
 }
 
 impl RivalTask {
-    pub fn new(program: Arc<Program>, rival: u32) -> Self {
+    pub fn new(program: Arc<Program>, rival: u32, has_seats: bool) -> Self {
         Self {
             program,
             rival,
             next: 0,
             round_ns: 0,
             works: false,
+            has_seats,
         }
     }
 
@@ -47,13 +50,26 @@ impl RivalTask {
 }
 
 impl Behaviour for RivalTask {
+    /// Where it took the CPU from a recorded thread it is owed what it was then. A client of a hundred times the weight comes and goes so
+    /// often that its lag stands at its bound: it leaves while it is still owed time, and whom it interrupted goes on.
+    fn woken_on(&self, _: Option<u64>) -> Option<Seat> {
+        let owed_ns = self.demands()[self.next].owed_ns;
+        (self.has_seats && owed_ns.is_some()).then_some(Seat {
+            cpu: None,
+            waker_cpu: None,
+            choice: Choice::NotIdle,
+            turn: None,
+            owed_ns,
+        })
+    }
+
     fn next(&mut self, ctx: &mut Context) -> Step {
         let now_ns = ctx.now_ns();
         loop {
             if self.works {
                 self.done();
             }
-            let Demand { from_ns, want } = self.demands()[self.next];
+            let Demand { from_ns, want, .. } = self.demands()[self.next];
             let at_ns = from_ns + self.round_ns;
             if at_ns > now_ns {
                 return Step::SleepUntil { at_ns };

@@ -29,6 +29,8 @@ pub(crate) struct Demand {
     /// Since the recording began.
     pub from_ns: u64,
     pub want: Want,
+    /// What it was owed as it took the CPU from a recorded thread; `None`: it did not, or that is not known.
+    pub owed_ns: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,7 @@ const OWED: f64 = 4.0;
 /// A demand that is not over.
 struct Pending {
     from_ns: i64,
+    owed_ns: Option<i32>,
     work_ns: u64,
     /// When it last had the CPU, for how long, and what others had run there by then.
     last_ns: i64,
@@ -86,6 +89,7 @@ impl Pending {
         Demand {
             from_ns: since(start_ns, self.from_ns),
             want: Want::Work(self.work_ns.max(1)),
+            owed_ns: self.owed_ns,
         }
     }
 
@@ -93,6 +97,7 @@ impl Pending {
         Demand {
             from_ns: since(start_ns, self.from_ns),
             want: Want::Until(since(start_ns, end_ns)),
+            owed_ns: self.owed_ns,
         }
     }
 }
@@ -170,6 +175,7 @@ pub(crate) fn find(
         }
         let own = pending.entry(at).or_insert(Pending {
             from_ns,
+            owed_ns: run.owed_ns,
             work_ns: 0,
             last_ns: from_ns,
             turn_ns: 0,
@@ -290,6 +296,7 @@ mod tests {
             cpu: 0,
             group: of(path),
             wants_more,
+            owed_ns: None,
         };
         let mut timeline = Timeline::build(&header, &[]);
         timeline.others = vec![
@@ -308,6 +315,7 @@ mod tests {
     fn what_would_have_been_picked_instead_of_a_lighter_one_had_done_its_work() {
         let waits = Pending {
             from_ns: 0,
+            owed_ns: None,
             work_ns: 200_000,
             last_ns: 200_000,
             turn_ns: 200_000,
@@ -325,7 +333,11 @@ mod tests {
     #[test]
     fn a_neighbour_that_would_have_had_its_turn_long_before_had_left() {
         let (work, ms) = (|ms: u64| Want::Work(ms * MS as u64), MS as u64);
-        let demand = |from_ns, want| Demand { from_ns, want };
+        let demand = |from_ns, want| Demand {
+            from_ns,
+            want,
+            owed_ns: None,
+        };
         assert_eq!(wanted(100), [demand(0, work(2))]);
         assert_eq!(
             wanted(10_000),

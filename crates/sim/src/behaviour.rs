@@ -56,6 +56,9 @@ pub struct Seat {
     pub choice: Choice,
     /// When its turn came, if that CPU ran something; `None`: the rules decide.
     pub turn: Option<Turn>,
+    /// What it was owed then beside another group's task that ran there, ns of service; below 0: owed. `None`: what follows
+    /// from the run so far.
+    pub owed_ns: Option<i32>,
 }
 
 /// When the turn of a woken task came. What tasks and groups are owed follows from all that ran before, and no recording tells of

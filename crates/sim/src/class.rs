@@ -101,6 +101,9 @@ pub trait Class {
         None
     }
 
+    /// Such a task, or its group beside that of the one that runs, was owed so much as it was recorded, below 0: owed that.
+    fn owed(&mut self, woken: &Seen, running: &Seen, owed_ns: i64) {}
+
     /// A CPU whose slice is over, or that has nothing to do, looks at one other, where `first` has the lowest key. `own`: the
     /// lowest of its own. Whether it looks for a task to take.
     fn looks(&self, to: &CpuSeen, own: Option<u64>, from: &CpuSeen, first: &Seen) -> bool {

@@ -15,7 +15,7 @@ pub(crate) const INTS: [Col; 6] = [
 /// Of texts, in that of [`Cells::texts`].
 pub(crate) const TEXTS: [Col; 4] = [Col::Kind, Col::PrevState, Col::Context, Col::Op];
 /// Of whole numbers of 64 bits, in that of [`Cells::longs`]: those of a sample, then what later versions count.
-pub(crate) const LONGS: [Col; 9] = [
+pub(crate) const LONGS: [Col; 10] = [
     Col::UsageNs,
     Col::NrPeriods,
     Col::NrThrottled,
@@ -25,15 +25,16 @@ pub(crate) const LONGS: [Col; 9] = [
     Col::Connection,
     Col::Bytes,
     Col::RunNs,
+    Col::OwedNs,
 ];
 
 /// The values of one row (`docs/src/reference/trace-format.md`); [`Cells::columns`] says which.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cells {
     pub ts_ns: i64,
-    pub ints: [Option<i32>; 6],
-    pub texts: [Option<&'static str>; 4],
-    pub longs: [Option<i64>; 9],
+    pub ints: [Option<i32>; INTS.len()],
+    pub texts: [Option<&'static str>; TEXTS.len()],
+    pub longs: [Option<i64>; LONGS.len()],
 }
 
 /// Where the values of a column are.
@@ -60,7 +61,7 @@ impl Cells {
         let int = |v: u32| Some(v as i32);
         let [mut tid, mut next, mut waker, mut target, mut group] = [None; 5];
         let [mut state, mut context, mut op] = [None; 3];
-        let [mut connection, mut bytes, mut run_ns] = [None; 3];
+        let [mut connection, mut bytes, mut run_ns, mut owed_ns] = [None; 4];
         let mut stats = [None; 6];
         let kind = match &event.what {
             What::Switch {
@@ -94,6 +95,10 @@ impl Cells {
             What::Migrate { tid: t, target_cpu } => {
                 (tid, target) = (int(*t), int(*target_cpu));
                 "migrate"
+            }
+            What::Owed { tid: t, owed_ns: ns } => {
+                (tid, owed_ns) = (int(*t), Some(i64::from(*ns)));
+                "owed"
             }
             What::Fork { parent, child } => {
                 (tid, waker) = (int(*child), int(*parent));
@@ -153,6 +158,7 @@ impl Cells {
             texts: [Some(kind), state, context, op],
             longs: [
                 stats[0], stats[1], stats[2], stats[3], stats[4], stats[5], connection, bytes, run_ns,
+                owed_ns,
             ],
         }
     }

@@ -37,6 +37,9 @@ pub enum What {
     Placed { tid: Tid, target_cpu: u32 },
     /// `tid`, which waits for a CPU, was moved to the run queue of `target_cpu`.
     Migrate { tid: Tid, target_cpu: u32 },
+    /// `tid`, which has just been woken where another group's thread runs, is owed so much service in the queue in which the
+    /// two part; below 0 it owes that.
+    Owed { tid: Tid, owed_ns: i32 },
     /// `parent` made `child`.
     Fork { parent: Tid, child: Tid },
     /// `tid` is gone.

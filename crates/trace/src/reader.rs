@@ -378,6 +378,7 @@ impl Columns {
         let connection = self.long(row, cursor, Col::Connection);
         let bytes = self.long(row, cursor, Col::Bytes);
         let run_ns = self.long(row, cursor, Col::RunNs);
+        let owed_ns = self.long(row, cursor, Col::OwedNs);
         let mut stats = [None; 6];
         for (stat, col) in stats.iter_mut().zip(STATS) {
             *stat = self.long(row, cursor, col);
@@ -405,6 +406,10 @@ impl Columns {
             b"migrate" => What::Migrate {
                 tid: tid_of("tid", tid)?,
                 target_cpu: needed("target_cpu", target, CPU_MAX - 1)?,
+            },
+            b"owed" => What::Owed {
+                tid: tid_of("tid", tid)?,
+                owed_ns: signed("owed_ns", owed_ns)?,
             },
             b"fork" => What::Fork {
                 parent: tid_of("waker_tid", waker)?,
@@ -520,6 +525,15 @@ fn long_up_to(field: &'static str, value: Option<i64>, max: i64) -> Result<i64, 
             allowed: format!("0 to {max}"),
         }),
     }
+}
+
+fn signed(field: &'static str, value: Option<i64>) -> Result<i32, Bad> {
+    let value = value.ok_or_else(|| missing(field))?;
+    i32::try_from(value).map_err(|_| Bad {
+        field,
+        value: value.to_string(),
+        allowed: format!("{} to {}", i32::MIN, i32::MAX),
+    })
 }
 
 fn tid_of(field: &'static str, value: Option<i32>) -> Result<u32, Bad> {

@@ -33,6 +33,8 @@ pub struct TimelineBuilder {
     /// Into `connections`, by [`crate::Connection::id`].
     by_id: HashMap<u64, usize>,
     others: Vec<OthersRun>,
+    /// What threads that are not recorded were owed as they were woken beside recorded ones, until they run.
+    owed: HashMap<Tid, i32>,
     quality: Quality,
     last_ns: i64,
     /// By number.
@@ -46,6 +48,8 @@ struct CpuNow {
     running: Option<ThreadIx>,
     /// When it last gave a sign of being there.
     seen_ns: i64,
+    /// Of a thread that is not recorded and took the CPU from one that is: what it was owed.
+    owed_ns: Option<i32>,
 }
 
 struct KnownThread {
@@ -142,6 +146,7 @@ impl TimelineBuilder {
                 })
                 .collect(),
             others: Vec::new(),
+            owed: HashMap::new(),
             quality: Quality::of(header),
             last_ns: header.clock.start_ns,
             cpus: Vec::new(),
@@ -168,7 +173,10 @@ impl TimelineBuilder {
                 if prev != 0 {
                     self.switch_out(prev, prev_state, event.cpu, ts, since_ns);
                 }
-                self.cpu(event.cpu).running = None;
+                let owed_ns = self.owed.remove(&next);
+                let cpu = self.cpu(event.cpu);
+                cpu.running = None;
+                cpu.owed_ns = owed_ns.filter(|_| prev_state == State::Runnable);
                 if next != 0 {
                     self.switch_in(next, event.cpu, ts);
                 }
@@ -188,6 +196,10 @@ impl TimelineBuilder {
                     self.threads[ix].cpu = Some(target_cpu);
                 }
             }
+            What::Owed { tid, owed_ns } => match self.find(tid, ts) {
+                Some(ix) if self.threads[ix].out.recorded => self.threads[ix].is_owed(owed_ns),
+                _ => drop(self.owed.insert(tid, owed_ns)),
+            },
             What::Wakeup { tid, waker, .. } => {
                 let context = if waker == 0 {
                     Context::Interrupt
@@ -247,13 +259,17 @@ impl TimelineBuilder {
                     by,
                 });
             }
-            What::Others { group, run_ns, state } => self.others.push(OthersRun {
-                end_ns: ts,
-                run_ns,
-                cpu: event.cpu,
-                group,
-                wants_more: !state.blocks(),
-            }),
+            What::Others { group, run_ns, state } => {
+                let owed_ns = self.cpu(event.cpu).owed_ns.take();
+                self.others.push(OthersRun {
+                    end_ns: ts,
+                    run_ns,
+                    cpu: event.cpu,
+                    group,
+                    wants_more: !state.blocks(),
+                    owed_ns,
+                });
+            }
             What::Sample { .. } => {}
         }
     }
@@ -379,6 +395,7 @@ impl TimelineBuilder {
                 *self.cpu(cpu) = CpuNow {
                     running: Some(ix as ThreadIx),
                     seen_ns: ts,
+                    ..CpuNow::default()
                 };
             }
             // The switch to it follows, late: a recorder adds one that the kernel did not raise as it next hears of
@@ -468,7 +485,7 @@ impl TimelineBuilder {
     /// last gave a sign: until when it ran is not known, and made-up work would displace real work in a replay.
     /// Returns from when `cpu` may have run something else.
     fn evict(&mut self, other: Tid, does: &str, cpu: u32, ts: i64) -> Option<i64> {
-        let CpuNow { running, seen_ns } = *self.cpu(cpu);
+        let CpuNow { running, seen_ns, .. } = *self.cpu(cpu);
         let thread = &mut self.threads[running? as usize];
         if thread.out.tid == other || !matches!(thread.status, Status::Running { cpu: on, .. } if on == cpu) {
             return None;
@@ -548,6 +565,7 @@ impl TimelineBuilder {
         *self.cpu(cpu) = CpuNow {
             running: Some(ix as ThreadIx),
             seen_ns: ts,
+            ..CpuNow::default()
         };
     }
 
@@ -604,6 +622,7 @@ impl Open {
             end: End::Cut,
             group: self.group,
             queued: self.cpu.filter(|_| self.follows_queues),
+            owed_ns: None,
             runs: run..run,
             wakes: 0..0,
         });
@@ -617,6 +636,13 @@ impl Open {
             if !has_run(burst) {
                 burst.queued = self.cpu;
             }
+        }
+    }
+
+    /// It has just been woken, and is owed so much.
+    fn is_owed(&mut self, owed_ns: i32) {
+        if let (Status::Waiting, Some(burst)) = (self.status, self.out.bursts.last_mut()) {
+            burst.owed_ns = Some(owed_ns);
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 /// Metadata keys. `plimsoll.version` counts incompatible changes of the columns or of the header.
 pub const KEY_VERSION: &str = "plimsoll.version";
 pub const KEY_HEADER: &str = "plimsoll.header";
-pub const VERSION: u32 = 3;
-/// Version 1 had neither sockets nor others, version 2 no migrations; both are still read.
+pub const VERSION: u32 = 4;
+/// Version 1 had neither sockets nor others, version 2 no migrations, version 3 nothing of what is owed; all are still read.
 pub const VERSION_READ_MIN: u32 = 1;
 
 /// Rows in a row group: bounds the memory of writer and reader (about 10 MB).
@@ -43,6 +43,7 @@ message plimsoll_trace {
   optional binary op (STRING);
   optional int64 bytes;
   optional int64 run_ns;
+  optional int64 owed_ns;
 }
 ";
 
@@ -70,6 +71,7 @@ pub enum Col {
     Op,
     Bytes,
     RunNs,
+    OwedNs,
 }
 
 /// The columns of a sample, in the order of [`crate::CpuStat`]'s fields.
@@ -82,23 +84,25 @@ pub const STATS: [Col; 6] = [
     Col::BurstNs,
 ];
 
-pub const COLUMNS: usize = Col::RunNs as usize + 1;
+pub const COLUMNS: usize = Col::OwedNs as usize + 1;
 
 /// The columns of a version: those that came later are at the end.
 pub fn columns_of(version: u32) -> usize {
     match version {
         1 => Col::BurstNs as usize + 1,
+        2 | 3 => Col::RunNs as usize + 1,
         _ => COLUMNS,
     }
 }
 
 /// Values of `kind`.
-pub const KINDS: [&str; 13] = [
+pub const KINDS: [&str; 14] = [
     "switch",
     "waking",
     "wakeup",
     "placed",
     "migrate",
+    "owed",
     "fork",
     "exit",
     "move",

@@ -80,6 +80,8 @@ pub struct OthersRun {
     pub group: Option<GroupIx>,
     /// The last one of that group still wanted the CPU.
     pub wants_more: bool,
+    /// What the first one was owed, or its group, as it took the CPU from a recorded thread; `None`: it did not, or that is not known.
+    pub owed_ns: Option<i32>,
 }
 
 /// From a wake-up to the next blocking point.
@@ -97,6 +99,8 @@ pub struct Burst {
     pub group: Option<GroupIx>,
     /// The CPU on whose queue it was put as it was woken; `None`: not known.
     pub queued: Option<u32>,
+    /// What it was owed then where another group's thread ran, below 0: owed, ns of service; `None`: not known.
+    pub owed_ns: Option<i32>,
     /// Into [`ThreadTimeline::runs`].
     pub runs: Range<u32>,
     /// Into [`ThreadTimeline::wakes`].

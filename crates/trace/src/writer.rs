@@ -53,9 +53,9 @@ impl<T> Column<T> {
 struct Rows {
     count: usize,
     ts_ns: Column<i64>,
-    ints: [Column<i32>; 6],
-    texts: [Column<ByteArray>; 4],
-    longs: [Column<i64>; 9],
+    ints: [Column<i32>; cells::INTS.len()],
+    texts: [Column<ByteArray>; cells::TEXTS.len()],
+    longs: [Column<i64>; cells::LONGS.len()],
 }
 
 fn text(value: &'static str) -> ByteArray {

@@ -238,6 +238,45 @@ fn a_limit_on_a_neighbour_gives_the_service_what_it_takes_from_that() {
     }
 }
 
+/// A service of a tenth of its neighbour's weight that works for 1 ms of each 5: more than it is due, so that by rule it waits.
+/// `owed_ns`: what the kernel says as it is woken.
+fn more_than_due(owed_ns: Option<i32>) -> [f64; 2] {
+    let mut about = header(4_000 * MS, &[(7, "web", 1)]);
+    about.machine.kernel = Some(SINCE_6_6.into());
+    about.only_below = Some("/web".into());
+    about.migrations = true;
+    about.groups[1].weight = Some(10);
+    about.groups.push(Group {
+        path: "/a".into(),
+        weight: Some(100),
+        ..Default::default()
+    });
+    let at = |ts_ns, cpu, what| Event { ts_ns, cpu, what };
+    let others = |run_ns: i64| What::Others {
+        group: Some(2),
+        run_ns: run_ns as u64,
+        state: State::Runnable,
+    };
+    let mut events = Vec::new();
+    for woken_ns in (1..799).map(|round| round * 5 * MS) {
+        events.push(at(woken_ns, 1, others(5 * MS)));
+        events.push(waking(woken_ns, 1, 7, 0, When::Timer));
+        events.extend(owed_ns.map(|owed_ns| at(woken_ns, 0, What::Owed { tid: 7, owed_ns })));
+        events.push(at(woken_ns, 0, others(4 * MS)));
+        events.push(switch(woken_ns, 0, 0, State::Runnable, 7));
+        events.push(switch(woken_ns + MS, 0, 7, State::Sleeping, 0));
+    }
+    let (program, machine) = compile_with(&about, &events, Some("comm:web"));
+    both(&run(&program, &machine, &[]).latencies(None))
+}
+
+#[test]
+fn a_service_that_the_kernel_owed_time_goes_first_and_one_that_owed_it_waits() {
+    assert_near(more_than_due(Some(3_000_000)), [1.0, 1.0], "owed");
+    let [by_rule, owes] = [None, Some(-1_000_000)].map(|owed_ns| more_than_due(owed_ns)[0]);
+    assert!(by_rule > 5.0 && owes > 2.0, "{by_rule} and {owes} ms");
+}
+
 /// A neighbour that is in the kernel gives way when it is done there, whatever it is owed. No rule foretells that; the
 /// recording tells it.
 #[test]

@@ -29,9 +29,9 @@ mod wake;
 
 pub(crate) use services::Services;
 
-use crate::behaviour::{Behaviour, Turn};
+use crate::behaviour::{Behaviour, Seat};
 use crate::class::{Class, CpuSeen, Seen};
-use crate::config::{Change, Costs, Policy, TaskId};
+use crate::config::{Change, Costs, Policy};
 use crate::error::{RunError, Stuck};
 use crate::histogram::Histogram;
 use crate::observer::Observer;
@@ -62,6 +62,20 @@ macro_rules! entry {
     }};
 }
 use entry;
+
+/// What a class sees of a task, while the class is borrowed.
+macro_rules! seen {
+    ($engine:expr, $task:expr) => {{
+        let task = &$engine.tasks[$task as usize];
+        crate::class::Seen {
+            task: crate::config::TaskId($task),
+            number: task.group,
+            policy: &task.policy,
+            config: &$engine.policy.core.fair,
+        }
+    }};
+}
+use seen;
 
 /// So many events at one time mean that time stands still.
 const EVENTS_AT_ONCE_MAX: u32 = 50_000_000;
@@ -100,8 +114,8 @@ pub(crate) struct Engine<'o, C> {
     nr_give_way: u32,
     /// The CPU whose task is between two steps; NONE: no one's.
     stepping: u32,
-    /// Of the task that is being woken: when its turn comes, if that is known.
-    turn: Option<Turn>,
+    /// Of the task that is being woken, if it is known.
+    seat: Option<Seat>,
 
     tasks: Vec<Task>,
     behaviours: Vec<Box<dyn Behaviour>>,
@@ -244,13 +258,7 @@ impl<C: Class> Engine<'_, C> {
     /// What a class sees of a task.
     #[inline]
     fn seen(&self, task: u32) -> Seen<'_> {
-        let entry = &self.tasks[task as usize];
-        Seen {
-            task: TaskId(task),
-            number: entry.group,
-            policy: &entry.policy,
-            config: &self.policy.core.fair,
-        }
+        seen!(self, task)
     }
 
     /// What a class sees of a CPU.

@@ -73,7 +73,7 @@ impl<'o, C: Class> Engine<'o, C> {
             nr_overloaded: 0,
             nr_give_way: 0,
             stepping: NONE,
-            turn: None,
+            seat: None,
             tasks: Vec::with_capacity(config.tasks.len()),
             behaviours: Vec::with_capacity(config.tasks.len()),
             unfinished: 0,

@@ -4,8 +4,8 @@ use super::events::{Timer, NEVER};
 use super::policy as pl;
 use super::state::{State, NONE};
 use super::topo::{bits_from, set_bit};
-use super::{entry, Engine};
-use crate::behaviour::{Choice, Seat, Turn, When};
+use super::{entry, seen, Engine};
+use crate::behaviour::{Choice, Seat, When};
 use crate::class::{Bound, Class, CpuSeen};
 use crate::config::{TaskId, WakeSearch};
 
@@ -20,12 +20,12 @@ impl<C: Class> Engine<'_, C> {
         self.counts.wakeups += 1;
         self.tasks[task as usize].runnable_ns = self.now_ns;
         if matches!(self.policy.wake_search, WakeSearch::Live | WakeSearch::All) {
-            let (cpu, looked, turn) = self.select(task, waker, sync);
+            let (cpu, looked, seat) = self.select(task, waker, sync);
             let place = self.count_placed(task, cpu, waker, sync);
             self.pay_wake(task, cpu, waker, looked);
-            self.turn = turn;
+            self.seat = seat;
             self.activate(task, cpu, waker, true);
-            self.turn = None;
+            self.seat = None;
             if place == pl::PLACE_WAKER && self.policy.wake_search == WakeSearch::Live {
                 let at_ns = self.now_ns + pl::PLACE_SYNC_WAIT_NS;
                 self.timers.push(at_ns, Timer::Offer { task });
@@ -252,7 +252,11 @@ impl<C: Class> Engine<'_, C> {
             self.tasks[task as usize].group,
             self.tasks[running as usize].group,
         );
-        let when = self.turn.and_then(|turn| {
+        if let (Some(owed_ns), true) = (self.seat.and_then(|seat| seat.owed_ns), own != now) {
+            let (woken, running) = (seen!(self, task), seen!(self, running));
+            self.class.owed(&woken, &running, owed_ns.into());
+        }
+        let when = self.seat.and_then(|seat| seat.turn).and_then(|turn| {
             let when = match (turn.of.0 == own, now == own) {
                 (true, false) if turn.others_ns == 0 => When::Now,
                 (true, false) => When::After { ns: turn.others_ns },
@@ -320,18 +324,17 @@ impl<C: Class> Engine<'_, C> {
 
     /// Where a waking task goes, and how many CPUs were looked at: where the recorded one went, if the choice is like
     /// that one's, as what else decided then is in no recording; else by rule.
-    fn select(&self, task: u32, waker: u32, sync: bool) -> (u32, u32, Option<Turn>) {
+    fn select(&self, task: u32, waker: u32, sync: bool) -> (u32, u32, Option<Seat>) {
         let message = self.tasks[task as usize].received;
         let seat = self.behaviours[task as usize].woken_on(message);
-        let turn = seat.and_then(|seat| seat.turn);
         if let Some(cpu) = seat.and_then(|seat| self.taken_seat(task, waker, seat)) {
-            return (cpu, 1, turn);
+            return (cpu, 1, seat);
         }
         let (cpu, looked) = match self.policy.wake_search {
             WakeSearch::Live => self.select_live(task, waker, sync),
             _ => self.select_by_rule(task, waker, sync),
         };
-        (cpu, looked, turn)
+        (cpu, looked, seat)
     }
 
     /// As policy/place.h says.

@@ -35,6 +35,13 @@ const QUEUES: &str = "
     260 1 migrate 8 0
 ";
 
+/// What version 4 brought.
+const OWED: &str = "
+    270 0 owed 8 0
+    280 1 owed 8 -2147483648
+    290 1 owed 8 2147483647
+";
+
 fn connection(id: u64) -> Connection {
     Connection {
         id,
@@ -98,6 +105,7 @@ fn every_kind_of_event_and_the_header_survive_the_file() {
     let (mut header, mut all) = with_sockets();
     header.migrations = true;
     all.extend(events(QUEUES));
+    all.extend(events(OWED));
     let events = all;
     write(&path, &header, &events);
     assert_eq!(read(&path).unwrap(), (header, events));
@@ -134,6 +142,19 @@ fn a_file_of_version_2_is_read_as_it_was_and_says_nothing_of_queues() {
     let bursts = timeline.threads.iter().flat_map(|t| &t.bursts);
     assert!(!header.migrations && bursts.clone().count() > 0);
     assert!(bursts.clone().all(|b| b.queued.is_none()));
+}
+
+/// Written by the last program of that version.
+#[test]
+fn a_file_of_version_3_is_read_as_it_was_and_says_nothing_of_what_is_owed() {
+    let (header, read) = read(Path::new("tests/data/version-3.parquet")).unwrap();
+    let (mut expected, mut all) = with_sockets();
+    expected.migrations = true;
+    all.extend(events(QUEUES));
+    assert_eq!((header.clone(), read.clone()), (expected, all));
+    let timeline = Timeline::build(&header, &read);
+    let bursts = timeline.threads.iter().flat_map(|t| &t.bursts);
+    assert!(bursts.clone().count() > 0 && bursts.clone().all(|b| b.owed_ns.is_none()));
 }
 
 #[test]

@@ -521,3 +521,54 @@ fn a_woken_thread_waits_where_it_left_or_was_put_and_is_moved_from_there() {
     );
     assert!(timeline.threads[0].bursts.iter().all(|b| b.queued.is_none()));
 }
+
+#[test]
+fn what_is_owed_is_known_of_the_burst_that_waits() {
+    let timeline = Timeline::build(
+        &header("7:a 8:b"),
+        &events(
+            "
+            100 0 switch 0 R 7
+            105 0 owed 7 9
+            110 0 switch 7 S 0
+            120 1 waking 7 0 timer
+            121 0 owed 7 -5
+            130 0 switch 0 R 7
+            140 0 switch 7 S 0
+            150 1 waking 7 0 timer
+            160 0 switch 0 R 7
+            170 0 switch 7 S 0
+            ",
+        ),
+    );
+    let owed: Vec<_> = timeline.threads[0].bursts.iter().map(|b| b.owed_ns).collect();
+    // One that runs does not wait; the last one came to an idle CPU.
+    assert_eq!(owed, [None, Some(-5), None]);
+}
+
+#[test]
+fn what_a_neighbour_was_owed_is_known_of_the_stretch_in_which_it_took_the_cpu() {
+    let mut header = header("7:a");
+    header.only_below = Some("/".into());
+    let timeline = Timeline::build(
+        &header,
+        &events(
+            "
+            100 0 switch 0 R 7
+            110 1 owed 50 99
+            120 0 switch 7 R 50
+            130 0 others 0 10 S
+            130 0 switch 50 S 7
+            140 0 owed 50 98
+            150 0 switch 7 S 50
+            160 0 others 0 10 S
+            160 0 switch 50 S 7
+            170 0 switch 7 R 51
+            180 0 others 0 10 S
+            ",
+        ),
+    );
+    let owed: Vec<_> = timeline.others.iter().map(|o| (o.end_ns, o.owed_ns)).collect();
+    // In the second one the recorded thread had gone to sleep; in the third nobody knows.
+    assert_eq!(owed, [(130, Some(99)), (160, None), (180, None)]);
+}

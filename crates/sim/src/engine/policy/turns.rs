@@ -232,6 +232,12 @@ impl Turns {
         unsafe { sys::pl_steps_owes_nothing(&woken.0 .0, a, &running.0 .0, b) }
     }
 
+    pub fn pl_recorded_owed(&mut self, woken: (&Task, u32), running: (&Task, u32), owed_ns: i64) {
+        let (a, b) = (self.turn(woken.1), self.turn(running.1));
+        // SAFETY: as above.
+        unsafe { sys::pl_recorded_owed(&woken.0 .0, a, &running.0 .0, b, owed_ns) }
+    }
+
     pub fn pl_steps_comes(&self, woken: (&Task, u32), running: (&Task, u32), config: &FairConfig) -> u64 {
         let (a, b) = (self.turn(woken.1), self.turn(running.1));
         // The engine has charged it. SAFETY: as above.

@@ -152,6 +152,12 @@ impl Eevdf {
         self.turns.pl_steps_owes_nothing(a, b)
     }
 
+    /// One that has come beside the one that runs is owed what it was in a recording.
+    pub fn owed(&mut self, woken: &Seen, running: &Seen, owed_ns: i64) {
+        let (a, b) = ((woken.policy, woken.task.0), (running.policy, running.task.0));
+        self.turns.pl_recorded_owed(a, b, owed_ns);
+    }
+
     /// It gives the rest of its request away.
     pub fn yields(&mut self, entry: &mut Entry) {
         self.turns.pl_steps_yield(entry.policy, entry.task.0);

@@ -134,6 +134,12 @@ impl Class for Plimsoll {
         Some(self.eevdf.as_ref()?.owes_nothing(woken, running))
     }
 
+    fn owed(&mut self, woken: &Seen, running: &Seen, owed_ns: i64) {
+        if let Some(eevdf) = &mut self.eevdf {
+            eevdf.owed(woken, running, owed_ns);
+        }
+    }
+
     fn looks(&self, _: &CpuSeen, _: Option<u64>, _: &CpuSeen, _: &Seen) -> bool {
         self.eevdf.is_some()
     }
