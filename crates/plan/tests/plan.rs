@@ -237,12 +237,11 @@ fn mixed() -> Recordings {
         switch(1, 1, 20, State::Sleeping, 0),
         switch(1, 3, 21, State::Sleeping, 0),
     ];
-    let (mut at, mut round) = (MS, 0);
+    let (mut at, mut rng) = (MS, Pcg64::new(1, 2));
     while at < 2990 * MS {
         events.extend(ask(at, 0, 10, 20, 100 * us));
-        // A sleep is as long whatever was done before.
-        round += 1;
-        at += 107 * us + 900 * us + round * 7919 % 13 * 1000;
+        // A sleep is as long whatever was done before; what it is late adds up.
+        at += 107 * us + 900 * us + rng.random_range(0..13) * us;
     }
     for round in 0..49 {
         events.extend(ask(
