@@ -10,7 +10,6 @@
 #ifndef PLIMSOLL_RECORD_OWED_H
 #define PLIMSOLL_RECORD_OWED_H
 
-#define OWED_DEPTH_MAX 32
 /* What counts as nice 0 in a weight, and in one that has the fraction that 64 bits have room for. */
 #define OWED_WEIGHT_SHIFT 10
 
@@ -88,7 +87,7 @@ static __noinline int owed(struct task_struct *task, struct task_struct *beside,
 		return 0;
 	at.own = own;
 	at.other = other;
-	bpf_loop(2 * OWED_DEPTH_MAX, owed_climb, &at, 0);
+	bpf_loop(2 * CGROUP_DEPTH_MAX, owed_climb, &at, 0);
 	if (!at.met)
 		return 0;
 	own = at.own;

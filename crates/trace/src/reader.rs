@@ -17,6 +17,7 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// A trace file whose header has been checked. Rows are checked as they are read.
@@ -409,7 +410,7 @@ impl Columns {
             },
             b"owed" => What::Owed {
                 tid: tid_of("tid", tid)?,
-                owed_ns: signed("owed_ns", owed_ns)?,
+                owed_ns: long_in("owed_ns", owed_ns, i32::MIN.into()..=i32::MAX.into())? as i32,
             },
             b"fork" => What::Fork {
                 parent: tid_of("waker_tid", waker)?,
@@ -516,24 +517,19 @@ fn needed(field: &'static str, value: Option<i32>, max: u32) -> Result<u32, Bad>
 
 /// 0 up to `max`.
 fn long_up_to(field: &'static str, value: Option<i64>, max: i64) -> Result<i64, Bad> {
+    long_in(field, value, 0..=max)
+}
+
+fn long_in(field: &'static str, value: Option<i64>, allowed: RangeInclusive<i64>) -> Result<i64, Bad> {
     let value = value.ok_or_else(|| missing(field))?;
-    match (0..=max).contains(&value) {
+    match allowed.contains(&value) {
         true => Ok(value),
         false => Err(Bad {
             field,
             value: value.to_string(),
-            allowed: format!("0 to {max}"),
+            allowed: format!("{} to {}", allowed.start(), allowed.end()),
         }),
     }
-}
-
-fn signed(field: &'static str, value: Option<i64>) -> Result<i32, Bad> {
-    let value = value.ok_or_else(|| missing(field))?;
-    i32::try_from(value).map_err(|_| Bad {
-        field,
-        value: value.to_string(),
-        allowed: format!("{} to {}", i32::MIN, i32::MAX),
-    })
 }
 
 fn tid_of(field: &'static str, value: Option<i32>) -> Result<u32, Bad> {

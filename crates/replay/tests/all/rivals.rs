@@ -238,19 +238,25 @@ fn a_limit_on_a_neighbour_gives_the_service_what_it_takes_from_that() {
     }
 }
 
-/// A service of a tenth of its neighbour's weight that works for 1 ms of each 5: more than it is due, so that by rule it waits.
-/// `owed_ns`: what the kernel says as it is woken.
-fn more_than_due(owed_ns: Option<i32>) -> [f64; 2] {
+/// A recording of one thread of a service of this weight, with what a group of weight 100 takes.
+fn beside_a(weight: u32) -> Header {
     let mut about = header(4_000 * MS, &[(7, "web", 1)]);
     about.machine.kernel = Some(SINCE_6_6.into());
     about.only_below = Some("/web".into());
     about.migrations = true;
-    about.groups[1].weight = Some(10);
+    about.groups[1].weight = Some(weight);
     about.groups.push(Group {
         path: "/a".into(),
         weight: Some(100),
         ..Default::default()
     });
+    about
+}
+
+/// A service of a tenth of its neighbour's weight that works for 1 ms of each 5: more than it is due, so that by rule it waits.
+/// `owed_ns`: what the kernel says as it is woken.
+fn more_than_due(owed_ns: Option<i32>) -> [f64; 2] {
+    let about = beside_a(10);
     let at = |ts_ns, cpu, what| Event { ts_ns, cpu, what };
     let others = |run_ns: i64| What::Others {
         group: Some(2),
@@ -281,16 +287,7 @@ fn a_service_that_the_kernel_owed_time_goes_first_and_one_that_owed_it_waits() {
 /// recording tells it.
 #[test]
 fn a_neighbour_that_did_not_give_way_keeps_the_cpu_for_as_long_as_it_did() {
-    let mut about = header(4_000 * MS, &[(7, "web", 1)]);
-    about.machine.kernel = Some(SINCE_6_6.into());
-    about.only_below = Some("/web".into());
-    about.migrations = true;
-    about.groups[1].weight = Some(10_000);
-    about.groups.push(Group {
-        path: "/a".into(),
-        weight: Some(100),
-        ..Default::default()
-    });
+    let about = beside_a(10_000);
     let others = |ts_ns, cpu, run_ns: i64| Event {
         ts_ns,
         cpu,
