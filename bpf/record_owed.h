@@ -13,29 +13,35 @@
 /* What counts as nice 0 in a weight, and in one that has the fraction that 64 bits have room for. */
 #define OWED_WEIGHT_SHIFT 10
 
+/* What is read through it is a plain load that may fault. A read by helper costs as much as all of these together. */
+static __always_inline struct sched_entity *entity(void *at)
+{
+	return bpf_rdonly_cast(at, bpf_core_type_id_kernel(struct sched_entity));
+}
+
 /* V of a queue. The caller has its lock. */
 static __always_inline __u64 owed_mean(struct cfs_rq *queue)
 {
 	struct cfs_rq___6_6 *older = (void *)queue;
-	struct sched_entity *running = BPF_CORE_READ(queue, curr);
+	struct sched_entity *running = queue->curr;
 	__u64 weight, v0;
 	__s64 sum;
 
 	if (bpf_core_field_exists(queue->zero_vruntime))
-		v0 = BPF_CORE_READ(queue, zero_vruntime);
+		v0 = queue->zero_vruntime;
 	else
-		v0 = BPF_CORE_READ(older, min_vruntime);
+		v0 = older->min_vruntime;
 	if (bpf_core_field_exists(queue->sum_weight)) {
-		sum = BPF_CORE_READ(queue, sum_w_vruntime);
-		weight = BPF_CORE_READ(queue, sum_weight);
+		sum = queue->sum_w_vruntime;
+		weight = queue->sum_weight;
 	} else {
-		sum = BPF_CORE_READ(older, avg_vruntime);
-		weight = BPF_CORE_READ(older, avg_load);
+		sum = older->avg_vruntime;
+		weight = older->avg_load;
 	}
-	if (running && BPF_CORE_READ(running, on_rq)) {
-		__u64 own = BPF_CORE_READ(running, load.weight) >> OWED_WEIGHT_SHIFT;
+	if (running && running->on_rq) {
+		__u64 own = running->load.weight >> OWED_WEIGHT_SHIFT;
 
-		sum += (__s64)(BPF_CORE_READ(running, vruntime) - v0) * (__s64)own;
+		sum += (__s64)(running->vruntime - v0) * (__s64)own;
 		weight += own;
 	}
 	if (!weight)
@@ -53,16 +59,16 @@ struct owed_pair {
 /* One step, of the deeper one. A loop of the program's own takes the verifier half a second. */
 static long owed_climb(__u32 step, struct owed_pair *at)
 {
-	struct sched_entity *own = at->own, *other = at->other;
-	int own_depth = BPF_CORE_READ(own, depth), other_depth = BPF_CORE_READ(other, depth);
+	struct sched_entity *own = entity(at->own), *other = entity(at->other);
+	int own_depth = own->depth, other_depth = other->depth;
 
-	at->met = own_depth == other_depth && BPF_CORE_READ(own, cfs_rq) == BPF_CORE_READ(other, cfs_rq);
+	at->met = own_depth == other_depth && own->cfs_rq == other->cfs_rq;
 	if (at->met)
 		return 1;
 	if (own_depth >= other_depth)
-		at->own = BPF_CORE_READ(own, parent);
+		at->own = own->parent;
 	if (other_depth >= own_depth)
-		at->other = BPF_CORE_READ(other, parent);
+		at->other = other->parent;
 	return !at->own || !at->other;
 }
 
@@ -70,39 +76,29 @@ static long owed_climb(__u32 step, struct owed_pair *at)
  * What a thread, or its group, is owed beside another one on its CPU: ns of service, within 2^31; below 0 it owes that. The caller has
  * the queue's lock. False: they are of one group, or it cannot be told.
  */
-static __noinline int owed(struct task_struct *task, struct task_struct *beside, __s32 *owed_ns)
+static __always_inline bool owed(struct task_struct *task, struct task_struct *beside, __s32 *owed_ns)
 {
-	struct sched_entity *own, *other;
-	struct owed_pair at = {};
-	struct cfs_rq *queue;
-	__s64 ahead, weight;
-	__s64 lag;
+	struct owed_pair at = {.own = &task->se, .other = &beside->se};
+	struct sched_entity *own;
+	__s64 ahead, weight, lag;
 
-	if (!task || !beside || !owed_ns)
-		return 0;
-	own = (void *)&task->se;
-	queue = BPF_CORE_READ(own, cfs_rq);
-	other = (void *)__builtin_preserve_access_index(&beside->se);
-	if (BPF_CORE_READ(other, cfs_rq) == queue)
-		return 0;
-	at.own = own;
-	at.other = other;
+	if (task->se.cfs_rq == beside->se.cfs_rq)
+		return false;
 	bpf_loop(2 * CGROUP_DEPTH_MAX, owed_climb, &at, 0);
 	if (!at.met)
-		return 0;
-	own = at.own;
-	queue = BPF_CORE_READ(own, cfs_rq);
-	weight = BPF_CORE_READ(own, load.weight);
-	ahead = owed_mean(queue) - BPF_CORE_READ(own, vruntime);
+		return false;
+	own = entity(at.own);
+	weight = own->load.weight;
+	ahead = owed_mean(own->cfs_rq) - own->vruntime;
 	if (ahead > 1LL << 36 || ahead < -(1LL << 36) || weight > 1LL << 27)
-		return 0;
+		return false;
 	lag = ahead * weight >> 2 * OWED_WEIGHT_SHIFT;
 	if (lag > 0x7fffffffLL)
 		lag = 0x7fffffffLL;
 	if (lag < -0x7fffffffLL)
 		lag = -0x7fffffffLL;
 	*owed_ns = lag;
-	return 1;
+	return true;
 }
 
 /* It is in its queue, the lock of which is held. */
