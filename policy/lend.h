@@ -62,4 +62,18 @@ PL_FN u64 pl_lend_share(u64 budget_ns, u64 used_ns, u64 used_sum_ns, u32 nr_grou
 	       PL_US;
 }
 
+/*
+ * A quota has a smallest value: where the parts are less than what was used, a group whose part would be below least_ns has that much
+ * all the same, and the others share what remains. Returns whether this group is one; *budget_ns and *used_sum_ns are the rest's
+ * then. The engine asks for each group that is not one yet until none is, and then pl_lend_share for those that are left.
+ */
+PL_FN bool pl_lend_least(u64 PL_MEM *budget_ns, u64 PL_MEM *used_sum_ns, u64 used_ns, u64 least_ns)
+{
+	if (*budget_ns >= *used_sum_ns || pl_lend_share(*budget_ns, used_ns, *used_sum_ns, 1) >= least_ns)
+		return false;
+	*budget_ns -= pl_min(*budget_ns, least_ns);
+	*used_sum_ns -= pl_min(*used_sum_ns, used_ns);
+	return true;
+}
+
 #endif

@@ -2,6 +2,7 @@
 //! Headroom by quotas of the side groups. Which groups are main and side, the side's budget and its parts are policy's
 //! (headroom.h, lend.h); here they get what was measured.
 use crate::agent::Group;
+use crate::limits::QUOTA_LEAST_US;
 use crate::Files;
 use plimsoll_policy_sys as pl;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ const CALM_WINDOW_NS: u64 = 4_000_000_000;
 const READS_IN_A_WINDOW: u32 = 10;
 /// A quota is rewritten when it changes by this part of the machine: the kernel refills it at each write.
 const STEP_PER_CENT: u64 = 1;
-/// A change of more steps than this is not chance within one window. Where the side is to have less, it is made at once.
+/// A change of more steps than this is not chance within one window. Where the side is to have less by that, it is made at once.
 const FAR_STEPS: u64 = 5;
 /// Of many side groups each part is small: one that is used up is rewritten when it changes by this part of itself, and where main
 /// lacks its headroom all are.
@@ -65,6 +66,8 @@ struct Use {
 struct Side {
     seen_us: Option<u64>,
     part_us: Option<u64>,
+    /// What its smallest quota gives it.
+    least_us: u64,
 }
 
 /// How it was when the side was last read, in microseconds of 100 ms.
@@ -129,8 +132,12 @@ impl Headroom {
             .filter(|(path, _)| topmost(path))
             .map(|(path, group)| {
                 let seen_us = before.get(path).and_then(|side| side.seen_us);
-                let part_us = group.side_us;
-                (path.clone(), Side { seen_us, part_us })
+                let side = Side {
+                    seen_us,
+                    part_us: group.side_us,
+                    least_us: (*QUOTA_LEAST_US + 1) * PART_US / group.owner.period_us.max(1),
+                };
+                (path.clone(), side)
             })
             .collect();
         let mains = groups.iter().filter(|(_, group)| wants(group));
@@ -206,10 +213,12 @@ impl Headroom {
         let bound_us = budget_us + step_us;
         // Where the parts allow no more, it is chance, or quotas that are the smallest there are: nothing to make anew.
         let allowed_us: u64 = self.side.values().filter_map(|side| side.part_us).sum();
-        let is_short = side_us > bound_us && allowed_us > bound_us;
+        let least_us: u64 = self.side.values().map(|side| side.least_us).sum();
+        let is_short = side_us > bound_us && allowed_us > bound_us.max(least_us);
         // Each of many parts is as small as a tick, and a write forgives its group what that owes. So they are written at once only
-        // where the side has far too much, and otherwise as seldom as they are read.
-        let is_far = nr_side <= READS_IN_A_WINDOW || side_us > budget_us + FAR_STEPS * step_us;
+        // where the side is to have far less than its parts, and otherwise as seldom as they are read. What it uses beyond them is
+        // no reason: after a write it is what that forgave, and the next write would forgive it again.
+        let is_far = nr_side <= READS_IN_A_WINDOW || allowed_us > budget_us + FAR_STEPS * step_us;
         let wait_ns = match moved {
             true if is_short && is_far || has_come => 0,
             true => u64::from(nr_side / READS_IN_A_WINDOW) * WINDOW_NS,
@@ -232,19 +241,19 @@ impl Headroom {
         let is_hungry =
             |(side, used_us): (&Side, &u64)| side.part_us.is_some_and(|part_us| used_us * 8 >= part_us * 7);
         let hungry: Vec<bool> = self.side.values().zip(&used).map(is_hungry).collect();
-        let nr_hungry = hungry.iter().filter(|hungry| **hungry).count() as u32;
         // Nothing to give or to take, as a whole: what each has used since it was last read is chance then, where parts are of the
         // size of a tick, and each write would forgive a group what it owes.
+        let in_effect = |(side, hungry): (&Side, &bool)| match (side.part_us, hungry) {
+            (Some(part_us), true) => part_us.max(side.least_us),
+            (part_us, _) => part_us.unwrap_or(0),
+        };
+        let allowed_us: u64 = self.side.values().zip(&hungry).map(in_effect).sum();
         let fits = allowed_us.abs_diff(budget_us) <= step_us;
         let is_settled = fits && used_us + step_us > allowed_us && !has_come;
         let mut changed = false;
-        let parts = self.side.iter_mut().zip(&used).zip(hungry);
-        for (((path, side), group_us), hungry) in parts.filter(|_| !is_settled) {
-            let among = if hungry { nr_hungry } else { nr_side };
-            // SAFETY: numbers only.
-            let part_ns =
-                unsafe { pl::pl_lend_share(budget_us * 1000, group_us * 1000, used_us * 1000, among) };
-            let part_us = part_ns / 1000;
+        let shares = self.shares(budget_us, &used, &hungry);
+        let parts = self.side.iter_mut().zip(shares).zip(hungry);
+        for (((path, side), part_us), hungry) in parts.filter(|_| !is_settled) {
             let least_us = |before_us: u64| match (is_short, hungry) {
                 (true, _) => 1,
                 (_, true) => step_us.min(before_us / STEP_OF_PART),
@@ -269,6 +278,45 @@ impl Headroom {
             budget_us,
             left_us: budget_us.saturating_sub(used_us) / u64::from(nr_side).max(1),
         });
+    }
+
+    /// What each side group may use, of a budget and of what each has used.
+    fn shares(&self, budget_us: u64, used_us: &[u64], hungry: &[bool]) -> Vec<u64> {
+        let mut rest_ns = budget_us * 1000;
+        let mut used_ns = used_us.iter().sum::<u64>() * 1000;
+        let mut shares: Vec<Option<u64>> = vec![None; used_us.len()];
+        loop {
+            let mut found = false;
+            let sides = self.side.values().zip(used_us).zip(hungry);
+            for (share, ((side, used_us), hungry)) in shares.iter_mut().zip(sides) {
+                // Below that its quota keeps nothing from it.
+                let least_us = match hungry {
+                    true => side.least_us,
+                    false => side.least_us.min(*used_us),
+                };
+                // SAFETY: numbers, and two of this function's own.
+                let mut has_least = || unsafe {
+                    pl::pl_lend_least(&mut rest_ns, &mut used_ns, used_us * 1000, least_us * 1000)
+                };
+                if share.is_none() && has_least() {
+                    *share = Some(least_us);
+                    found = true;
+                }
+            }
+            if !found {
+                break;
+            }
+        }
+        let nr_hungry = hungry.iter().filter(|hungry| **hungry).count();
+        let each = shares.into_iter().zip(used_us).zip(hungry);
+        let of_rest = |((share, used_us), hungry): ((Option<u64>, &u64), &bool)| {
+            let among = if *hungry { nr_hungry } else { self.side.len() };
+            // SAFETY: numbers only.
+            share.unwrap_or_else(|| unsafe {
+                pl::pl_lend_share(rest_ns, used_us * 1000, used_ns, among as u32) / 1000
+            })
+        };
+        each.map(of_rest).collect()
     }
 
     fn budget(&self, side_us: u64, idle_us: u64, capacity_us: u64) -> u64 {

@@ -334,4 +334,5 @@ extern "C" {
     // lend.h
     pub fn pl_lend_quota(pool: *const Pool, balance: *const Balance) -> u64;
     pub fn pl_lend_share(budget_ns: u64, used_ns: u64, used_sum_ns: u64, nr_groups: u32) -> u64;
+    pub fn pl_lend_least(budget_ns: *mut u64, used_sum_ns: *mut u64, used_ns: u64, least_ns: u64) -> bool;
 }
