@@ -9,8 +9,10 @@ the same minutes. Each group is planned from it with the goal that `screen` has:
 
   fine, too large       today's limit meets the goal; too large: what is recommended is below three quarters of it, and by
                         0.1 CPUs or more
-  bursts                today's does not, and what is recommended is a burst or a longer period at today's CPUs or fewer
-  too small             what is recommended is more CPUs
+  bursts                today's does not, and in the plan's replays a burst of one quota halves what today's is throttled
+  too small             it does not halve it
+
+What is recommended is printed beside it: it may be more CPUs with a burst, as a plan holds its goal at the high end of its ranges.
 
 Exit: 0 all agree, 1 not, 3 this machine cannot do it.
 """
@@ -110,17 +112,28 @@ def asked(args, *words):
     return json.loads(run.stdout)
 
 
-def planned(found, limit):
-    """The class that a plan gives, and its recommendation in words."""
-    plan = found["plan"]
-    new = plan["recommended"]
+def recommended(found):
+    """In CPUs, None: no limit; and in words."""
+    new = found["plan"]["recommended"]
     if new["quota_us"] is None:
-        return "too small", "no limit"
+        return None, "no limit"
     cpus = new["quota_us"] / new["period_us"]
-    words = f"{cpus:.3f} CPUs in {new['period_us'] / 1e3:g} ms, burst {new['burst_us'] / 1e3:g} ms"
-    if plan["today"]["meets"]:
-        return ("too large" if cpus < 0.75 * limit and limit - cpus >= WORTH_CPUS else "fine"), words
-    return ("bursts" if cpus <= limit * 1.001 else "too small"), words
+    return cpus, f"{cpus:.3f} CPUs in {new['period_us'] / 1e3:g} ms, burst {new['burst_us'] / 1e3:g} ms"
+
+
+def planned(found, limit, now, burst):
+    """The class that a plan gives. now, burst: the share of throttled periods in its replays, today and with a burst of one quota."""
+    cpus, _ = recommended(found)
+    if found["plan"]["today"]["meets"]:
+        return "too large" if cpus is not None and cpus < 0.75 * limit and limit - cpus >= WORTH_CPUS else "fine"
+    return "bursts" if burst <= now / 2 else "too small"
+
+
+def throttled(args, trace, name, burst_us):
+    """Of the periods, with such a burst: the middle of what replays give."""
+    found = asked(args, "simulate", "--replay", trace, "--group", f"/{cpu_groups.TOP}/{name}", "--set",
+                  f"group.{name}.burst_us={burst_us}", "--json")
+    return found["ranges"]["throttled"]["middle"]
 
 
 def main():
@@ -157,7 +170,9 @@ def main():
             goal = f"throttled < {max(1.0, 50 * row['throttled_share']):.2f}%"
             try:
                 found = asked(args, "plan", trace, "--group", f"/{cpu_groups.TOP}/{name}", "--goal", goal, "--json")
-                klass, what = planned(found, limit)
+                now, burst = (throttled(args, trace, name, burst_us) for burst_us in (0, int(limit * 1e5)))
+                klass, (_, what) = planned(found, limit, now, burst), recommended(found)
+                what += f"; replayed throttled {now:.1%}, {burst:.1%} with a burst of one quota"
                 holds = "yes" if found["self_check_holds"] else "no"
             except (RuntimeError, ValueError) as error:
                 klass, what, holds = "none", str(error), "-"

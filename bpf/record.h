@@ -62,7 +62,8 @@ enum record_context {
 
 /* switch: a = previous, b = next, arg = preempted, mask = previous state; waking: a = woken, b = waker,
  * arg = context; migrate: a = the thread, b = the CPU on whose queue it waits, arg = it is being woken; owed: a = the
- * thread, b = ns, with a sign; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper
+ * thread, b = ns, with a sign, mask and arg = what the one that runs is owed, in 2^RECORD_OWED_SHIFT ns, lower and upper bits, with a
+ * sign; of a socket: a = the thread or 0, b = the socket, mask and arg = bytes, lower and upper
  * bits, at most RECORD_BYTES_MAX; others: a and arg = how long they ran, ns, lower and upper bits, at most
  * RECORD_RUN_MAX_NS, b = lower half of the id of the group that ran longest, mask = state after its last turn (bit 15:
  * it was preempted). */
@@ -71,6 +72,7 @@ enum record_context {
 #define RECORD_BYTES_MAX 0xffffffU
 #define RECORD_RUN_MAX_NS 0xffffffffffULL
 #define RECORD_OTHERS_PREEMPTED 0x8000U
+#define RECORD_OWED_SHIFT 8
 /* Others' turns that are shorter, and took no recorded thread's CPU, are counted with those beside them. */
 #define RECORD_TURN_NS 500000ULL
 struct record_event {

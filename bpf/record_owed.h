@@ -2,7 +2,7 @@
 /*
  * What a thread, or its group, is owed by the kernel's fair class (6.6 and later) where it and another group's part: its lag in the queue
  * in which both stand. It decides who goes first, follows from all that ran before, and is in no other event. It is noted as a thread is
- * woken beside one that runs, where either is recorded.
+ * woken beside one that runs, where either is recorded; and what the one that runs is owed there, as there may be more in that queue.
  *
  * lag = w (V - v) of the entity; V = v0 + sum of w_i (v_i - v0) / sum of w_i, over what is queued and what runs. The kernel keeps the
  * sums without what runs. Source: avg_vruntime() of kernel/sched/fair.c. Included by record.bpf.c.
@@ -72,15 +72,33 @@ static long owed_climb(__u32 step, struct owed_pair *at)
 	return !at->own || !at->other;
 }
 
+/* The lag of an entity in a queue whose V is `mean`: ns of service, below 0: it owes that. False: it cannot be told. */
+static __always_inline bool owed_lag(struct sched_entity *of, __u64 mean, __s64 *lag)
+{
+	__s64 ahead = mean - of->vruntime, weight = of->load.weight;
+
+	if (ahead > 1LL << 36 || ahead < -(1LL << 36) || weight > 1LL << 27)
+		return false;
+	*lag = ahead * weight >> 2 * OWED_WEIGHT_SHIFT;
+	return true;
+}
+
+static __always_inline __s64 within(__s64 value, __s64 bound)
+{
+	return value > bound ? bound : value < -bound ? -bound : value;
+}
+
 /*
- * What a thread, or its group, is owed beside another one on its CPU: ns of service, within 2^31; below 0 it owes that. The caller has
- * the queue's lock. False: they are of one group, or it cannot be told.
+ * What a thread, or its group, is owed beside another one on its CPU, and that one: into the event. The caller has the queue's lock.
+ * False: they are of one group, or it cannot be told.
  */
-static __always_inline bool owed(struct task_struct *task, struct task_struct *beside, __s32 *owed_ns)
+static __always_inline bool owed(struct task_struct *task, struct task_struct *beside,
+				 struct record_event *event)
 {
 	struct owed_pair at = {.own = &task->se, .other = &beside->se};
 	struct sched_entity *own;
-	__s64 ahead, weight, lag;
+	__u64 mean;
+	__s64 lag;
 
 	if (task->se.cfs_rq == beside->se.cfs_rq)
 		return false;
@@ -88,16 +106,15 @@ static __always_inline bool owed(struct task_struct *task, struct task_struct *b
 	if (!at.met)
 		return false;
 	own = entity(at.own);
-	weight = own->load.weight;
-	ahead = owed_mean(own->cfs_rq) - own->vruntime;
-	if (ahead > 1LL << 36 || ahead < -(1LL << 36) || weight > 1LL << 27)
+	mean = owed_mean(own->cfs_rq);
+	if (!owed_lag(own, mean, &lag))
 		return false;
-	lag = ahead * weight >> 2 * OWED_WEIGHT_SHIFT;
-	if (lag > 0x7fffffffLL)
-		lag = 0x7fffffffLL;
-	if (lag < -0x7fffffffLL)
-		lag = -0x7fffffffLL;
-	*owed_ns = lag;
+	event->b = within(lag, 0x7fffffff);
+	if (!owed_lag(entity(at.other), mean, &lag))
+		return false;
+	lag = within(lag >> RECORD_OWED_SHIFT, 0x7fffff);
+	event->mask = lag;
+	event->arg = lag >> 16;
 	return true;
 }
 
@@ -108,7 +125,6 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 	struct cpu_state *state = this_cpu(), *target;
 	struct record_event event = {};
 	struct task_struct *running;
-	__s32 owed_ns = 0;
 	__u32 zero = 0;
 
 	if (!state)
@@ -122,10 +138,9 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 		if (!target || !target->current_wanted)
 			return 0;
 	}
-	if (!owed(task, running, &owed_ns))
+	if (!owed(task, running, &event))
 		return 0;
 	event.a = task->pid;
-	event.b = owed_ns;
 	event.kind = RECORD_KIND_OWED;
 	push(state, bpf_ktime_get_ns(), &event);
 	return 0;

@@ -5,11 +5,12 @@
  * Problem    Whose turn it is beside others follows from lag, and lag from all that ran before, threads among them of which a recording
  *            of one group knows little. Kernels differ in how they weigh what comes and goes, too.
  *
- * Mechanism  The recorder notes the lag of what is woken in the queue in which it stands beside what runs. A replay of the same
- *            wake-up begins with that lag, in the line where the two part, and leaves what follows from it to the rules. What the
- *            one is given the others there owe: the line's lags add up to nothing as before.
+ * Mechanism  The recorder notes the lag of what is woken in the queue in which it stands beside what runs, and the lag of that. A replay
+ *            of the same wake-up begins with both, in the line where the two part, and leaves what follows from them to the rules.
+ *            What they are given the others there owe: the line's lags add up to nothing as before. One lag would not do beside a
+ *            client of a hundred times the weight, which V follows: of what it interrupted it does not say who is ahead of whom.
  *
- * Formula    leave and join of entity.h, with the recorded lag
+ * Formula    leave and join of entity.h, with the recorded lags
  *
  * Trade-offs Only where nothing else of the woken task's group waits there: the group has just come, too.
  *
@@ -23,23 +24,61 @@
 #include "steps.h"
 
 /*
- * A task has just come beside the one that runs, and is owed owed_ns of service where the two part, below 0: owes that. After
- * pl_steps_enter.
+ * One of several in a line has a lag from now on, in ns * 2^20: it is moved, with its request and its turn, and the others stay.
+ */
+PL_INLINE void pl_recorded_place(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *entity, s64 lag)
+{
+	u64 v = entity->v, mean;
+
+	pl_tree_remove(line, entity);
+	line->sum_wv -= (s64)(v - line->v0) * (s64)entity->weight;
+	line->sum_w -= entity->weight;
+	mean = pl_line_mean(line) - (u64)pl_div_down(lag, line->sum_w);
+	entity->v = mean - (u64)pl_div_down(lag, entity->weight);
+	entity->deadline += entity->v - v;
+	entity->protected_v += entity->v - v;
+	entity->picked_v += entity->v - v;
+	pl_line_center(line, mean);
+	line->sum_wv += (s64)(entity->v - mean) * (s64)entity->weight;
+	line->sum_w += entity->weight;
+	pl_tree_insert(line, entity);
+}
+
+/*
+ * Gives one that has just come to a line, and another one there, their lags, ns of service; what they are given the others owe. Of
+ * two what the one is owed the other owes. beside_ns: NULL: what follows from before.
+ */
+PL_FN void pl_recorded_lags(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *came,
+			    struct pl_entity PL_MEM *runs, s64 owed_ns, const s64 PL_MEM *beside_ns)
+{
+	s64 lag = pl_entity_bounded(came, owed_ns * (1LL << PL_ENTITY_SHIFT));
+
+	pl_line_leave(line, came);
+	/* Its lag changes as the other one joins, by its part of what that one is given. */
+	if (line->n > 1 && beside_ns)
+		pl_recorded_place(line, runs,
+				  *beside_ns * (1LL << PL_ENTITY_SHIFT) +
+				      pl_div_down(lag, line->sum_w) * (s64)runs->weight);
+	pl_line_join(line, came, lag);
+}
+
+/*
+ * A task has just come beside the one that runs, and is owed owed_ns of service where the two part, below 0: owes that; the one that
+ * runs is owed beside_ns there. After pl_steps_enter.
  */
 PL_FN void pl_recorded_owed(const struct pl_task PL_MEM *woken, const struct pl_turn PL_MEM *turn,
 			    const struct pl_task PL_MEM *running, const struct pl_turn PL_MEM *current,
-			    s64 owed_ns)
+			    s64 owed_ns, const s64 PL_MEM *beside_ns)
 {
 	struct pl_parting parting = pl_steps_part(woken, turn, running, current);
 	struct pl_line PL_MEM *line = (struct pl_line PL_MEM *)parting.line;
-	struct pl_entity PL_MEM *came = (struct pl_entity PL_MEM *)parting.woken;
 	const struct pl_group PL_MEM *level = woken->group;
 
 	for (; &pl_node_of(level, woken->cpu)->line != line && PL_LOOP; level = level->parent)
 		if (pl_node_of(level, woken->cpu)->line.n > 1)
 			return;
-	pl_line_leave(line, came);
-	pl_line_join(line, came, owed_ns * (1LL << PL_ENTITY_SHIFT));
+	pl_recorded_lags(line, (struct pl_entity PL_MEM *)parting.woken,
+			 (struct pl_entity PL_MEM *)parting.running, owed_ns, beside_ns);
 }
 
 #endif

@@ -290,12 +290,20 @@ extern "C" {
     pub fn pl_balance_overloaded(nr_queued: u32, runnable: *const Pelt) -> bool;
 
     // baseline/recorded.h
+    pub fn pl_recorded_lags(
+        line: *mut Line,
+        came: *mut Entity,
+        runs: *mut Entity,
+        owed_ns: i64,
+        beside_ns: *const i64,
+    );
     pub fn pl_recorded_owed(
         woken: *const Task,
         turn: *const Turn,
         running: *const Task,
         current: *const Turn,
         owed_ns: i64,
+        beside_ns: *const i64,
     );
 
     // baseline/wake.h

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The records of bpf/record.h, decoded.
-use plimsoll_trace::{Context, Protocol, Side, SocketOp, State, What};
+use plimsoll_trace::{Context, Owed, Protocol, Side, SocketOp, State, What};
 
 /// `struct record_batch` without its events.
 pub const BATCH_HEADER: usize = 40;
@@ -17,6 +17,8 @@ pub const PATH_MAX: usize = 255;
 pub const OTHERS_SINCE_AT: usize = 32;
 /// `RECORD_OTHERS_PREEMPTED`.
 const OTHERS_PREEMPTED: u16 = 0x8000;
+/// `RECORD_OWED_SHIFT`.
+const OWED_SHIFT: u32 = 8;
 /// `RECORD_KIND_OTHERS`.
 const KIND_OTHERS: u8 = 7;
 
@@ -201,7 +203,11 @@ pub fn event(bytes: &[u8], base_ns: u64) -> Option<(i64, What)> {
         },
         9 => What::Owed {
             tid: a,
-            owed_ns: b as i32,
+            owed: Owed {
+                own_ns: b as i32,
+                // 24 bits with a sign.
+                beside_ns: ((u32::from(mask) | u32::from(arg) << 16) << 8) as i32 >> 8 << OWED_SHIFT,
+            },
         },
         KIND_OTHERS => What::Others {
             group: Some(b),

@@ -11,12 +11,12 @@
 //! Likewise when its turn came ([`plimsoll_sim::Turn`]): what threads and groups were owed is in no trace.
 use crate::recording::{runs_by_cpu, CpuRun};
 use plimsoll_sim::{Choice as SeatChoice, GroupId, Turn, When};
-use plimsoll_trace::{Burst, Cause, ThreadTimeline, Timeline};
+use plimsoll_trace::{Burst, Cause, Owed, ThreadTimeline, Timeline};
 
 /// Fewer choices than this show no habit.
 const CHOICES_MIN: u32 = 8;
 
-/// A [`plimsoll_sim::Seat`], if one is known, in sixteen bytes: one is kept for each burst.
+/// A [`plimsoll_sim::Seat`], if one is known, in 24 bytes: one is kept for each burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     place: u32,
@@ -26,6 +26,9 @@ pub(crate) struct Seat {
     waited_ns: u32,
     /// [`Seat::NOT_KNOWN`]: nobody knows.
     owed_ns: i32,
+    /// Whose lag the next one is, [`Seat::NOBODY`]: nobody knows.
+    beside: u32,
+    beside_ns: i32,
 }
 
 impl Seat {
@@ -34,8 +37,11 @@ impl Seat {
         group: 0,
         waited_ns: 0,
         owed_ns: Seat::NOT_KNOWN,
+        beside: Seat::NOBODY,
+        beside_ns: 0,
     };
     const NOT_KNOWN: i32 = i32::MIN;
+    const NOBODY: u32 = u32::MAX;
     const NO_CPU: u32 = 0x3fff;
     const CHOICES: [SeatChoice; 3] = [SeatChoice::Idle, SeatChoice::NotIdle, SeatChoice::NoneIdle];
     const WHEN: [When; 3] = [When::Now, When::Next, When::AfterSlice];
@@ -51,12 +57,15 @@ impl Seat {
         });
         let [cpu, waker_cpu] =
             [seat.cpu, seat.waker_cpu].map(|cpu| cpu.map_or(Seat::NO_CPU, |cpu| cpu.min(Seat::NO_CPU)));
+        let beside = seat.owed.and_then(|owed| owed.beside);
         let place = cpu << 18 | waker_cpu << 4 | when << 2 | seat.choice as u32;
         Seat {
             place,
             group,
             waited_ns,
-            owed_ns: seat.owed_ns.unwrap_or(Seat::NOT_KNOWN),
+            owed_ns: seat.owed.map_or(Seat::NOT_KNOWN, |owed| owed.own_ns),
+            beside: beside.map_or(Seat::NOBODY, |(of, _)| of.0),
+            beside_ns: beside.map_or(0, |(_, ns)| ns),
         }
     }
 
@@ -68,7 +77,10 @@ impl Seat {
             waker_cpu: cpu(4),
             choice,
             turn: self.turn(),
-            owed_ns: Some(self.owed_ns).filter(|&ns| ns != Seat::NOT_KNOWN),
+            owed: (self.owed_ns != Seat::NOT_KNOWN).then_some(plimsoll_sim::Owed {
+                own_ns: self.owed_ns,
+                beside: (self.beside != Seat::NOBODY).then_some((GroupId(self.beside), self.beside_ns)),
+            }),
         })
     }
 
@@ -267,7 +279,9 @@ fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<S
                 true => turn_of(&by_cpu[cpu as usize], group_of, burst.woken_ns, first.start_ns),
                 false => turn_never_came(&by_cpu[cpu as usize], group_of, burst.woken_ns, first.start_ns),
             },
-            owed_ns: burst.owed_ns,
+            owed: burst
+                .owed
+                .map(|known| owed(known, &by_cpu[cpu as usize], group_of, burst.woken_ns)),
         })
     };
     let mut seats = Vec::new();
@@ -275,6 +289,15 @@ fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<S
         seats.extend((0..thread.bursts.len()).map(|ix| seat(thread, ix)));
     }
     seats
+}
+
+/// As the simulator has it. `runs`: of the CPU on which something ran at that time.
+pub(crate) fn owed(recorded: Owed, runs: &[CpuRun], group_of: &[u32], ns: i64) -> plimsoll_sim::Owed {
+    let group = at(runs, ns).and_then(|run| group_of.get(run.group? as usize));
+    plimsoll_sim::Owed {
+        own_ns: recorded.own_ns,
+        beside: group.map(|&of| (GroupId(of), recorded.beside_ns)),
+    }
 }
 
 /// When the turn came of a thread that was woken where something ran, and ran first from `start_ns` on.
@@ -381,13 +404,17 @@ mod tests {
                 })
             });
             let owed = [None, Some(0), Some(-1), Some(i32::MAX)].into_iter().cycle();
-            for (turn, owed_ns) in turns.chain([None]).zip(owed) {
+            for (turn, own_ns) in turns.chain([None]).zip(owed) {
+                let owed = own_ns.map(|own_ns| plimsoll_sim::Owed {
+                    own_ns,
+                    beside: Some((GroupId(3), -own_ns)).filter(|_| own_ns != 0),
+                });
                 let seat = plimsoll_sim::Seat {
                     cpu,
                     waker_cpu,
                     choice,
                     turn,
-                    owed_ns,
+                    owed,
                 };
                 assert_eq!(Seat::new(seat).get(), Some(seat));
             }

@@ -53,13 +53,13 @@ impl Behaviour for RivalTask {
     /// Where it took the CPU from a recorded thread it is owed what it was then. A client of a hundred times the weight comes and goes so
     /// often that its lag stands at its bound: it leaves while it is still owed time, and whom it interrupted goes on.
     fn woken_on(&self, _: Option<u64>) -> Option<Seat> {
-        let owed_ns = self.demands()[self.next].owed_ns;
-        (self.has_seats && owed_ns.is_some()).then_some(Seat {
+        let owed = self.demands()[self.next].owed;
+        (self.has_seats && owed.is_some()).then_some(Seat {
             cpu: None,
             waker_cpu: None,
             choice: Choice::NotIdle,
             turn: None,
-            owed_ns,
+            owed,
         })
     }
 

@@ -11,7 +11,9 @@
 //! A client of a closed loop is not a rival. The time between an answer and the next request is kept, and what the client
 //! ran is in it: stretches in which such a client sent are left out.
 use crate::groups::{is_below, Group};
+use crate::placement::owed;
 use crate::recording::{runs_by_cpu, CpuRun};
+use plimsoll_sim::Owed;
 use plimsoll_trace::Timeline;
 use std::collections::BTreeMap;
 
@@ -30,7 +32,7 @@ pub(crate) struct Demand {
     pub from_ns: u64,
     pub want: Want,
     /// What it was owed as it took the CPU from a recorded thread; `None`: it did not, or that is not known.
-    pub owed_ns: Option<i32>,
+    pub owed: Option<Owed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ const OWED: f64 = 4.0;
 /// A demand that is not over.
 struct Pending {
     from_ns: i64,
-    owed_ns: Option<i32>,
+    owed: Option<Owed>,
     work_ns: u64,
     /// When it last had the CPU, for how long, and what others had run there by then.
     last_ns: i64,
@@ -89,7 +91,7 @@ impl Pending {
         Demand {
             from_ns: since(start_ns, self.from_ns),
             want: Want::Work(self.work_ns.max(1)),
-            owed_ns: self.owed_ns,
+            owed: self.owed,
         }
     }
 
@@ -97,7 +99,7 @@ impl Pending {
         Demand {
             from_ns: since(start_ns, self.from_ns),
             want: Want::Until(since(start_ns, end_ns)),
-            owed_ns: self.owed_ns,
+            owed: self.owed,
         }
     }
 }
@@ -175,7 +177,9 @@ pub(crate) fn find(
         }
         let own = pending.entry(at).or_insert(Pending {
             from_ns,
-            owed_ns: run.owed_ns,
+            owed: run
+                .owed
+                .map(|known| owed(known, &cpus[cpu], group_of, from_ns - 1)),
             work_ns: 0,
             last_ns: from_ns,
             turn_ns: 0,
@@ -296,7 +300,7 @@ mod tests {
             cpu: 0,
             group: of(path),
             wants_more,
-            owed_ns: None,
+            owed: None,
         };
         let mut timeline = Timeline::build(&header, &[]);
         timeline.others = vec![
@@ -315,7 +319,7 @@ mod tests {
     fn what_would_have_been_picked_instead_of_a_lighter_one_had_done_its_work() {
         let waits = Pending {
             from_ns: 0,
-            owed_ns: None,
+            owed: None,
             work_ns: 200_000,
             last_ns: 200_000,
             turn_ns: 200_000,
@@ -336,7 +340,7 @@ mod tests {
         let demand = |from_ns, want| Demand {
             from_ns,
             want,
-            owed_ns: None,
+            owed: None,
         };
         assert_eq!(wanted(100), [demand(0, work(2))]);
         assert_eq!(

@@ -56,9 +56,19 @@ pub struct Seat {
     pub choice: Choice,
     /// When its turn came, if that CPU ran something; `None`: the rules decide.
     pub turn: Option<Turn>,
-    /// What it was owed then beside another group's task that ran there, ns of service; below 0: owed. `None`: what follows
-    /// from the run so far.
-    pub owed_ns: Option<i32>,
+    /// What it was owed then beside another group's task that ran there. `None`: what follows from the run so far.
+    pub owed: Option<Owed>,
+}
+
+/// What a task that has just been woken, or its group, is owed beside one that runs, and what that one is: ns of service; below 0 they
+/// owe that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// Of the woken one.
+    pub own_ns: i32,
+    /// The group of the one that ran, and what that was owed. Where another group's runs now, that is owed what follows from the run so
+    /// far.
+    pub beside: Option<(GroupId, i32)>,
 }
 
 /// When the turn of a woken task came. What tasks and groups are owed follows from all that ran before, and no recording tells of

@@ -5,6 +5,7 @@
 //! order of arrival; it moves tasks and time, and holds limits, headroom and affinities for every class alike. What is left
 //! to a class is the order in which tasks take turns. Every method has a default, and the defaults together are first come,
 //! first served; [`crate::Plimsoll`] is what the policy's C headers say. `examples/fifo.rs` is one to copy.
+use crate::behaviour::Owed;
 use crate::config::{GroupId, TaskId};
 use crate::engine::policy as pl;
 
@@ -101,8 +102,8 @@ pub trait Class {
         None
     }
 
-    /// Such a task, or its group beside that of the one that runs, was owed so much as it was recorded, below 0: owed that.
-    fn owed(&mut self, woken: &Seen, running: &Seen, owed_ns: i64) {}
+    /// Such a task, or its group beside that of the one that runs, was owed so much as it was recorded.
+    fn owed(&mut self, woken: &Seen, running: &Seen, owed: Owed) {}
 
     /// A CPU whose slice is over, or that has nothing to do, looks at one other, where `first` has the lowest key. `own`: the
     /// lowest of its own. Whether it looks for a task to take.

@@ -45,7 +45,7 @@ mod run;
 mod switches;
 pub mod topology;
 
-pub use behaviour::{Behaviour, Choice, Context, Seat, Step, Turn, When};
+pub use behaviour::{Behaviour, Choice, Context, Owed, Seat, Step, Turn, When};
 pub use class::{Bound, Class, CpuSeen, Entry, Needs, Seen, Shape};
 pub use config::{
     cpus_of, Change, ChangeKind, ChannelId, ChannelSpec, Config, Costs, CounterId, GroupId, GroupSpec,

@@ -15,7 +15,7 @@ pub(crate) const INTS: [Col; 6] = [
 /// Of texts, in that of [`Cells::texts`].
 pub(crate) const TEXTS: [Col; 4] = [Col::Kind, Col::PrevState, Col::Context, Col::Op];
 /// Of whole numbers of 64 bits, in that of [`Cells::longs`]: those of a sample, then what later versions count.
-pub(crate) const LONGS: [Col; 10] = [
+pub(crate) const LONGS: [Col; 11] = [
     Col::UsageNs,
     Col::NrPeriods,
     Col::NrThrottled,
@@ -26,6 +26,7 @@ pub(crate) const LONGS: [Col; 10] = [
     Col::Bytes,
     Col::RunNs,
     Col::OwedNs,
+    Col::BesideOwedNs,
 ];
 
 /// The values of one row (`docs/src/reference/trace-format.md`); [`Cells::columns`] says which.
@@ -61,7 +62,7 @@ impl Cells {
         let int = |v: u32| Some(v as i32);
         let [mut tid, mut next, mut waker, mut target, mut group] = [None; 5];
         let [mut state, mut context, mut op] = [None; 3];
-        let [mut connection, mut bytes, mut run_ns, mut owed_ns] = [None; 4];
+        let [mut connection, mut bytes, mut run_ns, mut owed_ns, mut beside_ns] = [None; 5];
         let mut stats = [None; 6];
         let kind = match &event.what {
             What::Switch {
@@ -96,8 +97,9 @@ impl Cells {
                 (tid, target) = (int(*t), int(*target_cpu));
                 "migrate"
             }
-            What::Owed { tid: t, owed_ns: ns } => {
-                (tid, owed_ns) = (int(*t), Some(i64::from(*ns)));
+            What::Owed { tid: t, owed } => {
+                tid = int(*t);
+                (owed_ns, beside_ns) = (Some(owed.own_ns.into()), Some(owed.beside_ns.into()));
                 "owed"
             }
             What::Fork { parent, child } => {
@@ -158,7 +160,7 @@ impl Cells {
             texts: [Some(kind), state, context, op],
             longs: [
                 stats[0], stats[1], stats[2], stats[3], stats[4], stats[5], connection, bytes, run_ns,
-                owed_ns,
+                owed_ns, beside_ns,
             ],
         }
     }

@@ -24,6 +24,15 @@ pub struct Event {
     pub what: What,
 }
 
+/// What a thread that has just been woken, or its group, is owed beside another group's that runs there, in the queue in which the two
+/// part, and what that one is; below 0 they owe that. Others in that queue owe the rest, or are owed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// Of service.
+    pub own_ns: i32,
+    pub beside_ns: i32,
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
@@ -37,9 +46,8 @@ pub enum What {
     Placed { tid: Tid, target_cpu: u32 },
     /// `tid`, which waits for a CPU, was moved to the run queue of `target_cpu`.
     Migrate { tid: Tid, target_cpu: u32 },
-    /// `tid`, which has just been woken where another group's thread runs, is owed so much service in the queue in which the
-    /// two part; below 0 it owes that.
-    Owed { tid: Tid, owed_ns: i32 },
+    /// `tid` has just been woken where another group's thread runs.
+    Owed { tid: Tid, owed: Owed },
     /// `parent` made `child`.
     Fork { parent: Tid, child: Tid },
     /// `tid` is gone.

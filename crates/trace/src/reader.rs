@@ -4,7 +4,7 @@ use crate::checksum::{self, Verdict};
 use crate::error::{At, Place, TraceError};
 use crate::header::check_header;
 use crate::model::{
-    Context, CpuStat, Event, Header, SocketOp, State, What, CPU_MAX, DURATION_NS_MAX, TID_MAX,
+    Context, CpuStat, Event, Header, Owed, SocketOp, State, What, CPU_MAX, DURATION_NS_MAX, TID_MAX,
 };
 use crate::schema::{
     columns_of, schema, Col, COLUMNS, KEY_HEADER, KEY_VERSION, KINDS, STATS, VERSION, VERSION_READ_MIN,
@@ -380,6 +380,7 @@ impl Columns {
         let bytes = self.long(row, cursor, Col::Bytes);
         let run_ns = self.long(row, cursor, Col::RunNs);
         let owed_ns = self.long(row, cursor, Col::OwedNs);
+        let beside_ns = self.long(row, cursor, Col::BesideOwedNs);
         let mut stats = [None; 6];
         for (stat, col) in stats.iter_mut().zip(STATS) {
             *stat = self.long(row, cursor, col);
@@ -410,7 +411,11 @@ impl Columns {
             },
             b"owed" => What::Owed {
                 tid: tid_of("tid", tid)?,
-                owed_ns: long_in("owed_ns", owed_ns, i32::MIN.into()..=i32::MAX.into())? as i32,
+                owed: Owed {
+                    own_ns: long_in("owed_ns", owed_ns, i32::MIN.into()..=i32::MAX.into())? as i32,
+                    beside_ns: long_in("beside_owed_ns", beside_ns, i32::MIN.into()..=i32::MAX.into())?
+                        as i32,
+                },
             },
             b"fork" => What::Fork {
                 parent: tid_of("waker_tid", waker)?,

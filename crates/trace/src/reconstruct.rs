@@ -6,7 +6,7 @@
 //! - A waker can reach a thread that is still on its way to sleep. The wake-up is then logged before the
 //!   switch; it counts if the thread runs again with no later wake-up.
 //! - A thread can be woken several times before it runs. The first one made it runnable.
-use crate::model::{Context, Event, GroupIx, Header, State, Tid, What};
+use crate::model::{Context, Event, GroupIx, Header, Owed, State, Tid, What};
 use crate::quality::{Doubt, Quality, GAP_NS_MAX};
 use crate::timeline::{
     Burst, Cause, ConnectionTimeline, End, Moment, OthersRun, Run, SocketEvent, ThreadIx, ThreadTimeline,
@@ -34,7 +34,7 @@ pub struct TimelineBuilder {
     by_id: HashMap<u64, usize>,
     others: Vec<OthersRun>,
     /// What threads that are not recorded were owed as they were woken beside recorded ones, until they run.
-    owed: HashMap<Tid, i32>,
+    owed: HashMap<Tid, Owed>,
     quality: Quality,
     last_ns: i64,
     /// By number.
@@ -49,7 +49,7 @@ struct CpuNow {
     /// When it last gave a sign of being there.
     seen_ns: i64,
     /// Of a thread that is not recorded and took the CPU from one that is: what it was owed.
-    owed_ns: Option<i32>,
+    owed: Option<Owed>,
 }
 
 struct KnownThread {
@@ -173,10 +173,10 @@ impl TimelineBuilder {
                 if prev != 0 {
                     self.switch_out(prev, prev_state, event.cpu, ts, since_ns);
                 }
-                let owed_ns = self.owed.remove(&next);
+                let owed = self.owed.remove(&next);
                 let cpu = self.cpu(event.cpu);
                 cpu.running = None;
-                cpu.owed_ns = owed_ns.filter(|_| prev_state == State::Runnable);
+                cpu.owed = owed.filter(|_| prev_state == State::Runnable);
                 if next != 0 {
                     self.switch_in(next, event.cpu, ts);
                 }
@@ -196,9 +196,9 @@ impl TimelineBuilder {
                     self.threads[ix].cpu = Some(target_cpu);
                 }
             }
-            What::Owed { tid, owed_ns } => match self.find(tid, ts) {
-                Some(ix) if self.threads[ix].out.recorded => self.threads[ix].is_owed(owed_ns),
-                _ => drop(self.owed.insert(tid, owed_ns)),
+            What::Owed { tid, owed } => match self.find(tid, ts) {
+                Some(ix) if self.threads[ix].out.recorded => self.threads[ix].is_owed(owed),
+                _ => drop(self.owed.insert(tid, owed)),
             },
             What::Wakeup { tid, waker, .. } => {
                 let context = if waker == 0 {
@@ -260,14 +260,14 @@ impl TimelineBuilder {
                 });
             }
             What::Others { group, run_ns, state } => {
-                let owed_ns = self.cpu(event.cpu).owed_ns.take();
+                let owed = self.cpu(event.cpu).owed.take();
                 self.others.push(OthersRun {
                     end_ns: ts,
                     run_ns,
                     cpu: event.cpu,
                     group,
                     wants_more: !state.blocks(),
-                    owed_ns,
+                    owed,
                 });
             }
             What::Sample { .. } => {}
@@ -622,7 +622,7 @@ impl Open {
             end: End::Cut,
             group: self.group,
             queued: self.cpu.filter(|_| self.follows_queues),
-            owed_ns: None,
+            owed: None,
             runs: run..run,
             wakes: 0..0,
         });
@@ -640,9 +640,9 @@ impl Open {
     }
 
     /// It has just been woken, and is owed so much.
-    fn is_owed(&mut self, owed_ns: i32) {
+    fn is_owed(&mut self, owed: Owed) {
         if let (Status::Waiting, Some(burst)) = (self.status, self.out.bursts.last_mut()) {
-            burst.owed_ns = Some(owed_ns);
+            burst.owed = Some(owed);
         }
     }
 

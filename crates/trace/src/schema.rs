@@ -44,6 +44,7 @@ message plimsoll_trace {
   optional int64 bytes;
   optional int64 run_ns;
   optional int64 owed_ns;
+  optional int64 beside_owed_ns;
 }
 ";
 
@@ -72,6 +73,7 @@ pub enum Col {
     Bytes,
     RunNs,
     OwedNs,
+    BesideOwedNs,
 }
 
 /// The columns of a sample, in the order of [`crate::CpuStat`]'s fields.
@@ -84,7 +86,7 @@ pub const STATS: [Col; 6] = [
     Col::BurstNs,
 ];
 
-pub const COLUMNS: usize = Col::OwedNs as usize + 1;
+pub const COLUMNS: usize = Col::BesideOwedNs as usize + 1;
 
 /// The columns of a version: those that came later are at the end.
 pub fn columns_of(version: u32) -> usize {

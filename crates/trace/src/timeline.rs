@@ -5,7 +5,7 @@
 //! A *burst* is everything between a wake-up and the next blocking point. Its work is CPU time only:
 //! waiting for a CPU (a busy machine, throttling) is left out, so that it can come out differently under
 //! other limits. Its cause is what must happen again before it can start.
-use crate::model::{Connection, GroupIx, SocketOp, Tid};
+use crate::model::{Connection, GroupIx, Owed, SocketOp, Tid};
 use crate::quality::Quality;
 use std::ops::Range;
 
@@ -81,7 +81,7 @@ pub struct OthersRun {
     /// The last one of that group still wanted the CPU.
     pub wants_more: bool,
     /// What the first one was owed, or its group, as it took the CPU from a recorded thread; `None`: it did not, or that is not known.
-    pub owed_ns: Option<i32>,
+    pub owed: Option<Owed>,
 }
 
 /// From a wake-up to the next blocking point.
@@ -99,8 +99,8 @@ pub struct Burst {
     pub group: Option<GroupIx>,
     /// The CPU on whose queue it was put as it was woken; `None`: not known.
     pub queued: Option<u32>,
-    /// What it was owed then where another group's thread ran, below 0: owed, ns of service; `None`: not known.
-    pub owed_ns: Option<i32>,
+    /// What it was owed then where another group's thread ran; `None`: none did, or that is not known.
+    pub owed: Option<Owed>,
     /// Into [`ThreadTimeline::runs`].
     pub runs: Range<u32>,
     /// Into [`ThreadTimeline::wakes`].

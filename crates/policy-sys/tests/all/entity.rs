@@ -70,6 +70,53 @@ fn over_any_window_each_has_what_a_fluid_gives_it_within_a_request() {
     }
 }
 
+/// A client of a hundred times the weight is in the line, too: what the one that came is owed does not say where the one that runs is.
+#[test]
+fn two_in_a_line_have_the_lags_of_a_recording_and_the_rest_owe_what_that_takes() {
+    let mut line: pl::Line = pl::zeroed();
+    let mut all = [(100, 3 * MS), (100, 3 * MS), (10_000, MS), (300, MS)]
+        .into_iter()
+        .enumerate()
+        .map(|(id, (weight, slice_ns))| entity(weight, slice_ns, id as u64))
+        .collect::<Vec<_>>();
+    let [came, runs, ..] = [0, 1, 2, 3].map(|i| all[i].as_mut() as *mut pl::Entity);
+    let lag = |line: &pl::Line, entity: *const pl::Entity| ns(unsafe { pl::pl_entity_lag(line, entity) });
+    for entity in all.iter_mut().rev() {
+        unsafe { pl::pl_line_join(&mut line, entity.as_mut(), 0) };
+    }
+    unsafe {
+        pl::pl_line_picked(&mut line, runs);
+        pl::pl_line_ran(&mut line, runs, 500 * US);
+    }
+    let others = [&all[2], &all[3]].map(|other| other.v);
+    let of_turn = |e: &pl::Entity| (e.deadline - e.v, e.v - e.picked_v);
+    let before = of_turn(&all[1]);
+    unsafe { pl::pl_recorded_lags(&mut line, came, runs, 100_000, &-5_000_000) };
+    let lags = [0, 1, 2, 3].map(|i| lag(&line, all[i].as_ref()));
+    assert!(
+        (lags[0] - 100e3).abs() < 100.0 && (lags[1] + 5e6).abs() < 100.0,
+        "{lags:?}"
+    );
+    assert!(lags.iter().sum::<f64>().abs() < 100.0, "{lags:?}");
+    assert_eq!([&all[2], &all[3]].map(|other| other.v), others);
+    assert_eq!(of_turn(&all[1]), before);
+    // Without the others the two share what is between them.
+    for i in [2, 3] {
+        unsafe { pl::pl_line_leave(&mut line, all[i].as_mut()) };
+    }
+    let lags = [0, 1].map(|i| lag(&line, all[i].as_ref()));
+    assert!(
+        (lags[0] - 2.55e6).abs() < 100.0 && (lags[1] + 2.55e6).abs() < 100.0,
+        "{lags:?}"
+    );
+    unsafe { pl::pl_recorded_lags(&mut line, came, runs, -1_000_000, &0) };
+    let lags = [0, 1].map(|i| lag(&line, all[i].as_ref()));
+    assert!(
+        (lags[0] + 1e6).abs() < 100.0 && (lags[1] - 1e6).abs() < 100.0,
+        "{lags:?}"
+    );
+}
+
 /// The kernel's rule for whether a woken one waits.
 #[test]
 fn what_runs_is_left_alone_until_its_request_is_served_while_it_is_owed_time() {

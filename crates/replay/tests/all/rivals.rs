@@ -11,7 +11,7 @@ use plimsoll_sim::{
 };
 use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::{header, switch, waking, MS};
-use plimsoll_trace::{Context as When, Event, Group, Header, State, Timeline, What};
+use plimsoll_trace::{Context as When, Event, Group, Header, Owed, State, Timeline, What};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use recorder::Recorder;
@@ -267,7 +267,19 @@ fn more_than_due(owed_ns: Option<i32>) -> [f64; 2] {
     for woken_ns in (1..799).map(|round| round * 5 * MS) {
         events.push(at(woken_ns, 1, others(5 * MS)));
         events.push(waking(woken_ns, 1, 7, 0, When::Timer));
-        events.extend(owed_ns.map(|owed_ns| at(woken_ns, 0, What::Owed { tid: 7, owed_ns })));
+        events.extend(owed_ns.map(|owed_ns| {
+            at(
+                woken_ns,
+                0,
+                What::Owed {
+                    tid: 7,
+                    owed: Owed {
+                        own_ns: owed_ns,
+                        beside_ns: -owed_ns,
+                    },
+                },
+            )
+        }));
         events.push(at(woken_ns, 0, others(4 * MS)));
         events.push(switch(woken_ns, 0, 0, State::Runnable, 7));
         events.push(switch(woken_ns + MS, 0, 7, State::Sleeping, 0));

@@ -37,9 +37,9 @@ const QUEUES: &str = "
 
 /// What version 4 brought.
 const OWED: &str = "
-    270 0 owed 8 0
-    280 1 owed 8 -2147483648
-    290 1 owed 8 2147483647
+    270 0 owed 8 0 1
+    280 1 owed 8 -2147483648 2147483647
+    290 1 owed 8 2147483647 -2147483648
 ";
 
 fn connection(id: u64) -> Connection {
@@ -154,7 +154,7 @@ fn a_file_of_version_3_is_read_as_it_was_and_says_nothing_of_what_is_owed() {
     assert_eq!((header.clone(), read.clone()), (expected, all));
     let timeline = Timeline::build(&header, &read);
     let bursts = timeline.threads.iter().flat_map(|t| &t.bursts);
-    assert!(bursts.clone().count() > 0 && bursts.clone().all(|b| b.owed_ns.is_none()));
+    assert!(bursts.clone().count() > 0 && bursts.clone().all(|b| b.owed.is_none()));
 }
 
 #[test]

@@ -529,10 +529,10 @@ fn what_is_owed_is_known_of_the_burst_that_waits() {
         &events(
             "
             100 0 switch 0 R 7
-            105 0 owed 7 9
+            105 0 owed 7 9 -9
             110 0 switch 7 S 0
             120 1 waking 7 0 timer
-            121 0 owed 7 -5
+            121 0 owed 7 -5 4
             130 0 switch 0 R 7
             140 0 switch 7 S 0
             150 1 waking 7 0 timer
@@ -541,9 +541,13 @@ fn what_is_owed_is_known_of_the_burst_that_waits() {
             ",
         ),
     );
-    let owed: Vec<_> = timeline.threads[0].bursts.iter().map(|b| b.owed_ns).collect();
+    let owed: Vec<_> = timeline.threads[0]
+        .bursts
+        .iter()
+        .map(|b| b.owed.map(|owed| (owed.own_ns, owed.beside_ns)))
+        .collect();
     // One that runs does not wait; the last one came to an idle CPU.
-    assert_eq!(owed, [None, Some(-5), None]);
+    assert_eq!(owed, [None, Some((-5, 4)), None]);
 }
 
 #[test]
@@ -555,11 +559,11 @@ fn what_a_neighbour_was_owed_is_known_of_the_stretch_in_which_it_took_the_cpu() 
         &events(
             "
             100 0 switch 0 R 7
-            110 1 owed 50 99
+            110 1 owed 50 99 1
             120 0 switch 7 R 50
             130 0 others 0 10 S
             130 0 switch 50 S 7
-            140 0 owed 50 98
+            140 0 owed 50 98 1
             150 0 switch 7 S 50
             160 0 others 0 10 S
             160 0 switch 50 S 7
@@ -568,7 +572,11 @@ fn what_a_neighbour_was_owed_is_known_of_the_stretch_in_which_it_took_the_cpu() 
             ",
         ),
     );
-    let owed: Vec<_> = timeline.others.iter().map(|o| (o.end_ns, o.owed_ns)).collect();
+    let owed: Vec<_> = timeline
+        .others
+        .iter()
+        .map(|o| (o.end_ns, o.owed.map(|owed| owed.own_ns)))
+        .collect();
     // In the second one the recorded thread had gone to sleep; in the third nobody knows.
     assert_eq!(owed, [(130, Some(99)), (160, None), (180, None)]);
 }

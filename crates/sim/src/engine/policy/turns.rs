@@ -3,6 +3,7 @@
 use super::array::ZeroedArray;
 use super::sys::{self, Domain, Entity, FairConfig, FairCpu, Line, Node, Part, Sum};
 use super::{Root, Task};
+use crate::behaviour::Owed;
 use crate::class::Bound;
 
 /// Turns stay where they are: lines link them.
@@ -232,10 +233,13 @@ impl Turns {
         unsafe { sys::pl_steps_owes_nothing(&woken.0 .0, a, &running.0 .0, b) }
     }
 
-    pub fn pl_recorded_owed(&mut self, woken: (&Task, u32), running: (&Task, u32), owed_ns: i64) {
+    pub fn pl_recorded_owed(&mut self, woken: (&Task, u32), running: (&Task, u32), owed: Owed) {
+        let beside_ns = owed.beside.map(|(_, ns)| i64::from(ns));
+        let beside = beside_ns.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let (a, b) = (self.turn(woken.1), self.turn(running.1));
+        let own_ns = owed.own_ns.into();
         // SAFETY: as above.
-        unsafe { sys::pl_recorded_owed(&woken.0 .0, a, &running.0 .0, b, owed_ns) }
+        unsafe { sys::pl_recorded_owed(&woken.0 .0, a, &running.0 .0, b, own_ns, beside) }
     }
 
     pub fn pl_steps_comes(&self, woken: (&Task, u32), running: (&Task, u32), config: &FairConfig) -> u64 {

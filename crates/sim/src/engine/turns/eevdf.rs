@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tasks take turns as policy/steps.h says: its steps called, its memory owned.
 use super::super::policy::{self as pl, Turns};
+use crate::behaviour::Owed;
 use crate::class::{Bound, CpuSeen, Entry, Seen, Shape};
 
 pub(super) struct Eevdf {
@@ -153,9 +154,9 @@ impl Eevdf {
     }
 
     /// One that has come beside the one that runs is owed what it was in a recording.
-    pub fn owed(&mut self, woken: &Seen, running: &Seen, owed_ns: i64) {
+    pub fn owed(&mut self, woken: &Seen, running: &Seen, owed: Owed) {
         let (a, b) = ((woken.policy, woken.task.0), (running.policy, running.task.0));
-        self.turns.pl_recorded_owed(a, b, owed_ns);
+        self.turns.pl_recorded_owed(a, b, owed);
     }
 
     /// It gives the rest of its request away.

@@ -3,6 +3,7 @@
 mod cfs;
 mod eevdf;
 
+use crate::behaviour::Owed;
 use crate::class::{Bound, Class, CpuSeen, Entry, Needs, Seen, Shape};
 use crate::config::{Fair, TaskId};
 use eevdf::Eevdf;
@@ -134,9 +135,9 @@ impl Class for Plimsoll {
         Some(self.eevdf.as_ref()?.owes_nothing(woken, running))
     }
 
-    fn owed(&mut self, woken: &Seen, running: &Seen, owed_ns: i64) {
+    fn owed(&mut self, woken: &Seen, running: &Seen, owed: Owed) {
         if let Some(eevdf) = &mut self.eevdf {
-            eevdf.owed(woken, running, owed_ns);
+            eevdf.owed(woken, running, owed);
         }
     }
 

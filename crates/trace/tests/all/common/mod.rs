@@ -2,7 +2,7 @@
 //! A small language for traces in tests, one event a line: `TIME CPU WHAT`, times in ns.
 //!
 //! `switch PREV STATE NEXT`, `waking TID WAKER CONTEXT`, `wakeup TID WAKER TARGET_CPU`,
-//! `placed TID TARGET_CPU`, `migrate TID TARGET_CPU`, `owed TID NS`,
+//! `placed TID TARGET_CPU`, `migrate TID TARGET_CPU`, `owed TID NS NS`,
 //! `fork PARENT CHILD`, `exit TID`, `move TID GROUP`, `sample GROUP USAGE_NS NR_PERIODS`,
 //! `request TID begin|end`, `socket TID CONNECTION OP BYTES`, `others GROUP RUN_NS STATE`.
 #![allow(dead_code)] // each test program uses its own part
@@ -45,7 +45,10 @@ fn event(line: &str) -> Event {
         },
         "owed" => What::Owed {
             tid: int(3),
-            owed_ns: words[4].parse().unwrap(),
+            owed: Owed {
+                own_ns: words[4].parse().unwrap(),
+                beside_ns: words[5].parse().unwrap(),
+            },
         },
         "fork" => What::Fork {
             parent: int(3),
