@@ -7,10 +7,11 @@ alone, requests at random times, too small, fine, too large. Their cpu.stat is s
 Prometheus (`make prometheus`) scrapes it for some minutes, and `plimsoll screen` asks that. One recording of `plimsoll record` covers
 the same minutes. Each group is planned from it with the goal that `screen` has: throttled in less than 1% of the periods, or half as often:
 
-  fine, too large       today's limit meets the goal; too large: what is recommended is below three quarters of it, and by
-                        0.1 CPUs or more
-  bursts                today's does not, and in the plan's replays a burst of one quota halves what today's is throttled
-  too small             it does not halve it
+  fine, too large       today's limit meets the goal, and no more CPUs are recommended; too large: what is recommended is below
+                        three quarters of it, and by 0.1 CPUs or more
+  bursts                today's does not meet it, and in the plan's replays a burst of one quota halves what today's is throttled
+  too small             it does not halve it; or today's meets the goal as recorded, and more CPUs are recommended, as its work is not
+                        to be near to its limit
 
 What is recommended is printed beside it: it may be more CPUs with a burst, as a plan holds its goal at the high end of its ranges.
 
@@ -124,15 +125,15 @@ def recommended(found):
 def planned(found, limit, now, burst):
     """The class that a plan gives. now, burst: the share of throttled periods in its replays, today and with a burst of one quota."""
     cpus, _ = recommended(found)
-    if found["plan"]["today"]["meets"]:
-        return "too large" if cpus is not None and cpus < 0.75 * limit and limit - cpus >= WORTH_CPUS else "fine"
-    return "bursts" if burst <= now / 2 else "too small"
+    if found["plan"]["today"]["meets"] and cpus is not None and cpus <= 1.001 * limit:
+        return "too large" if cpus < 0.75 * limit and limit - cpus >= WORTH_CPUS else "fine"
+    return "bursts" if not found["plan"]["today"]["meets"] and burst <= now / 2 else "too small"
 
 
 def throttled(args, trace, name, burst_us):
     """Of the periods, with such a burst: the middle of what replays give."""
     found = asked(args, "simulate", "--replay", trace, "--group", f"/{cpu_groups.TOP}/{name}", "--set",
-                  f"group.{name}.burst_us={burst_us}", "--json")
+                  f"group.{cpu_groups.TOP}/{name}.burst_us={burst_us}", "--json")
     return found["ranges"]["throttled"]["middle"]
 
 

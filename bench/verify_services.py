@@ -186,8 +186,8 @@ class Bench:
         begin = report["begin_unix_ns"] / 1e9
         last = rows[-1][0]
         if last < begin + seconds:
-            raise RuntimeError(f"recording began {begin - started:.1f} s after its start, and ended {begin + seconds - last:.1f} s "
-                               "after the client's last request")
+            raise RuntimeError(f"recording began {begin - started:.1f} s after its start ({report['begin_ns'] / 1e9:.1f} s of that in "
+                               f"`record`), and ended {begin + seconds - last:.1f} s after the client's last request")
         foreign = (self.foreign_s() - foreign) / (time.time() - started) / os.cpu_count()
         own = [row for row in rows if begin <= row[0] and row[0] + row[1] / 1e3 <= begin + seconds]
         return report, seen(own) | {"foreign": foreign, "cpus": cpus}
