@@ -45,40 +45,53 @@ PL_INLINE void pl_recorded_place(struct pl_line PL_MEM *line, struct pl_entity P
 }
 
 /*
- * Gives one that has just come to a line, and another one there, their lags, ns of service; what they are given the others owe. Of
- * two what the one is owed the other owes. beside_ns: NULL: what follows from before.
+ * Gives one that has just come to a line the lag of a recording in which `beside` ran there, ns of service, below 0: it owes that; and
+ * `beside` its own. What they are given the others owe; of two what the one is owed the other owes. Where `beside` is not in the line now,
+ * what has come is as far ahead of those that are as it was then.
  */
 PL_FN void pl_recorded_lags(struct pl_line PL_MEM *line, struct pl_entity PL_MEM *came,
-			    struct pl_entity PL_MEM *runs, s64 owed_ns, const s64 PL_MEM *beside_ns)
+			    struct pl_entity PL_MEM *beside, s64 owed_ns, s64 beside_ns)
 {
 	s64 lag = pl_entity_bounded(came, owed_ns * (1LL << PL_ENTITY_SHIFT));
+	s64 other = beside_ns * (1LL << PL_ENTITY_SHIFT);
 
 	pl_line_leave(line, came);
-	/* Its lag changes as the other one joins, by its part of what that one is given. */
-	if (line->n > 1 && beside_ns)
-		pl_recorded_place(line, runs,
-				  *beside_ns * (1LL << PL_ENTITY_SHIFT) +
-				      pl_div_down(lag, line->sum_w) * (s64)runs->weight);
+	if (beside->on && line->n > 1)
+		/* Its lag changes as the other one joins, by its part of what that one is given. */
+		pl_recorded_place(line, beside, other + pl_div_down(lag, line->sum_w) * (s64)beside->weight);
+	else if (!beside->on && line->n)
+		lag += pl_div_down(other, came->weight + line->sum_w) * (s64)came->weight;
 	pl_line_join(line, came, lag);
 }
 
 /*
- * A task has just come beside the one that runs, and is owed owed_ns of service where the two part, below 0: owes that; the one that
- * runs is owed beside_ns there. After pl_steps_enter.
+ * A task has just come where something runs. In a recording a thread of the group `beside` ran there, and where the two part the one
+ * that came was owed owed_ns, and the other's group beside_ns. After pl_steps_enter.
  */
-PL_FN void pl_recorded_owed(const struct pl_task PL_MEM *woken, const struct pl_turn PL_MEM *turn,
-			    const struct pl_task PL_MEM *running, const struct pl_turn PL_MEM *current,
-			    s64 owed_ns, const s64 PL_MEM *beside_ns)
+PL_FN void pl_recorded_owed(const struct pl_task PL_MEM *woken, struct pl_turn PL_MEM *turn,
+			    const struct pl_group PL_MEM *beside, s64 owed_ns, s64 beside_ns)
 {
-	struct pl_parting parting = pl_steps_part(woken, turn, running, current);
-	struct pl_line PL_MEM *line = (struct pl_line PL_MEM *)parting.line;
-	const struct pl_group PL_MEM *level = woken->group;
+	const struct pl_group PL_MEM *group = woken->group;
+	struct pl_entity PL_MEM *came = &turn->entity;
+	struct pl_entity PL_MEM *other = NULL;
 
-	for (; &pl_node_of(level, woken->cpu)->line != line && PL_LOOP; level = level->parent)
-		if (pl_node_of(level, woken->cpu)->line.n > 1)
-			return;
-	pl_recorded_lags(line, (struct pl_entity PL_MEM *)parting.woken,
-			 (struct pl_entity PL_MEM *)parting.running, owed_ns, beside_ns);
+	while (group != beside && PL_LOOP) {
+		u32 depth = pl_max(group->depth, beside->depth);
+
+		if (group->depth == depth) {
+			if (pl_node_of(group, woken->cpu)->line.n > 1)
+				return;
+			came = &pl_node_of(group, woken->cpu)->entity;
+			group = group->parent;
+		}
+		if (beside->depth == depth) {
+			other = &pl_node_of(beside, woken->cpu)->entity;
+			beside = beside->parent;
+		}
+	}
+	/* A thread of a group above is one of many there. */
+	if (other)
+		pl_recorded_lags(&pl_node_of(group, woken->cpu)->line, came, other, owed_ns, beside_ns);
 }
 
 #endif

@@ -293,17 +293,16 @@ extern "C" {
     pub fn pl_recorded_lags(
         line: *mut Line,
         came: *mut Entity,
-        runs: *mut Entity,
+        beside: *mut Entity,
         owed_ns: i64,
-        beside_ns: *const i64,
+        beside_ns: i64,
     );
     pub fn pl_recorded_owed(
         woken: *const Task,
-        turn: *const Turn,
-        running: *const Task,
-        current: *const Turn,
+        turn: *mut Turn,
+        beside: *const Group,
         owed_ns: i64,
-        beside_ns: *const i64,
+        beside_ns: i64,
     );
 
     // baseline/wake.h

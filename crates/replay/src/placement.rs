@@ -24,9 +24,8 @@ pub(crate) struct Seat {
     group: u32,
     /// Of [`When::After`], or [`Turn::others_ns`].
     waited_ns: u32,
-    /// [`Seat::NOT_KNOWN`]: nobody knows.
     owed_ns: i32,
-    /// Whose lag the next one is, [`Seat::NOBODY`]: nobody knows.
+    /// The group that ran then; [`Seat::NOBODY`]: not known.
     beside: u32,
     beside_ns: i32,
 }
@@ -36,11 +35,10 @@ impl Seat {
         place: u32::MAX,
         group: 0,
         waited_ns: 0,
-        owed_ns: Seat::NOT_KNOWN,
+        owed_ns: 0,
         beside: Seat::NOBODY,
         beside_ns: 0,
     };
-    const NOT_KNOWN: i32 = i32::MIN;
     const NOBODY: u32 = u32::MAX;
     const NO_CPU: u32 = 0x3fff;
     const CHOICES: [SeatChoice; 3] = [SeatChoice::Idle, SeatChoice::NotIdle, SeatChoice::NoneIdle];
@@ -57,15 +55,19 @@ impl Seat {
         });
         let [cpu, waker_cpu] =
             [seat.cpu, seat.waker_cpu].map(|cpu| cpu.map_or(Seat::NO_CPU, |cpu| cpu.min(Seat::NO_CPU)));
-        let beside = seat.owed.and_then(|owed| owed.beside);
+        let owed = seat.owed.unwrap_or(plimsoll_sim::Owed {
+            own_ns: 0,
+            beside: GroupId(Seat::NOBODY),
+            beside_ns: 0,
+        });
         let place = cpu << 18 | waker_cpu << 4 | when << 2 | seat.choice as u32;
         Seat {
             place,
             group,
             waited_ns,
-            owed_ns: seat.owed.map_or(Seat::NOT_KNOWN, |owed| owed.own_ns),
-            beside: beside.map_or(Seat::NOBODY, |(of, _)| of.0),
-            beside_ns: beside.map_or(0, |(_, ns)| ns),
+            owed_ns: owed.own_ns,
+            beside: owed.beside.0,
+            beside_ns: owed.beside_ns,
         }
     }
 
@@ -77,9 +79,10 @@ impl Seat {
             waker_cpu: cpu(4),
             choice,
             turn: self.turn(),
-            owed: (self.owed_ns != Seat::NOT_KNOWN).then_some(plimsoll_sim::Owed {
+            owed: (self.beside != Seat::NOBODY).then_some(plimsoll_sim::Owed {
                 own_ns: self.owed_ns,
-                beside: (self.beside != Seat::NOBODY).then_some((GroupId(self.beside), self.beside_ns)),
+                beside: GroupId(self.beside),
+                beside_ns: self.beside_ns,
             }),
         })
     }
@@ -281,7 +284,7 @@ fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<S
             },
             owed: burst
                 .owed
-                .map(|known| owed(known, &by_cpu[cpu as usize], group_of, burst.woken_ns)),
+                .and_then(|known| owed(known, &by_cpu[cpu as usize], group_of, burst.woken_ns)),
         })
     };
     let mut seats = Vec::new();
@@ -291,13 +294,14 @@ fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<S
     seats
 }
 
-/// As the simulator has it. `runs`: of the CPU on which something ran at that time.
-pub(crate) fn owed(recorded: Owed, runs: &[CpuRun], group_of: &[u32], ns: i64) -> plimsoll_sim::Owed {
-    let group = at(runs, ns).and_then(|run| group_of.get(run.group? as usize));
-    plimsoll_sim::Owed {
+/// As the simulator has it; `None`: of what ran the group is not known. `runs`: of the CPU on which that was.
+pub(crate) fn owed(recorded: Owed, runs: &[CpuRun], group_of: &[u32], ns: i64) -> Option<plimsoll_sim::Owed> {
+    let group = *group_of.get(at(runs, ns)?.group? as usize)?;
+    Some(plimsoll_sim::Owed {
         own_ns: recorded.own_ns,
-        beside: group.map(|&of| (GroupId(of), recorded.beside_ns)),
-    }
+        beside: GroupId(group),
+        beside_ns: recorded.beside_ns,
+    })
 }
 
 /// When the turn came of a thread that was woken where something ran, and ran first from `start_ns` on.
@@ -407,7 +411,8 @@ mod tests {
             for (turn, own_ns) in turns.chain([None]).zip(owed) {
                 let owed = own_ns.map(|own_ns| plimsoll_sim::Owed {
                     own_ns,
-                    beside: Some((GroupId(3), -own_ns)).filter(|_| own_ns != 0),
+                    beside: GroupId(3),
+                    beside_ns: -own_ns,
                 });
                 let seat = plimsoll_sim::Seat {
                     cpu,

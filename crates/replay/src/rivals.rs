@@ -179,7 +179,7 @@ pub(crate) fn find(
             from_ns,
             owed: run
                 .owed
-                .map(|known| owed(known, &cpus[cpu], group_of, from_ns - 1)),
+                .and_then(|known| owed(known, &cpus[cpu], group_of, from_ns - 1)),
             work_ns: 0,
             last_ns: from_ns,
             turn_ns: 0,

@@ -66,9 +66,10 @@ pub struct Seat {
 pub struct Owed {
     /// Of the woken one.
     pub own_ns: i32,
-    /// The group of the one that ran, and what that was owed. Where another group's runs now, that is owed what follows from the run so
-    /// far.
-    pub beside: Option<(GroupId, i32)>,
+    /// The group of the one that ran then.
+    pub beside: GroupId,
+    /// What that was owed.
+    pub beside_ns: i32,
 }
 
 /// When the turn of a woken task came. What tasks and groups are owed follows from all that ran before, and no recording tells of

@@ -102,8 +102,8 @@ pub trait Class {
         None
     }
 
-    /// Such a task, or its group beside that of the one that runs, was owed so much as it was recorded.
-    fn owed(&mut self, woken: &Seen, running: &Seen, owed: Owed) {}
+    /// Such a task was owed so much as it was recorded.
+    fn owed(&mut self, woken: &Seen, owed: Owed) {}
 
     /// A CPU whose slice is over, or that has nothing to do, looks at one other, where `first` has the lowest key. `own`: the
     /// lowest of its own. Whether it looks for a task to take.

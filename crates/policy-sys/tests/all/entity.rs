@@ -91,7 +91,7 @@ fn two_in_a_line_have_the_lags_of_a_recording_and_the_rest_owe_what_that_takes()
     let others = [&all[2], &all[3]].map(|other| other.v);
     let of_turn = |e: &pl::Entity| (e.deadline - e.v, e.v - e.picked_v);
     let before = of_turn(&all[1]);
-    unsafe { pl::pl_recorded_lags(&mut line, came, runs, 100_000, &-5_000_000) };
+    unsafe { pl::pl_recorded_lags(&mut line, came, runs, 100_000, -5_000_000) };
     let lags = [0, 1, 2, 3].map(|i| lag(&line, all[i].as_ref()));
     assert!(
         (lags[0] - 100e3).abs() < 100.0 && (lags[1] + 5e6).abs() < 100.0,
@@ -109,7 +109,7 @@ fn two_in_a_line_have_the_lags_of_a_recording_and_the_rest_owe_what_that_takes()
         (lags[0] - 2.55e6).abs() < 100.0 && (lags[1] + 2.55e6).abs() < 100.0,
         "{lags:?}"
     );
-    unsafe { pl::pl_recorded_lags(&mut line, came, runs, -1_000_000, &0) };
+    unsafe { pl::pl_recorded_lags(&mut line, came, runs, -1_000_000, 1_000_000) };
     let lags = [0, 1].map(|i| lag(&line, all[i].as_ref()));
     assert!(
         (lags[0] + 1e6).abs() < 100.0 && (lags[1] - 1e6).abs() < 100.0,

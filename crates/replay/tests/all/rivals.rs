@@ -265,11 +265,12 @@ fn more_than_due(owed_ns: Option<i32>) -> [f64; 2] {
     };
     let mut events = Vec::new();
     for woken_ns in (1..799).map(|round| round * 5 * MS) {
-        events.push(at(woken_ns, 1, others(5 * MS)));
-        events.push(waking(woken_ns, 1, 7, 0, When::Timer));
+        // The other one has the CPU until the switch.
+        let before_ns = woken_ns - 5_000;
+        events.push(waking(before_ns, 1, 7, 0, When::Timer));
         events.extend(owed_ns.map(|owed_ns| {
             at(
-                woken_ns,
+                before_ns,
                 0,
                 What::Owed {
                     tid: 7,
@@ -280,6 +281,7 @@ fn more_than_due(owed_ns: Option<i32>) -> [f64; 2] {
                 },
             )
         }));
+        events.push(at(woken_ns, 1, others(5 * MS)));
         events.push(at(woken_ns, 0, others(4 * MS)));
         events.push(switch(woken_ns, 0, 0, State::Runnable, 7));
         events.push(switch(woken_ns + MS, 0, 7, State::Sleeping, 0));

@@ -252,10 +252,8 @@ impl<C: Class> Engine<'_, C> {
             self.tasks[task as usize].group,
             self.tasks[running as usize].group,
         );
-        if let (Some(mut owed), true) = (self.seat.and_then(|seat| seat.owed), own != now) {
-            owed.beside = owed.beside.filter(|(of, _)| of.0 == now);
-            let (woken, running) = (seen!(self, task), seen!(self, running));
-            self.class.owed(&woken, &running, owed);
+        if let (Some(owed), true) = (self.seat.and_then(|seat| seat.owed), own != now) {
+            self.class.owed(&seen!(self, task), owed);
         }
         let when = self.seat.and_then(|seat| seat.turn).and_then(|turn| {
             let when = match (turn.of.0 == own, now == own) {

@@ -233,13 +233,15 @@ impl Turns {
         unsafe { sys::pl_steps_owes_nothing(&woken.0 .0, a, &running.0 .0, b) }
     }
 
-    pub fn pl_recorded_owed(&mut self, woken: (&Task, u32), running: (&Task, u32), owed: Owed) {
-        let beside_ns = owed.beside.map(|(_, ns)| i64::from(ns));
-        let beside = beside_ns.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let (a, b) = (self.turn(woken.1), self.turn(running.1));
-        let own_ns = owed.own_ns.into();
-        // SAFETY: as above.
-        unsafe { sys::pl_recorded_owed(&woken.0 .0, a, &running.0 .0, b, own_ns, beside) }
+    pub fn pl_recorded_owed(&mut self, woken: &Task, id: u32, owed: Owed) {
+        // Is there one of that number?
+        self.nodes.at(self.node(owed.beside.0, woken.cpu));
+        let (own_ns, beside_ns) = (owed.own_ns.into(), owed.beside_ns.into());
+        // SAFETY: as above, and groups stand in one array, the root first.
+        unsafe {
+            let beside = self.root.0.add(owed.beside.0 as usize);
+            sys::pl_recorded_owed(&woken.0, self.turn(id), beside, own_ns, beside_ns);
+        }
     }
 
     pub fn pl_steps_comes(&self, woken: (&Task, u32), running: (&Task, u32), config: &FairConfig) -> u64 {

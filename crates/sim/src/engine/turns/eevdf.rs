@@ -153,10 +153,9 @@ impl Eevdf {
         self.turns.pl_steps_owes_nothing(a, b)
     }
 
-    /// One that has come beside the one that runs is owed what it was in a recording.
-    pub fn owed(&mut self, woken: &Seen, running: &Seen, owed: Owed) {
-        let (a, b) = ((woken.policy, woken.task.0), (running.policy, running.task.0));
-        self.turns.pl_recorded_owed(a, b, owed);
+    /// One that has come is owed what it was in a recording.
+    pub fn owed(&mut self, woken: &Seen, owed: Owed) {
+        self.turns.pl_recorded_owed(woken.policy, woken.task.0, owed);
     }
 
     /// It gives the rest of its request away.

@@ -135,9 +135,9 @@ impl Class for Plimsoll {
         Some(self.eevdf.as_ref()?.owes_nothing(woken, running))
     }
 
-    fn owed(&mut self, woken: &Seen, running: &Seen, owed: Owed) {
+    fn owed(&mut self, woken: &Seen, owed: Owed) {
         if let Some(eevdf) = &mut self.eevdf {
-            eevdf.owed(woken, running, owed);
+            eevdf.owed(woken, owed);
         }
     }
 
