@@ -6,8 +6,8 @@
 //! goes; new fields do not raise it.
 use crate::question::Answer;
 use crate::{
-    runtimes, Check, Explanation, Figures, Other, Paste, Plan, Range, Recordings, Replayed, Replicates,
-    SelfCheck, Source, Subject, Variation, WaitingForOthers,
+    said_of_runtimes, Check, Explanation, Figures, Other, Paste, Plan, Range, Recordings, Replayed,
+    Replicates, SelfCheck, Source, Subject, Variation, WaitingForOthers,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -111,10 +111,7 @@ impl<'a> Planned<'a> {
             settings,
             request_cpus: answer.request_cpus(),
             price_per_core,
-            runtimes: runtimes(&median.program)
-                .iter()
-                .map(|runtime| runtime.under(reserved_cpus, cpus))
-                .collect(),
+            runtimes: said_of_runtimes(&median.program, reserved_cpus, cpus),
             waiting_for_others: waiting,
             warning: warnings.unsafe_anyway,
             few_requests: warnings.few_requests,

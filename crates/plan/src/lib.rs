@@ -44,7 +44,7 @@ pub use question::{Answer, Question, Warnings, MAX_CPUS, MIN_THROUGHPUT_PERCENT,
 pub use recordings::{Case, Recordings};
 pub use replayed::{Figures, Replayed};
 pub use replicates::Replicates;
-pub use runtimes::{runtimes, Runtime};
+pub use runtimes::said_of_runtimes;
 pub use search::{plan, Candidate, Limits, Options, Other, Plan, PlanError, Verdict};
 pub use source::{NoRequests, Source, SourceError};
 pub use target::Target;

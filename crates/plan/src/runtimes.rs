@@ -7,7 +7,7 @@
 use plimsoll_replay::Program;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runtime {
+enum Runtime {
     Jvm,
     Node,
     DotNet,
@@ -32,7 +32,7 @@ const NAMES: [(Runtime, &[&str]); 3] = [
 ];
 
 /// The runtimes of the planned group's threads.
-pub fn runtimes(program: &Program) -> Vec<Runtime> {
+fn runtimes(program: &Program) -> Vec<Runtime> {
     let own = |name: &str| {
         let mut threads = program.threads.iter().filter(|t| is_below(program, t.group));
         threads.any(|t| t.name.starts_with(name))
@@ -71,9 +71,42 @@ pub(crate) fn is_below(program: &Program, group: u32) -> bool {
     false
 }
 
+/// What is to be said of the planned group's runtimes under a limit of `cpus`, where the machine has `machine_cpus`.
+pub fn said_of_runtimes(program: &Program, cpus: f64, machine_cpus: f64) -> Vec<String> {
+    let found = runtimes(program);
+    let under = found.iter().map(|runtime| runtime.under(cpus, machine_cpus));
+    let own_ns = || {
+        let own = program.threads.iter().filter(|thread| {
+            is_below(program, thread.group) && NAMES[0].1.iter().any(|name| thread.name.starts_with(name))
+        });
+        own.map(|thread| thread.work_ns).sum()
+    };
+    let jvm = found.contains(&Runtime::Jvm);
+    let now_and_then = jvm.then(|| jvm_works_now_and_then(own_ns(), program.duration_ns, cpus));
+    under.chain(now_and_then.flatten()).collect()
+}
+
+/// CPU time of one compilation of a JVM's that is no exception, ns: docs/src/lab/services.md has one of 51 ms.
+const COMPILATION_NS: f64 = 50e6;
+/// Waits for it that are worth a word.
+const COMPILATION_FELT_NS: f64 = 200e6;
+
+/// Its compilers and collector work when they have to, and 15 s need not hold any of that. Nothing where the limit lets it pass.
+fn jvm_works_now_and_then(own_ns: u64, recorded_ns: u64, cpus: f64) -> Option<String> {
+    let takes_ns = COMPILATION_NS / cpus.max(1e-3);
+    (takes_ns > COMPILATION_FELT_NS).then(|| {
+        format!(
+            "The JVM's compilers and collector took {:.0} ms of the {:.0} s recorded, and work now and then. Under this limit 50 ms of              them, one compilation, take {:.1} s, in which requests wait: a plan from several recordings knows them better",
+            own_ns as f64 / 1e6,
+            recorded_ns as f64 / 1e9,
+            takes_ns / 1e9
+        )
+    })
+}
+
 impl Runtime {
     /// What it makes of a limit of `cpus`, where the machine has `machine_cpus`, and the variable that sets it.
-    pub fn under(self, cpus: f64, machine_cpus: f64) -> String {
+    fn under(self, cpus: f64, machine_cpus: f64) -> String {
         let processors = cpus.ceil().clamp(1.0, machine_cpus);
         let seen = match processors > 1.0 {
             true => format!("{processors} processors"),
@@ -134,6 +167,16 @@ mod tests {
         assert!(said(26, 2.1).contains("GOMAXPROCS to 3 "));
         assert!(Runtime::Go(25).under(0.4, 1.0).contains("GOMAXPROCS to 1 "));
         assert!(said(24, 2.1).contains("machine (8)") && said(24, 2.1).contains("GOMAXPROCS=3"));
+    }
+
+    #[test]
+    fn what_a_compilation_takes_under_a_small_limit_is_said() {
+        let said = jvm_works_now_and_then(700_000, 15_000_000_000, 0.04).unwrap();
+        assert!(
+            said.contains("took 1 ms of the 15 s") && said.contains("take 1.2 s"),
+            "{said}"
+        );
+        assert_eq!(jvm_works_now_and_then(0, 15_000_000_000, 0.3), None);
     }
 
     #[test]

@@ -70,6 +70,51 @@ pub(crate) fn of_periods(
     (is_crowd || are_few).then(|| (places[from].0 % period_ns) as u64)
 }
 
+/// So many places in a period are looked at.
+const PLACES: i64 = 100;
+
+/// Likewise of a group without burst that the kernel counted no throttled period of: where what it ran between two boundaries is
+/// furthest from its quota. `None`: wherever they lie it is below that.
+pub(crate) fn of_none_throttled(
+    timeline: &Timeline,
+    period_ns: u64,
+    quota_ns: u64,
+    member: impl Fn(usize) -> bool,
+) -> Option<u64> {
+    let place_ns = (period_ns as i64 / PLACES).max(1);
+    let first = timeline.start_ns.div_euclid(place_ns);
+    let count = (timeline.end_ns.div_euclid(place_ns) - first + 1).max(0) as usize;
+    let mut ran_ns = vec![0u64; count];
+    let threads = timeline.threads.iter().enumerate().filter(|(ix, _)| member(*ix));
+    for run in threads.flat_map(|(_, thread)| &thread.runs) {
+        let (mut from_ns, to_ns) = (
+            run.start_ns.max(timeline.start_ns),
+            run.end_ns.min(timeline.end_ns),
+        );
+        while from_ns < to_ns {
+            let place = from_ns.div_euclid(place_ns);
+            let next_ns = ((place + 1) * place_ns).min(to_ns);
+            ran_ns[(place - first) as usize] += (next_ns - from_ns) as u64;
+            from_ns = next_ns;
+        }
+    }
+    let most_ns = |place: i64| {
+        let begin = (place - first).rem_euclid(PLACES) as usize;
+        let periods = ran_ns[begin.min(count)..].chunks(PLACES as usize);
+        let before: u64 = ran_ns[..begin.min(count)].iter().sum();
+        periods
+            .map(|period| period.iter().sum())
+            .max()
+            .unwrap_or(0)
+            .max(before)
+    };
+    let most: Vec<u64> = (0..PLACES).map(most_ns).collect();
+    let (place, _) = most.iter().enumerate().min_by_key(|(_, ns)| **ns)?;
+    most.iter()
+        .any(|ns| *ns >= quota_ns)
+        .then_some(place as u64 * place_ns as u64)
+}
+
 /// What of its quota a group had left as recording began, ns, if that was so little that it stood still until the first boundary:
 /// what it ran up to there. `phase_ns`: of the boundaries, as above.
 pub(crate) fn left_at_start(

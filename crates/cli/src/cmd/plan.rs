@@ -8,8 +8,8 @@ use crate::{number, output};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_plan::document::Planned;
 use plimsoll_plan::{
-    figure, goal_cells, goal_titles, latency_cell, range_cell, runtimes, Answer, Candidate, Goal, Paste,
-    Plan, Question, Recordings, Target, Verdict, WaitingForOthers, MAX_CPUS, MIN_THROUGHPUT_PERCENT,
+    figure, goal_cells, goal_titles, latency_cell, range_cell, said_of_runtimes, Answer, Candidate, Goal,
+    Paste, Plan, Question, Recordings, Target, Verdict, WaitingForOthers, MAX_CPUS, MIN_THROUGHPUT_PERCENT,
 };
 use plimsoll_replay::Semantics;
 use plimsoll_report::Table;
@@ -238,14 +238,13 @@ fn details(shown: &Shown) -> String {
             .expect("writing into memory");
     }
     describe(&mut text, found, &answer.options.goals).expect("writing into memory");
-    for runtime in runtimes(&recordings.median().program) {
-        let machine = f64::from(recordings.median().machine.topology.nr_cpus());
-        writeln!(
-            text,
-            "\nruntime: {}",
-            runtime.under(found.recommended.reserved_cpus, machine)
-        )
-        .expect("writing into memory");
+    let machine = f64::from(recordings.median().machine.topology.nr_cpus());
+    for line in said_of_runtimes(
+        &recordings.median().program,
+        found.recommended.reserved_cpus,
+        machine,
+    ) {
+        writeln!(text, "\nruntime: {line}").expect("writing into memory");
     }
     for paste in shown.settings {
         writeln!(text, "\n# {}", paste.system).expect("writing into memory");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where the periods of a recorded limit began: a service whose quota and boundaries are known.
-use crate::common::{compile, p, run};
+use crate::common::{compile, compile_with, p, run};
 use plimsoll_replay::{recorded, replay, Program, Settings};
 use plimsoll_trace::example::{connection, header, switch, waking, MS};
-use plimsoll_trace::{Connection, Context, Event, Side, SocketOp, Sockets, State, What};
+use plimsoll_trace::{Connection, Context, CpuStat, Event, Side, SocketOp, Sockets, State, What};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use std::sync::Arc;
@@ -131,5 +131,39 @@ fn what_was_used_of_a_quota_before_recording_began_is_not_there_again() {
             off_ns += a.latency_ns.abs_diff(b.latency_ns);
         }
         assert!(4 * off_ns < all_ns, "seed {seed}: off by {off_ns} of {all_ns} ns");
+    }
+}
+
+/// Work of 15 ms at the beginning of one period and at the end of the next: two of them meet wherever periods lie but for there.
+#[test]
+fn a_group_that_was_never_throttled_has_periods_in_which_it_fits() {
+    for phase_ns in [0, 30 * MS, 70 * MS] {
+        let mut events = Vec::new();
+        for round in 0..150 {
+            let in_period = if round % 2 == 0 { 2 * MS } else { 80 * MS };
+            let at_ns = phase_ns + round * PERIOD_NS + in_period;
+            events.extend([
+                waking(at_ns, 0, 7, 0, Context::Timer),
+                switch(at_ns, 0, 0, State::Runnable, 7),
+                switch(at_ns + 15 * MS, 0, 7, State::Sleeping, 0),
+            ]);
+        }
+        let mut header = header(15_000 * MS + phase_ns, &[(7, "web", 1)]);
+        let group = &mut header.groups[1];
+        (group.quota_us, group.period_us, group.burst_us) = (Some(20_000), Some(100_000), Some(0));
+        let counted = |nr_periods| CpuStat {
+            nr_periods: Some(nr_periods),
+            nr_throttled: Some(0),
+            throttled_ns: Some(0),
+            ..Default::default()
+        };
+        (group.stat_start, group.stat_end) = (Some(counted(0)), Some(counted(150)));
+        let (program, machine) = compile_with(&header, &events, Some("comm:web"));
+        let replayed = run(&program, &machine, &[]);
+        assert!(
+            p(&replayed, 100.0) < 15.1,
+            "{phase_ns}: {} ms",
+            p(&replayed, 100.0)
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! At most 25 lines of 100 columns for a plan without warnings.
 use super::{lack, room, Shown};
 use plimsoll_plan::{
-    figure, range_cell, runtimes, Candidate, Limits, Subject, Target, Verdict, WaitingForOthers,
+    figure, range_cell, said_of_runtimes, Candidate, Limits, Subject, Target, Verdict, WaitingForOthers,
 };
 use plimsoll_report::Table;
 use std::fmt::Write;
@@ -409,9 +409,8 @@ fn risks(shown: &Shown) -> String {
     }
     let machine = f64::from(shown.recordings.median().machine.topology.nr_cpus());
     if own.limits.quota_us.is_some() {
-        for runtime in runtimes(program) {
-            said.push(format!("{}.", runtime.under(own.reserved_cpus, machine)));
-        }
+        let runtimes = said_of_runtimes(program, own.reserved_cpus, machine);
+        said.extend(runtimes.into_iter().map(|line| format!("{line}.")));
     }
     said.join(" ")
 }
