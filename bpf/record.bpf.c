@@ -68,6 +68,7 @@ struct cfs_rq {
 	struct sched_entity *curr;
 	__s64 sum_w_vruntime;
 	__u64 sum_weight;
+	__u32 sum_shift;
 	__u64 zero_vruntime;
 };
 /* The names of 6.6. */

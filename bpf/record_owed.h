@@ -10,7 +10,7 @@
 #ifndef PLIMSOLL_RECORD_OWED_H
 #define PLIMSOLL_RECORD_OWED_H
 
-/* What counts as nice 0 in a weight, and in one that has the fraction that 64 bits have room for. */
+/* The fraction of a weight. */
 #define OWED_WEIGHT_SHIFT 10
 
 /* What is read through it is a plain load that may fault. A read by helper costs as much as all of these together. */
@@ -39,8 +39,15 @@ static __always_inline __u64 owed_mean(struct cfs_rq *queue)
 		weight = older->avg_load;
 	}
 	if (running && running->on_rq) {
-		__u64 own = running->load.weight >> OWED_WEIGHT_SHIFT;
+		__u32 shift = OWED_WEIGHT_SHIFT;
+		__u64 own;
 
+		/* Since 7.1 the sums are of weights with their fraction. */
+		if (bpf_core_field_exists(queue->sum_shift))
+			shift = queue->sum_shift;
+		own = running->load.weight >> (shift & 63);
+		if (own < 2)
+			own = 2;
 		sum += (__s64)(running->vruntime - v0) * (__s64)own;
 		weight += own;
 	}

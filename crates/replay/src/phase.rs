@@ -72,6 +72,8 @@ pub(crate) fn of_periods(
 
 /// So many places in a period are looked at.
 const PLACES: i64 = 100;
+/// Of all periods together; what comes after that is not looked at: an hour of periods of 100 ms, 32 MB.
+const PLACES_MAX: i64 = 4_000_000;
 
 /// Likewise of a group without burst that the kernel counted no throttled period of: where what it ran between two boundaries is
 /// furthest from its quota. `None`: wherever they lie it is below that.
@@ -83,14 +85,14 @@ pub(crate) fn of_none_throttled(
 ) -> Option<u64> {
     let place_ns = (period_ns as i64 / PLACES).max(1);
     let first = timeline.start_ns.div_euclid(place_ns);
-    let count = (timeline.end_ns.div_euclid(place_ns) - first + 1).max(0) as usize;
+    let count = (timeline.end_ns.div_euclid(place_ns) - first + 1).clamp(0, PLACES_MAX) as usize;
+    let end_ns = timeline
+        .end_ns
+        .min((first + count as i64).saturating_mul(place_ns));
     let mut ran_ns = vec![0u64; count];
     let threads = timeline.threads.iter().enumerate().filter(|(ix, _)| member(*ix));
     for run in threads.flat_map(|(_, thread)| &thread.runs) {
-        let (mut from_ns, to_ns) = (
-            run.start_ns.max(timeline.start_ns),
-            run.end_ns.min(timeline.end_ns),
-        );
+        let (mut from_ns, to_ns) = (run.start_ns.max(timeline.start_ns), run.end_ns.min(end_ns));
         while from_ns < to_ns {
             let place = from_ns.div_euclid(place_ns);
             let next_ns = ((place + 1) * place_ns).min(to_ns);
