@@ -176,7 +176,7 @@ class Bench:
         command = [self.args.plimsoll, "record", "--cgroup", f"/{TOP}/service", "--duration", f"{seconds}s", "-o", str(trace),
                    "--json"]
         recorder = self.groups.start("client", command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        said, error = recorder.communicate(timeout=seconds + 60)
+        said, error = recorder.communicate(timeout=seconds + LATE_MAX_S)
         cpus = (self.groups.stat()["usage_ns"] - before["usage_ns"]) / 1e9 / (time.time() - started)
         client.send_signal(signal.SIGINT)
         rows = self.end_attack(client, results)
