@@ -138,6 +138,8 @@ struct sock {
 struct tcp_sock {
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 lsndtime;
+	__u64 tcp_wstamp_ns;
 };
 struct unix_address;
 struct unix_sock {

@@ -35,6 +35,7 @@ enum record_kind {
 	RECORD_KIND_OTHERS = 7,
 	RECORD_KIND_MIGRATE = 8,
 	RECORD_KIND_OWED = 9,
+	RECORD_KIND_LEFT = 10,
 };
 
 /* A CPU has two batches under construction: see record_sockets.h. */

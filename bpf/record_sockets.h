@@ -18,6 +18,10 @@
  * tracer, whose programs take a grace period each to detach. What is read by splice() raises no tracepoint of
  * sockets: it is noted as the connection is next written to.
  *
+ * What is written does not always leave at once. Nagle's algorithm holds what is small until what was sent before
+ * is acknowledged, which a client may put off for 40 ms; a full window holds all. The kernel keeps the time at which a
+ * connection last sent: it is looked at as the next data arrives or the connection closes, and noted if it is late.
+ *
  * Known limits: TCP (as plain sockets, not MPTCP's own) and Unix streams; no UDP. How much is written to a
  * Unix stream, and its end, are not known.
  */
@@ -57,6 +61,7 @@ struct socket_seen {
 	__u32 early_tid;
 	__u32 pad_end;
 	__u64 early_ns; /* when the first unread data arrived that is not noted yet; 0: none */
+	__u64 wrote_ns; /* when it was last written to, if that has not been looked at since; 0: it has */
 };
 
 struct {
@@ -96,28 +101,31 @@ static __always_inline void send_socket_event(__u64 ts_ns, __u32 tid, __u32 id, 
 	send_single(&record, sizeof(record));
 }
 
-static __always_inline void note(__u32 tid, __u32 id, __u32 kind, __u32 bytes)
+/* Returns the time. */
+static __always_inline __u64 note(__u32 tid, __u32 id, __u32 kind, __u32 bytes)
 {
+	__u64 now = bpf_ktime_get_ns();
 	__u32 zero = 0;
 	struct socket_state *state = bpf_map_lookup_elem(&socket_states, &zero);
 	struct record_event event;
 
 	if (!state)
-		return;
+		return now;
 	if (bytes > RECORD_BYTES_MAX)
 		bytes = RECORD_BYTES_MAX;
 	if (__sync_lock_test_and_set(&state->taken, 1)) {
-		send_socket_event(bpf_ktime_get_ns(), tid, id, kind, bytes);
-		return;
+		send_socket_event(now, tid, id, kind, bytes);
+		return now;
 	}
 	event.a = tid;
 	event.b = id;
 	event.kind = kind;
 	event.arg = bytes >> 16;
 	event.mask = bytes;
-	append(&state->batch, RECORD_STREAM_SOCKETS, bpf_ktime_get_ns(), &event);
+	append(&state->batch, RECORD_STREAM_SOCKETS, now, &event);
 	barrier();
 	state->taken = 0;
+	return now;
 }
 
 /* Whether the current thread is recorded. The last switch on this CPU knows; no look into task storage. */
@@ -217,15 +225,14 @@ static __noinline __u32 claim(struct sock *sk, struct socket_seen *seen)
 	return id;
 }
 
-/* A recorded thread uses it. */
-static __always_inline void used(struct sock *sk, struct socket_seen *seen, __u32 kind, __u32 bytes)
+/* A recorded thread uses it. Returns the time; 0: the reader does not know the socket. */
+static __always_inline __u64 used(struct sock *sk, struct socket_seen *seen, __u32 kind, __u32 bytes)
 {
 	__u32 id = seen->id;
 
 	if (!id)
 		id = claim(sk, seen);
-	if (id)
-		note(bpf_get_current_pid_tgid(), id, kind, bytes);
+	return id ? note(bpf_get_current_pid_tgid(), id, kind, bytes) : 0;
 }
 
 /* The thread whose own system call brings the data: over loopback the sender. 0: no thread. */
@@ -255,6 +262,31 @@ static __always_inline void arrived(struct socket_seen *seen, __u32 bytes)
 	seen->early_bytes += bytes;
 }
 
+/* What leaves this long after it was written, or longer, has been held. */
+#define HELD_MIN_NS 100000ULL
+
+/* When the last data left, if that was held: noted once. `now` or before. */
+static __always_inline void look_at_departure(struct socket_seen *seen, struct tcp_sock *tcp)
+{
+	__u64 wrote_ns = seen->wrote_ns, left_ns, sent_ns, tick_ns;
+
+	if (!wrote_ns)
+		return;
+	seen->wrote_ns = 0;
+	left_ns = tcp->tcp_wstamp_ns;
+	if ((__s64)(left_ns - wrote_ns) < (__s64)HELD_MIN_NS || CONFIG_HZ <= 0)
+		return;
+	/* That may have been a probe of an idle connection. When data was sent is known to the tick. */
+	tick_ns = 1000000000U / (__u32)CONFIG_HZ;
+	sent_ns = bpf_ktime_get_ns() - (__u32)((__u32)bpf_jiffies64() - tcp->lsndtime) * tick_ns;
+	if (left_ns > sent_ns + 2 * tick_ns) {
+		if ((__s64)(sent_ns - wrote_ns) < (__s64)(2 * tick_ns))
+			return;
+		left_ns = sent_ns;
+	}
+	send_socket_event(left_ns, 0, seen->id, RECORD_KIND_LEFT, 0);
+}
+
 static __always_inline void tcp_arrived(struct sock *sk)
 {
 	unsigned char state = sk->__sk_common.skc_state;
@@ -268,6 +300,7 @@ static __always_inline void tcp_arrived(struct sock *sk)
 	tcp = bpf_skc_to_tcp_sock(sk);
 	if (!seen || !tcp)
 		return;
+	look_at_departure(seen, tcp);
 	rcv_nxt = tcp->rcv_nxt;
 	if (!seen->known_seqs) {
 		seen->copied_seq = tcp->copied_seq;
@@ -334,7 +367,7 @@ static __always_inline void tcp_wrote(struct sock *sk, __u32 bytes)
 		return;
 	if (seen->known_seqs)
 		tcp_read(sk, seen); /* by splice(), if at all */
-	used(sk, seen, RECORD_KIND_WROTE, bytes);
+	seen->wrote_ns = used(sk, seen, RECORD_KIND_WROTE, bytes);
 }
 
 /*
@@ -429,6 +462,7 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(on_state, struct sock *sk, int before, int after)
 {
 	struct socket_seen *seen;
+	struct tcp_sock *tcp;
 
 	if (!is_tcp(sk))
 		return 0;
@@ -447,6 +481,9 @@ int BPF_PROG(on_state, struct sock *sk, int before, int after)
 	seen = bpf_sk_storage_get(&seen_sockets, sk, 0, 0);
 	if (seen && seen->id && !seen->closed) {
 		seen->closed = 1;
+		tcp = bpf_skc_to_tcp_sock(sk);
+		if (tcp)
+			look_at_departure(seen, tcp);
 		/*
 		 * A thread that closes before the other end does may so tell it where the answer ends, as HTTP
 		 * does without Content-Length.

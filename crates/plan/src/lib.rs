@@ -40,7 +40,7 @@ pub use html::html;
 pub use others::WaitingForOthers;
 pub use paste::{paste, Paste};
 pub use quantities::{measure, self_check, Check, SelfCheck};
-pub use question::{Answer, Question, Warnings, MAX_CPUS, MIN_THROUGHPUT_PERCENT, REPLICATES};
+pub use question::{said_of_held, Answer, Question, Warnings, MAX_CPUS, MIN_THROUGHPUT_PERCENT, REPLICATES};
 pub use recordings::{Case, Recordings};
 pub use replayed::{Figures, Replayed};
 pub use replicates::Replicates;

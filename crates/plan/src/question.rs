@@ -10,6 +10,7 @@ use crate::search::{check, plan, Options, Other, Plan, PlanError, Verdict};
 use crate::source::Source;
 use crate::target::Target;
 use plimsoll_replay::{recorded, Group, Program, Semantics, SettingsError};
+use plimsoll_stats::percentile_ns;
 use plimsoll_trace::DOUBTFUL_SHARE_MAX;
 use std::ops::RangeInclusive;
 
@@ -65,6 +66,8 @@ pub struct Warnings {
     pub not_shown: Vec<String>,
     /// Requests that are more than one.
     pub overlapping: Option<String>,
+    /// Answers that did not leave as they were written.
+    pub held: Option<String>,
     /// Limits of a pod's containers, which the plan leaves as they are.
     pub limits_below: Option<String>,
     /// Why no setting is safe.
@@ -75,7 +78,12 @@ pub struct Warnings {
 
 impl Warnings {
     pub fn all(&self) -> Vec<String> {
-        let others = [&self.overlapping, &self.limits_below, &self.unsafe_anyway];
+        let others = [
+            &self.overlapping,
+            &self.held,
+            &self.limits_below,
+            &self.unsafe_anyway,
+        ];
         let first = self.not_shown.iter().chain(&self.no_requests);
         let first = first.chain(others.into_iter().flatten());
         first.chain(&self.few_requests).cloned().collect()
@@ -236,6 +244,7 @@ impl Answer {
             not_shown: failed.map(|(source, _)| not_shown(source)).collect(),
             no_requests: no_requests(recordings),
             overlapping: overlapping(recordings),
+            held: held(recordings),
             limits_below: limits_below(&recordings.median().program),
             unsafe_anyway: unsafe_anyway(recordings, &self.plan),
             few_requests: self.options.goals.iter().filter_map(few).collect(),
@@ -259,6 +268,29 @@ fn overlapping(recordings: &Recordings) -> Option<String> {
              the time in which it was busy, and more than a request's own"
         )
     })
+}
+
+/// Says it where answers are held, in more than 1 of 100.
+fn held(recordings: &Recordings) -> Option<String> {
+    let all = recordings.requests(None);
+    let mut held: Vec<u64> = recordings
+        .sources
+        .iter()
+        .flat_map(|s| s.program.held_ns())
+        .collect();
+    held.sort_unstable();
+    (held.len() as f64 > DOUBTFUL_SHARE_MAX * all as f64).then(|| said_of_held(all, &held))
+}
+
+/// That so many of all answers were held, each for `ns`, ascending, and what to do about it.
+pub fn said_of_held(all: u64, ns: &[u64]) -> String {
+    format!(
+        "{} of {all} answers left {} ms (median) after they were written: the kernel holds the second small part of an answer until the \
+         client acknowledges the first (Nagle's algorithm), or the client reads slowly; no CPU limit changes that. One write for \
+         the whole answer, or TCP_NODELAY, may",
+        ns.len(),
+        figure(percentile_ns(ns, 50.0) as f64 / 1e6)
+    )
 }
 
 fn limits_below(program: &Program) -> Option<String> {

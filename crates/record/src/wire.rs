@@ -152,6 +152,7 @@ fn socket_event(kind: u8, tid: u32, id: u32, bytes: u32) -> Option<What> {
             4 => SocketOp::Read,
             5 => SocketOp::Wrote,
             6 => SocketOp::Closed,
+            10 => SocketOp::Left,
             _ => return None,
         },
         bytes,

@@ -8,6 +8,7 @@ use common::{named, record_into, TestGroup};
 use plimsoll_trace::{Connection, Event, Header, Protocol, Side, SocketOp, TraceReader, What};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ impl Seen {
         one
     }
 
-    /// What happened to a connection: by whom (a thread's name), what, how many bytes.
+    /// What happened to a connection: by whom (a thread's name), what, how many bytes; but not whether what was written was held, as a
+    /// busy machine may hold it.
     fn story(&self, id: u64) -> Vec<(&str, SocketOp, u32)> {
         let name = |tid: u32| {
             let thread = self.header.threads.iter().find(|t| t.tid == tid);
@@ -57,7 +59,7 @@ impl Seen {
                 connection,
                 op,
                 bytes,
-            } if connection == id => Some((name(tid), op, bytes)),
+            } if connection == id && op != SocketOp::Left => Some((name(tid), op, bytes)),
             _ => None,
         };
         self.events.iter().filter_map(of).collect()
@@ -120,6 +122,65 @@ fn a_request_over_tcp_is_seen_from_both_ends() {
         .filter(|s| s.1 == SocketOp::Arrived && s.0 == "plim-client");
     assert!(brought.count() >= 2, "{story:?}");
     assert_eq!(seen.story(opened.id)[0], ("plim-client", SocketOp::Opened, 0));
+}
+
+/// The client's window is full until it reads.
+#[test]
+fn an_answer_that_is_held_is_seen_to_leave() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    const ANSWER: usize = 64 << 10;
+    let load = move || {
+        let server = named("plim-server", move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.read_exact(&mut [0; 100]).is_ok() {
+                stream.write_all(&[1; ANSWER]).unwrap();
+            }
+        });
+        named("plim-client", move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let room: libc::c_int = 4096;
+            // SAFETY: the option is an int, and lives until the call returns.
+            let set = unsafe {
+                libc::setsockopt(
+                    stream.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_RCVBUF,
+                    (&raw const room).cast(),
+                    size_of_val(&room) as u32,
+                )
+            };
+            assert_eq!(set, 0);
+            for _ in 0..2 {
+                stream.write_all(&[1; 100]).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                stream.read_exact(&mut [0; ANSWER]).unwrap();
+            }
+        })
+        .join()
+        .unwrap();
+        server.join().unwrap();
+    };
+    let Some(seen) = Seen::of(None, load) else { return };
+    let accepted = seen.connection(|c| c.local_port == Some(address.port()));
+    let times = |wanted: SocketOp| {
+        let of = move |event: &Event| match event.what {
+            What::Socket { connection, op, .. } if connection == accepted.id && op == wanted => {
+                Some(event.ts_ns)
+            }
+            _ => None,
+        };
+        seen.events.iter().filter_map(of).collect::<Vec<i64>>()
+    };
+    let (wrote, left) = (times(SocketOp::Wrote), times(SocketOp::Left));
+    assert_eq!(left.len(), 2, "{left:?}");
+    let (first, second) = (times(SocketOp::Arrived)[0], times(SocketOp::Arrived)[1]);
+    let written = wrote.iter().filter(|&&ns| ns < second).max().unwrap();
+    assert!(
+        left[0] - first >= 45_000_000 && left[0] < second,
+        "{first} {left:?} {second}"
+    );
+    assert!(left[0] > *written && left[1] - second >= 45_000_000);
 }
 
 #[test]

@@ -219,6 +219,15 @@ impl Program {
         self.requests.len() as u64
     }
 
+    /// For how long the answers were held that left at least a millisecond after they were written, ns, ascending. A client
+    /// across a network is as far away.
+    pub fn held_ns(&self) -> Vec<u64> {
+        let held = self.requests.iter().map(|r| r.held_ns);
+        let mut held: Vec<u64> = held.filter(|&ns| ns >= 1_000_000).collect();
+        held.sort_unstable();
+        held
+    }
+
     /// When a request began in the recording, of the first one on (0); `None`: there are no more.
     pub fn request_begins_ns(&self, request: u64) -> Option<u64> {
         self.requests.get(request as usize).map(|r| r.begin_ns)

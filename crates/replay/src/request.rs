@@ -27,7 +27,10 @@ pub(crate) struct RequestInfo {
     pub class: ClassIx,
     /// Since the recording began.
     pub begin_ns: u64,
+    /// Until the last write of its answer.
     pub latency_ns: u64,
+    /// How long that was held before it left; the client sees it, and no replay changes it.
+    pub held_ns: u64,
     pub arrival: Arrival,
 }
 

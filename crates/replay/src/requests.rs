@@ -150,6 +150,7 @@ impl Finder<'_> {
             class: self.class(name, kind),
             begin_ns: (begin_ns - self.timeline.start_ns).max(0) as u64,
             latency_ns: (end_ns - begin_ns) as u64,
+            held_ns: 0,
             arrival: Arrival::Marked,
         };
         self.found.requests.push(Pair {
@@ -209,6 +210,7 @@ impl Finder<'_> {
                 class: self.class(name, asked.kind),
                 begin_ns: since_start(asked.begin_ns),
                 latency_ns: (asked.end_ns - asked.begin_ns).max(0) as u64,
+                held_ns: asked.held_ns,
                 arrival,
             };
             self.found.requests.push(Pair {

@@ -209,7 +209,7 @@ fn outcome(
             continue;
         };
         busy_ns = busy_ns.max(end.unwrap_or(0));
-        let until = end.unwrap_or(end_ns);
+        let until = end.map_or(end_ns, |ns| ns + info.held_ns);
         requests.push(Request {
             begin_ns,
             latency_ns: until.saturating_sub(begin_ns),
@@ -263,7 +263,7 @@ fn outcome(
 pub fn recorded(program: &Program) -> Outcome {
     let requests = program.requests.iter().map(|r| Request {
         begin_ns: r.begin_ns,
-        latency_ns: r.latency_ns,
+        latency_ns: r.latency_ns + r.held_ns,
         class: r.class,
         done: true,
     });

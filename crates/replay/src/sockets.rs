@@ -8,6 +8,10 @@
 //! reads, after an answer, data that was there before it, they did overlap; the latency is then that of the time in which
 //! the connection was busy.
 //!
+//! What is written does not always leave at once: Nagle's algorithm holds the second small part of an answer until the client has
+//! acknowledged the first, which that may put off for 40 ms. No CPU limit changes that: a request lasts as much longer, in the recording
+//! and in every replay.
+//!
 //! From when it comes after the last answer on its connection says whether the client waits: see [`crate::arrivals`];
 //! of several connections also what they do together: see [`crate::pool`].
 use crate::arrivals::{self, Arrival, Pacing};
@@ -21,7 +25,10 @@ use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketEvent, SocketOp, Ti
 /// One request.
 pub(crate) struct Asked {
     pub begin_ns: i64,
+    /// Its last write.
     pub end_ns: i64,
+    /// How long what was written then was held before it left.
+    pub held_ns: u64,
     /// The thread of the client, if that is in the recording: what the arrival waits for in a replay.
     pub sender: Option<Moment>,
     pub read: Option<(i64, Moment)>,
@@ -29,6 +36,12 @@ pub(crate) struct Asked {
     /// The one before on its connection: into [`Sockets::requests`].
     pub before: Option<usize>,
     pub kind: Loop,
+}
+
+impl Asked {
+    fn left_ns(&self) -> i64 {
+        self.end_ns + self.held_ns as i64
+    }
 }
 
 #[derive(Default)]
@@ -71,6 +84,8 @@ struct Owed {
     read: Option<(i64, Moment)>,
     /// The last write so far: when, and by which thread.
     wrote: Option<(i64, Option<Moment>)>,
+    /// That left later than it was written.
+    left_ns: Option<i64>,
     /// Nothing was left to read as that was written.
     answered: bool,
     in_parts: bool,
@@ -110,6 +125,7 @@ impl Sockets {
                                 sender: event.by.filter(|by| !inside(by)),
                                 read: None,
                                 wrote: None,
+                                left_ns: None,
                                 answered: false,
                                 in_parts: false,
                                 overlapping: false,
@@ -129,7 +145,13 @@ impl Sockets {
                 SocketOp::Wrote if event.bytes > 0 => {
                     if let Some(owed) = &mut owed {
                         owed.wrote = Some((event.ts_ns, event.by));
+                        owed.left_ns = None;
                         owed.answered = unread == 0;
+                    }
+                }
+                SocketOp::Left => {
+                    if let Some(owed) = &mut owed {
+                        owed.left_ns = Some(event.ts_ns);
                     }
                 }
                 SocketOp::Closed => {
@@ -162,11 +184,13 @@ impl Sockets {
             self.counts.unseen += 1;
             return;
         };
+        let held_ns = owed.left_ns.map_or(0, |left_ns| (left_ns - end_ns).max(0) as u64);
         self.counts.overlapping += u64::from(owed.overlapping);
         self.counts.in_parts += u64::from(owed.in_parts);
         self.requests.push(Asked {
             begin_ns: owed.begin_ns,
             end_ns,
+            held_ns,
             sender: owed.sender,
             read: owed.read,
             end,
@@ -184,7 +208,7 @@ impl Sockets {
             let before = &self.requests[own.before?];
             Some(Arrival {
                 woken_ns: before.begin_ns,
-                idle_ns: before.end_ns,
+                idle_ns: before.left_ns(),
                 next_ns: own.begin_ns,
             })
         };
@@ -218,7 +242,7 @@ impl Sockets {
 
     fn come_whatever_is_owed(&self) -> bool {
         let connections = self.requests.iter().filter(|r| r.before.is_none()).count();
-        let own = self.requests.iter().map(|r| (r.begin_ns, r.end_ns));
+        let own = self.requests.iter().map(|r| (r.begin_ns, r.left_ns()));
         come_whatever_is_owed(&own.collect::<Vec<_>>(), connections)
     }
 

@@ -93,17 +93,20 @@ pub enum SocketOp {
     Read,
     /// A thread handed data to it to be sent.
     Wrote,
+    /// What was written last has left, later than it was written: Nagle's algorithm or a full window held it.
+    Left,
     /// Nothing more will come or go: closed or reset, by either side.
     Closed,
 }
 
 impl SocketOp {
-    pub const ALL: [SocketOp; 6] = [
+    pub const ALL: [SocketOp; 7] = [
         SocketOp::Opened,
         SocketOp::Accepted,
         SocketOp::Arrived,
         SocketOp::Read,
         SocketOp::Wrote,
+        SocketOp::Left,
         SocketOp::Closed,
     ];
 
@@ -114,6 +117,7 @@ impl SocketOp {
             SocketOp::Arrived => "arrived",
             SocketOp::Read => "read",
             SocketOp::Wrote => "wrote",
+            SocketOp::Left => "left",
             SocketOp::Closed => "closed",
         }
     }

@@ -209,6 +209,7 @@ pub fn run(args: &Args) -> Result {
             .into_iter()
             .chain(warnings.no_requests)
             .chain(warnings.overlapping)
+            .chain(warnings.held)
             .chain(warnings.limits_below)
             .chain(warnings.unsafe_anyway)
             .collect(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `plimsoll record` says of the requests in what it has just written: as `plimsoll plan` will find them.
-use plimsoll_plan::{figure, Source};
+use plimsoll_plan::{figure, said_of_held, Source};
 use plimsoll_record::Report;
 use plimsoll_replay::recorded;
 use plimsoll_stats::percentile_ns;
@@ -28,6 +28,10 @@ pub struct Requests {
     open: u64,
     /// Of these, how many were not alone on their connection.
     overlapping: u64,
+    /// Answers that left a millisecond or more after they were written, and what is to be said of them.
+    held: u64,
+    #[serde(skip)]
+    held_text: String,
     p50_ns: u64,
     p99_ns: u64,
 }
@@ -47,12 +51,18 @@ impl Seen {
         }
         let latencies = recorded(&source.program).latencies(None);
         let classes = &source.program.classes;
+        let held_ns = source.program.held_ns();
         Seen::Requests(Requests {
             group: source.target_path().into(),
             definition: source.definition(),
             closed: classes.iter().map(|c| c.closed).sum(),
             open: classes.iter().map(|c| c.open).sum(),
             overlapping: source.program.sockets.map_or(0, |seen| seen.overlapping),
+            held: held_ns.len() as u64,
+            held_text: match held_ns.is_empty() {
+                true => String::new(),
+                false => format!("           {}\n", said_of_held(latencies.len() as u64, &held_ns)),
+            },
             p50_ns: percentile_ns(&latencies, 50.0),
             p99_ns: percentile_ns(&latencies, 99.0),
         })
@@ -68,7 +78,7 @@ impl Seen {
     pub fn text(&self) -> String {
         match self {
             Seen::Requests(found) => format!(
-                "requests   {} ({}) of group {}: p50 {} ms, p99 {} ms; {}\n{}",
+                "requests   {} ({}) of group {}: p50 {} ms, p99 {} ms; {}\n{}{}",
                 found.closed + found.open,
                 found.definition,
                 found.group,
@@ -81,6 +91,7 @@ impl Seen {
                         "           {n} overlapped on their connection (pipelining, HTTP/2): their latency is the time in which it was busy\n"
                     ),
                 },
+                found.held_text,
             ),
             Seen::None(why) => format!("requests   none: {why}\n"),
         }

@@ -583,6 +583,37 @@ fn an_answer_ends_as_its_thread_goes_on_to_close_the_connection() {
     assert_eq!(took, [5 * MS as u64, 3 * MS as u64, 3 * MS as u64]);
 }
 
+/// Nagle's algorithm holds the second part until the client acknowledges the first.
+#[test]
+fn an_answer_lasts_until_what_was_held_has_left_in_every_replay() {
+    use SocketOp::{Arrived, Left, Read, Wrote};
+    let header = with_connections(200 * MS, &[(20, "web", 1)], 1);
+    let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+    for (from, left) in [(10, 54), (80, 0), (100, 144)] {
+        events.extend([
+            socket(from * MS, 0, 0, Arrived, 50),
+            waking(from * MS + 1, 1, 20, 0, Context::Interrupt),
+            switch(from * MS + 2, 1, 0, State::Runnable, 20),
+            socket(from * MS + 3, 20, 0, Read, 50),
+            socket((from + 3) * MS, 20, 0, Wrote, 5),
+            socket((from + 4) * MS, 20, 0, Wrote, 500),
+            switch((from + 4) * MS + 1, 1, 20, State::Sleeping, 0),
+        ]);
+        if left > 0 {
+            events.push(socket(left * MS, 0, 0, Left, 0));
+        }
+    }
+    let (program, machine) = compile(&header, &events);
+    let took = |outcome: plimsoll_replay::Outcome| -> Vec<u64> {
+        let took = outcome.requests.iter();
+        took.map(|r| (r.latency_ns as f64 / MS as f64).round() as u64)
+            .collect()
+    };
+    assert_eq!(took(recorded(&program)), [44, 4, 44]);
+    assert_eq!(took(run(&program, &machine, &[])), [44, 4, 44]);
+    assert_eq!(program.held_ns(), [40 * MS as u64; 2]);
+}
+
 #[test]
 fn workers_of_a_pool_answer_requests_of_one_kind() {
     use SocketOp::{Arrived, Read, Wrote};
