@@ -232,24 +232,48 @@ fn askers(timeline: &Timeline) -> Vec<(usize, bool)> {
 /// Questions whose answer is passed on to a client right after it is read: the client's request.
 fn passed_on(parts: &[Part], events: &[Event]) -> BTreeMap<u32, u32> {
     let mut found = BTreeMap::new();
-    // Of each thread: the burst in which it has just read an answer, and the question of that.
-    let mut just_read: BTreeMap<ThreadIx, (u32, u32)> = BTreeMap::new();
+    let mut passing: BTreeMap<ThreadIx, Passing> = BTreeMap::new();
     for event in events {
-        if matches!(event.deed, Deed::Send(_)) {
-            continue;
-        }
-        let before = just_read.remove(&event.by.thread);
-        match (event.deed, before) {
-            (Deed::Receive(exchange), _) => {
-                if let Part::Answer(Some(question)) = parts[exchange as usize] {
-                    just_read.insert(event.by.thread, (event.by.burst, question));
-                }
-            }
-            (Deed::End(request), Some((burst, question))) if burst == event.by.burst => {
-                found.insert(question, request);
-            }
-            _ => {}
+        let own = passing.entry(event.by.thread).or_default();
+        match event.deed {
+            Deed::Send(_) => continue,
+            Deed::End(request) if own.burst == event.by.burst => own.requests.push(request),
+            Deed::Receive(exchange) => match parts[exchange as usize] {
+                Part::Answer(Some(question)) => own.read(event.by.burst, question, &mut found),
+                _ => own.find(&mut found),
+            },
+            _ => own.find(&mut found),
         }
     }
+    passing.values_mut().for_each(|own| own.find(&mut found));
     found
+}
+
+/// Answers that a thread has read one after another, and the clients whom it answered then.
+#[derive(Default)]
+struct Passing {
+    burst: u32,
+    /// The questions.
+    answers: Vec<u32>,
+    requests: Vec<u32>,
+}
+
+impl Passing {
+    fn read(&mut self, burst: u32, question: u32, found: &mut BTreeMap<u32, u32>) {
+        if self.burst != burst || !self.requests.is_empty() {
+            self.find(found);
+        }
+        self.burst = burst;
+        // It may come in parts.
+        if self.answers.last() != Some(&question) {
+            self.answers.push(question);
+        }
+    }
+
+    /// They are passed on in the order in which they were read, the last ones if some were for the service itself.
+    fn find(&mut self, found: &mut BTreeMap<u32, u32>) {
+        let own = self.answers.len().saturating_sub(self.requests.len());
+        found.extend(self.answers.drain(..).skip(own).zip(self.requests.drain(..)));
+        self.requests.clear();
+    }
 }

@@ -13,12 +13,15 @@
 //! Likewise where it reads what another thread of the service has sent: that begins a burst, which the sender wakes; see
 //! `exchanges.rs`. If the sender woke the thread for just that, it is there already.
 //!
+//! And where a thread goes on with a request that another one had worked for last, without being woken for it, as a runtime moves its own
+//! tasks between threads that run: the one hands it over to the other.
+//!
 //! A burst that neither reads nor answers works for what its thread has read and not answered yet, if that is one request.
 use crate::exchanges::Exchange;
 use crate::placement::Seat;
 use crate::program::{Action, Burst, BurstIx, Deed, Part, Start, Thread, NONE};
 use crate::request::RequestInfo;
-use plimsoll_trace::{Cause, Timeline};
+use plimsoll_trace::{Cause, ThreadTimeline, Timeline};
 
 struct Segment {
     /// The request; [`NONE`]: before any.
@@ -49,6 +52,7 @@ pub(crate) fn cut(
     let mut owed = Owed::default();
     // The part that begins as an exchange is read.
     let mut read_by: Vec<BurstIx> = vec![NONE; exchanges.len()];
+    let mut spans: Vec<Span> = Vec::with_capacity(old.len());
     for (ix, burst) in old.iter().enumerate() {
         first_of.push(bursts.len() as u32);
         let known = &threads[burst.thread as usize].bursts;
@@ -64,7 +68,7 @@ pub(crate) fn cut(
         let own = &old_actions[burst.actions as usize..end];
         let segments = segments(own, burst.work_ns, requests, |exchange| {
             (
-                !has_woken(&exchanges[exchange as usize], recorded.cause),
+                !has_woken(timeline, &exchanges[exchange as usize], recorded.cause),
                 exchanges[exchange as usize].request,
             )
         });
@@ -84,6 +88,10 @@ pub(crate) fn cut(
             });
             seats.push(old_seats[ix]);
             actions.extend_from_slice(own);
+            spans.push(Span {
+                start_ns: recorded.woken_ns,
+                end_ns: recorded.end_ns,
+            });
             continue;
         }
         let last = segments.len() - 1;
@@ -111,6 +119,18 @@ pub(crate) fn cut(
                 },
             });
             seats.push(if i == 0 { old_seats[ix] } else { Seat::NONE });
+            let at = |ns: u64| {
+                at_work(
+                    &timeline.threads[burst.thread as usize],
+                    recorded,
+                    ns,
+                    burst.work_ns,
+                )
+            };
+            spans.push(Span {
+                start_ns: at(segment.from_ns),
+                end_ns: at(segment.to_ns),
+            });
             actions.extend(segment.actions.iter().map(|action| Action {
                 at_ns: action.at_ns - segment.from_ns,
                 deed: action.deed,
@@ -132,7 +152,76 @@ pub(crate) fn cut(
         let own = &thread.bursts;
         thread.bursts = first_of[own.start as usize]..first_of[own.end as usize];
     }
+    hand_over(bursts, actions, &of, &spans);
     parts(bursts, actions, &of, requests.len())
+}
+
+/// When a burst, or a part of one, was done in the recording.
+struct Span {
+    start_ns: i64,
+    end_ns: i64,
+}
+
+/// When a recorded burst had done so much of its work.
+fn at_work(thread: &ThreadTimeline, burst: &plimsoll_trace::Burst, done_ns: u64, all_ns: u64) -> i64 {
+    let runs = thread.runs_of(burst);
+    let ran_ns: i64 = runs.iter().map(|run| run.end_ns - run.start_ns).sum();
+    let mut left_ns = (ran_ns as f64 * done_ns as f64 / all_ns.max(1) as f64) as i64;
+    for run in runs {
+        let run_ns = run.end_ns - run.start_ns;
+        if left_ns <= run_ns {
+            return run.start_ns + left_ns;
+        }
+        left_ns -= run_ns;
+    }
+    burst.end_ns
+}
+
+/// A part that goes on with a request which another thread had worked for last waits for that one, and for nothing else that its own
+/// thread did before.
+fn hand_over(bursts: &mut [Burst], actions: &mut Vec<Action>, of: &[u32], spans: &[Span]) {
+    let mut by_request: Vec<BurstIx> = (0..of.len() as u32)
+        .filter(|&ix| of[ix as usize] != NONE)
+        .collect();
+    by_request.sort_by_key(|&ix| (of[ix as usize], spans[ix as usize].end_ns));
+    let mut handed: Vec<(BurstIx, BurstIx)> = Vec::new();
+    for parts in by_request.chunk_by(|&a, &b| of[a as usize] == of[b as usize]) {
+        for &part in parts {
+            if bursts[part as usize].start != Start::Data {
+                continue;
+            }
+            let start_ns = spans[part as usize].start_ns;
+            let earlier = parts.partition_point(|&ix| spans[ix as usize].end_ns <= start_ns);
+            let last = parts[..earlier].iter().rfind(|&&ix| ix != part);
+            if let Some(&last) =
+                last.filter(|&&ix| bursts[ix as usize].thread != bursts[part as usize].thread)
+            {
+                handed.push((last, part));
+            }
+        }
+    }
+    if handed.is_empty() {
+        return;
+    }
+    handed.sort_unstable();
+    let old = std::mem::take(actions);
+    actions.reserve(old.len() + handed.len());
+    let mut next = handed.iter().peekable();
+    for ix in 0..bursts.len() {
+        let end = bursts.get(ix + 1).map_or(old.len(), |next| next.actions as usize);
+        let own = &old[bursts[ix].actions as usize..end];
+        bursts[ix].actions = actions.len() as u32;
+        actions.extend_from_slice(own);
+        while let Some(&(_, part)) = next.next_if(|&&(last, _)| last as usize == ix) {
+            actions.push(Action {
+                at_ns: bursts[ix].work_ns,
+                deed: Deed::Wake(part),
+            });
+        }
+    }
+    for (_, part) in handed {
+        bursts[part as usize].start = Start::Sent;
+    }
 }
 
 fn parts(bursts: &[Burst], actions: &[Action], of: &[u32], nr_requests: usize) -> Vec<Part> {
@@ -231,10 +320,11 @@ fn segments(
     }
     all.last_mut().expect("likewise").to_ns = work_ns;
     let came_ns = |segment: &Segment| requests.get(segment.owner as usize).map_or(0, |r| r.begin_ns);
-    // What comes before the first request is done while that is waited for, unless another one comes sooner.
+    // What comes before the first request is done while that is waited for, unless another one comes sooner, or it was woken for
+    // something else than what it reads first.
     let first_comes_first =
         |all: &[Segment]| all[1..].is_sorted_by(|_, later| came_ns(&all[1]) <= came_ns(later));
-    if all.len() > 1 && all[0].owner == NONE && first_comes_first(&all) {
+    if all.len() > 1 && all[0].owner == NONE && all[1].needs == NONE && first_comes_first(&all) {
         all[0].owner = all[1].owner;
     }
     let mut joined: Vec<Segment> = Vec::with_capacity(all.len());
@@ -272,19 +362,27 @@ fn receive(all: &mut Vec<Segment>, read: u32, (waits, request): (bool, u32), at_
     }
 }
 
-/// Whether the reading burst was woken by the sender, then or later.
-fn has_woken(exchange: &Exchange, cause: Cause) -> bool {
-    match cause {
-        Cause::Thread {
+/// How many threads one after another are looked at to find what set a burst off.
+const CHAIN_MAX: usize = 8;
+
+/// Whether the reading burst was woken by the sender, then or later, or by a thread that was, as a runtime's that waits for data does.
+fn has_woken(timeline: &Timeline, exchange: &Exchange, mut cause: Cause) -> bool {
+    let sent = &exchange.sent;
+    for _ in 0..CHAIN_MAX {
+        let Cause::Thread {
             thread,
             burst,
             at_work_ns,
-        } => {
-            (thread, burst) == (exchange.sent.thread, exchange.sent.burst)
-                && exchange.sent.at_work_ns <= at_work_ns
+        } = cause
+        else {
+            return false;
+        };
+        if (thread, burst) == (sent.thread, sent.burst) && sent.at_work_ns <= at_work_ns {
+            return true;
         }
-        _ => false,
+        cause = timeline.threads[thread as usize].bursts[burst as usize].cause;
     }
+    false
 }
 
 /// The burst is about to answer: since when did it work for that?

@@ -102,7 +102,15 @@ impl ThreadTask {
     }
 
     fn may(&self, burst: BurstIx, before: BurstIx) -> bool {
-        burst <= before && (self.left == 1 || !self.program.bursts[burst as usize].exits)
+        burst <= self.last_before(before) && (self.left == 1 || !self.program.bursts[burst as usize].exits)
+    }
+
+    /// The last burst that may be done while the thread waits for one: what was cut from that, if it was in the middle of nothing.
+    fn last_before(&self, before: BurstIx) -> BurstIx {
+        match before == NONE || self.program.part_of(before).request != NONE {
+            true => before,
+            false => self.end_of_cut(before) - 1,
+        }
     }
 
     fn receive(&mut self, burst: BurstIx) {
@@ -117,7 +125,7 @@ impl ThreadTask {
         match self.exit {
             Some(burst) if self.may(burst, before) => self.exit.take(),
             _ if before == NONE => self.inbox.first(),
-            _ => self.inbox.first_up_to(before),
+            _ => self.inbox.first_up_to(self.last_before(before)),
         }
     }
 
@@ -204,6 +212,8 @@ impl ThreadTask {
             if let Some(rest) = rest {
                 self.leave_over(rest..end, now_ns);
             }
+        } else if !self.is_done(first) {
+            self.go_on_ahead(burst);
         }
         let state = &self.state;
         for left in &mut self.left_over {

@@ -104,6 +104,16 @@ impl ThreadTask {
         self.left_over.push(bursts);
     }
 
+    /// A part was done before its thread has begun with the first: what that does next for the same request need not wait, either.
+    pub(super) fn go_on_ahead(&mut self, part: BurstIx) {
+        let request = self.program.part_of(part).request;
+        let mut later = part + 1..self.end_of_cut(part);
+        let next = later.find(|&at| self.program.part_of(at).request == request && !self.is_done(at));
+        if let Some(next) = next.filter(|_| request != NONE) {
+            self.left_over.push(next..next + 1);
+        }
+    }
+
     /// A timer that an earlier request waits for does not wait for what is put off, though the thread did that before.
     fn time_anyway(&mut self, burst: BurstIx, next: BurstIx, now_ns: u64) {
         let end = self.program.threads[self.thread as usize].bursts.end;

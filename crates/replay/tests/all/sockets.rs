@@ -187,11 +187,11 @@ fn a_recording_made_while_throttled_replays_without_the_limit_as_the_service_wou
 }
 
 /// Three requests pile up while both are throttled. The front asks the back for each, over a connection of its own or one that they
-/// share; the back finds all questions at once, and the front all answers.
+/// share; the back finds all questions at once, and the front all answers, which it passes on one by one or after it has read all.
 #[test]
 fn a_front_and_a_back_that_served_several_at_once_serve_each_as_it_comes_where_they_do_not_pile_up() {
     use SocketOp::{Arrived, Read, Wrote};
-    for shared in [false, true] {
+    for (shared, at_once) in [(false, false), (true, false), (false, true)] {
         let mut header = with_connections(300 * MS, &[(20, "front", 1), (21, "back", 1)], 3);
         for i in 0..if shared { 1 } else { 3 } {
             for (id, side, peer) in [(10 + i, Side::Opened, 20 + i), (20 + i, Side::Accepted, 10 + i)] {
@@ -229,7 +229,13 @@ fn a_front_and_a_back_that_served_several_at_once_serve_each_as_it_comes_where_t
                 socket(202 * MS + t, 21, answers, Wrote, 20),
                 socket(202 * MS + t, 21, asks, Arrived, 20),
                 // And the front for half of one.
-                socket(207 * MS + t / 4 + 1, 20, asks, Read, 20),
+                socket(
+                    207 * MS + if at_once { i as i64 } else { t / 4 } + 1,
+                    20,
+                    asks,
+                    Read,
+                    20,
+                ),
                 socket(207 * MS + t / 4 + 500 * US, 20, i, Wrote, 70),
             ]);
         }
@@ -242,7 +248,7 @@ fn a_front_and_a_back_that_served_several_at_once_serve_each_as_it_comes_where_t
             let ms = latency as f64 / MS as f64;
             assert!(
                 (3.5..5.0).contains(&ms),
-                "shared: {shared}: {:?}",
+                "shared: {shared}, at once: {at_once}: {:?}",
                 replayed.requests
             );
         }
@@ -338,6 +344,87 @@ fn two_threads(round: impl Fn(i64) -> Vec<Event>) -> plimsoll_replay::Outcome {
     let replayed = run(&program, &machine, &[]);
     assert_eq!(replayed.requests.len(), 80);
     replayed
+}
+
+/// As a runtime moves its own tasks between threads that run: of that a recording has no event.
+#[test]
+fn what_one_thread_read_and_another_answers_does_not_wait_for_what_woke_that_one() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let replayed = two_threads(|t| {
+        vec![
+            socket(t + 30 * MS, 0, 1, Arrived, 10),
+            waking(t + 30 * MS + 1, 0, 21, 0, Context::Interrupt),
+            switch(t + 30 * MS + 2, 0, 0, State::Runnable, 21),
+            switch(t + 30 * MS + 12, 0, 21, State::Runnable, 0),
+            switch(t + 80 * MS, 1, 0, State::Runnable, 20),
+            switch(t + 80 * MS + 500 * US, 1, 20, State::Sleeping, 0),
+            switch(t + 80 * MS + 1, 0, 0, State::Runnable, 21),
+            socket(t + 81 * MS, 21, 1, Read, 10),
+            socket(t + 84 * MS, 21, 0, Wrote, 5),
+            socket(t + 85 * MS, 21, 1, Wrote, 5),
+            switch(t + 86 * MS, 0, 21, State::Sleeping, 0),
+        ]
+    });
+    let (least, most) = (p(&replayed, 1.0), p(&replayed, 100.0));
+    assert!(
+        (1.9..2.3).contains(&least) && (5.4..5.8).contains(&most),
+        "{least}, {most} ms"
+    );
+}
+
+/// The back has two threads. One is woken by the question and throttled; the other, woken later for a request of its own, reads it.
+#[test]
+fn what_a_thread_reads_for_another_request_than_it_was_woken_for_is_answered_as_it_comes() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let threads = [(20, "front", 1), (21, "back", 1), (22, "back", 1)];
+    let mut header = with_connections(300 * MS, &threads, 2);
+    for (id, side, peer) in [(10, Side::Opened, 20), (20, Side::Accepted, 10)] {
+        header.sockets.connections.push(Connection {
+            peer: Some(peer),
+            ..connection(id, side)
+        });
+    }
+    let mut events: Vec<Event> = [20, 21, 22]
+        .map(|tid| switch(tid as i64, tid % 2, tid, State::Sleeping, 0))
+        .into();
+    events.extend([
+        socket(10 * MS, 0, 0, Arrived, 50),
+        waking(10 * MS + 1, 1, 20, 0, Context::Interrupt),
+        switch(10 * MS + 2, 1, 0, State::Runnable, 20),
+        socket(10 * MS + 3, 20, 0, Read, 50),
+        socket(11 * MS, 20, 10, Wrote, 10),
+        socket(11 * MS, 20, 20, Arrived, 10),
+        waking(11 * MS + 1, 1, 22, 20, Context::Task),
+        switch(11 * MS + 2, 0, 0, State::Runnable, 22),
+        switch(11 * MS + 12, 0, 22, State::Runnable, 0),
+        switch(11 * MS + 13, 1, 20, State::Sleeping, 0),
+        socket(30 * MS, 0, 1, Arrived, 50),
+        waking(30 * MS + 1, 1, 21, 0, Context::Interrupt),
+        switch(30 * MS + 2, 1, 0, State::Runnable, 21),
+        switch(30 * MS + 12, 1, 21, State::Runnable, 0),
+        switch(80 * MS, 0, 0, State::Runnable, 22),
+        switch(80 * MS + 1, 1, 0, State::Runnable, 21),
+        switch(80 * MS + 200 * US, 0, 22, State::Sleeping, 0),
+        socket(81 * MS, 21, 20, Read, 10),
+        socket(82 * MS, 21, 1, Read, 50),
+        socket(84 * MS, 21, 20, Wrote, 20),
+        socket(84 * MS, 21, 10, Arrived, 20),
+        waking(84 * MS + 1, 1, 20, 21, Context::Task),
+        switch(84 * MS + 2, 0, 0, State::Runnable, 20),
+        socket(84 * MS + 3, 20, 10, Read, 20),
+        socket(84 * MS + 500 * US, 20, 0, Wrote, 70),
+        switch(84 * MS + 501 * US, 0, 20, State::Sleeping, 0),
+        socket(85 * MS, 21, 1, Wrote, 5),
+        switch(86 * MS, 1, 21, State::Sleeping, 0),
+    ]);
+    let (program, machine) = compile(&header, &events);
+    let replayed = run(&program, &machine, &[]);
+    // 1 ms of the front, 1 and 2 of the back, half of one; then 1 and 1.
+    let (least, most) = (p(&replayed, 1.0), p(&replayed, 100.0));
+    assert!(
+        (1.9..2.3).contains(&least) && (4.4..4.8).contains(&most),
+        "{least}, {most} ms"
+    );
 }
 
 /// A dispatcher hands each request to a worker, and goes on for a while. Requests happen to come 4 ms after it last blocked, as
