@@ -73,12 +73,10 @@ pub(crate) fn cut(
             )
         });
         let only = owed.only();
-        match segments.is_empty() {
-            true => of.push(only),
-            false => of.extend(segments.iter().map(|segment| match segment.owner {
-                NONE => only,
-                owner => owner,
-            })),
+        match &segments[..] {
+            [] => of.push(only),
+            [one] if one.owner == NONE => of.push(only),
+            _ => of.extend(segments.iter().map(|segment| segment.owner)),
         }
         owed.follow(own);
         if segments.len() < 2 {
