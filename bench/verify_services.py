@@ -6,12 +6,15 @@
   node    one event loop and its collector                     python  a thread a connection under one lock; one request in
   front   two processes: one asks the other, in one group              twenty takes ten times as long
 
-and, with --services more, eight for which nothing was made (--services more --packages says what they need):
+and, with --services more, thirteen for which nothing was made (--services more --packages says what they need):
 
   gunicorn  three Python processes, a connection a request  tasks   Python's asyncio, which hands work to threads
   puma      Ruby, a pool of threads                         php     PHP's own server, three processes; closing ends an answer
   nginx     before two Node processes, in one group         cluster three Node processes, a parent that takes connections
   redis     Go, which asks redis in the same group          nio     Java, one thread that reads for four
+  haproxy   before Go, two threads, in one group            streams Java's own server, parallel streams; Nagle holds answers
+  fpm       nginx before PHP, over Unix streams             erlang  a process of Erlang's for each connection
+  workers   Node with three worker threads
 
 (a) alone; (b) beside two spinning groups of the service's weight; (c) while throttled by a limit of 1.25 times its use.
 In each the service is recorded with `record --cgroup` and nothing else said, planned, and run under what was recommended:
@@ -31,7 +34,7 @@ Service and client are in network namespaces of their own, over a veth pair; the
 the service's, as if it were on another machine. Idle CPUs poll. Groups are made below /plimsoll-verify and removed again.
 Exit: 0 all holds, 1 not, 3 this machine cannot do it.
 """
-import argparse, csv, datetime, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time
+import argparse, csv, datetime, glob, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time
 import cpu_groups, namespaces
 from cpu_groups import TOP, die, finish, only_one, percentile, pipe, poll_when_idle, stop
 
@@ -73,8 +76,20 @@ SERVICES |= {
                ["sh", "-c", "sleep 1; exec {bin}/backed {at}:17501 {at}:17600"]]),
     "nio": (["javac", "-d", "{bin}", f"{sources}/Chosen.java"], [["java", "-cp", "{bin}", "Chosen", "{at}", "17501"]]),
 }
+FILL = f"s,ADDRESS,{{at}},g; s,BIN,{{bin}},g; s,SOURCES,{sources},g"
+PHP_FPM = max(glob.glob("/usr/sbin/php-fpm*"), default="php-fpm")  # its name has the version
+SERVICES |= {
+    "haproxy": (["sh", "-c", f"sed '{FILL}' {sources}/haproxy.cfg >{{bin}}/haproxy.cfg && go build -o {{bin}}/fanout {sources}/fanout.go"],
+                [["{bin}/fanout", "{at}:17502"], ["haproxy", "-db", "-f", "{bin}/haproxy.cfg"]]),
+    "streams": (["javac", "-d", "{bin}", f"{sources}/Streams.java"], [["java", "-cp", "{bin}", "Streams", "{at}", "17501"]]),
+    "fpm": (["sh", "-c", f"for file in php-fpm php-nginx; do sed '{FILL}' {sources}/$file.conf >{{bin}}/$file.conf; done"],
+            [[PHP_FPM, "-R", "-F", "-y", "{bin}/php-fpm.conf"], ["nginx", "-c", "{bin}/php-nginx.conf"]]),
+    "erlang": (["erlc", "-o", "{bin}", f"{sources}/web.erl"], [["erl", "-noshell", "-pa", "{bin}", "-s", "web", "main"]]),
+    "workers": (None, [["node", f"{sources}/workers.js", "{at}", "17501"]]),
+}
 MORE = [name for name in SERVICES if name not in USUAL]
-MORE_PACKAGES, MORE_PROGRAMS = ["gunicorn", "puma", "php-cli", "nginx-light", "redis-server"], ["gunicorn", "puma", "php", "nginx", "redis-server"]
+MORE_PACKAGES = ["gunicorn", "puma", "php-cli", "nginx-light", "redis-server", "haproxy", "php-fpm", "erlang-base"]
+MORE_PROGRAMS = ["gunicorn", "puma", "php", "nginx", "redis-server", "haproxy", PHP_FPM, "erl"]
 SERVICES["once"] = (SERVICES["go"][0], [["{bin}/fanout", "{at}:17501", "0"]])
 
 
