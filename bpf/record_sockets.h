@@ -265,7 +265,7 @@ static __always_inline void arrived(struct socket_seen *seen, __u32 bytes)
 /* What leaves this long after it was written, or longer, has been held. */
 #define HELD_MIN_NS 100000ULL
 
-/* When the last data left, if that was held: noted once. `now` or before. */
+/* Notes, once and with its time, that the last data left late. */
 static __always_inline void look_at_departure(struct socket_seen *seen, struct tcp_sock *tcp)
 {
 	__u64 wrote_ns = seen->wrote_ns, left_ns, sent_ns, tick_ns;

@@ -270,7 +270,6 @@ fn overlapping(recordings: &Recordings) -> Option<String> {
     })
 }
 
-/// Says it where answers are held, in more than 1 of 100.
 fn held(recordings: &Recordings) -> Option<String> {
     let all = recordings.requests(None);
     let mut held: Vec<u64> = recordings
@@ -279,18 +278,20 @@ fn held(recordings: &Recordings) -> Option<String> {
         .flat_map(|s| s.program.held_ns())
         .collect();
     held.sort_unstable();
-    (held.len() as f64 > DOUBTFUL_SHARE_MAX * all as f64).then(|| said_of_held(all, &held))
+    said_of_held(all, &held)
 }
 
-/// That so many of all answers were held, each for `ns`, ascending, and what to do about it.
-pub fn said_of_held(all: u64, ns: &[u64]) -> String {
-    format!(
-        "{} of {all} answers left {} ms (median) after they were written: the kernel holds the second small part of an answer until the \
-         client acknowledges the first (Nagle's algorithm), or the client reads slowly; no CPU limit changes that. One write for \
-         the whole answer, or TCP_NODELAY, may",
-        ns.len(),
-        figure(percentile_ns(ns, 50.0) as f64 / 1e6)
-    )
+/// Says that answers were held, and what to do about it, where more than 1 of 100 were; `ns`: each for how long, ascending.
+pub fn said_of_held(all: u64, ns: &[u64]) -> Option<String> {
+    (ns.len() as f64 > DOUBTFUL_SHARE_MAX * all as f64).then(|| {
+        format!(
+            "{} of {all} answers left {} ms (median) after they were written, which no CPU limit changes: the kernel holds the second \
+             small part of an answer until the client acknowledges the first (Nagle's algorithm; one write for both, or TCP_NODELAY, \
+             avoids that), or the client reads slowly",
+            ns.len(),
+            figure(percentile_ns(ns, 50.0) as f64 / 1e6)
+        )
+    })
 }
 
 fn limits_below(program: &Program) -> Option<String> {

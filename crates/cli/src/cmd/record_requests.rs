@@ -28,10 +28,10 @@ pub struct Requests {
     open: u64,
     /// Of these, how many were not alone on their connection.
     overlapping: u64,
-    /// Answers that left a millisecond or more after they were written, and what is to be said of them.
+    /// Answers that left a millisecond or more after they were written.
     held: u64,
     #[serde(skip)]
-    held_text: String,
+    said_of_held: Option<String>,
     p50_ns: u64,
     p99_ns: u64,
 }
@@ -59,10 +59,7 @@ impl Seen {
             open: classes.iter().map(|c| c.open).sum(),
             overlapping: source.program.sockets.map_or(0, |seen| seen.overlapping),
             held: held_ns.len() as u64,
-            held_text: match held_ns.is_empty() {
-                true => String::new(),
-                false => format!("           {}\n", said_of_held(latencies.len() as u64, &held_ns)),
-            },
+            said_of_held: said_of_held(latencies.len() as u64, &held_ns),
             p50_ns: percentile_ns(&latencies, 50.0),
             p99_ns: percentile_ns(&latencies, 99.0),
         })
@@ -91,7 +88,10 @@ impl Seen {
                         "           {n} overlapped on their connection (pipelining, HTTP/2): their latency is the time in which it was busy\n"
                     ),
                 },
-                found.held_text,
+                match &found.said_of_held {
+                    None => String::new(),
+                    Some(text) => format!("           {text}\n"),
+                },
             ),
             Seen::None(why) => format!("requests   none: {why}\n"),
         }

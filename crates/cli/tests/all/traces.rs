@@ -104,49 +104,72 @@ fn group_without_requests_is_planned_for_throttling() {
     shows_no_latency(&job, &["no request is found", "--request"]);
 }
 
+/// What a plan says of 200 requests on one connection; `more`: what else happens to it in each round, after how many ms.
+fn planned(name: &str, more: impl Fn(i64) -> Vec<(i64, u32, SocketOp)>) -> String {
+    use SocketOp::{Arrived, Read, Wrote};
+    let rounds = 200;
+    let mut header = example::header(rounds * 20 * MS, &[(20, "web", 1)]);
+    header.sockets = Sockets {
+        recorded: true,
+        without: None,
+        connections: vec![example::connection(0, Side::Accepted)],
+    };
+    let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+    for round in 0..rounds {
+        let at = |ms: i64| round * 20 * MS + ms * MS;
+        let usual = [(1, 0, Arrived), (2, 20, Read), (6, 20, Wrote)];
+        for (ms, tid, op) in usual.into_iter().chain(more(round)) {
+            let what = What::Socket {
+                tid,
+                connection: 0,
+                op,
+                bytes: if op.has_bytes() { 10 } else { 0 },
+            };
+            let ts_ns = at(ms);
+            events.push(Event { ts_ns, cpu: 1, what });
+        }
+        events.push(waking(at(1) + 1, 1, 20, 0, Context::Interrupt));
+        events.push(switch(at(1) + 2, 1, 0, State::Runnable, 20));
+        events.push(switch(at(7), 1, 20, State::Sleeping, 0));
+    }
+    events.sort_by_key(|event| event.ts_ns);
+    let trace = trace(name, &(header, events));
+    run(&["plan", &trace, "--goal", "p90(request) < 50ms"], 0).0
+}
+
 /// What a thread finds to be read after its answer was there before: two requests that look like one.
 #[test]
 fn requests_that_overlap_on_their_connection_are_said_in_the_plan() {
     use SocketOp::{Arrived, Read, Wrote};
     let several = |overlapping: i64| {
-        let rounds = 200;
-        let mut header = example::header(rounds * 20 * MS, &[(20, "web", 1)]);
-        header.sockets = Sockets {
-            recorded: true,
-            without: None,
-            connections: vec![example::connection(0, Side::Accepted)],
-        };
-        let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
-        for round in 0..rounds {
-            let at = |ms: i64| round * 20 * MS + ms * MS;
-            let mut socket = |ts_ns, tid, op| {
-                let what = What::Socket {
-                    tid,
-                    connection: 0,
-                    op,
-                    bytes: 10,
-                };
-                events.push(Event { ts_ns, cpu: 1, what });
-            };
-            socket(at(1), 0, Arrived);
-            socket(at(2), 20, Read);
-            if round < overlapping {
-                socket(at(3), 0, Arrived);
-                socket(at(4), 20, Wrote);
-                socket(at(5), 20, Read);
+        planned(&format!("overlap-{overlapping}.trace"), |round| {
+            match round < overlapping {
+                true => vec![(3, 0, Arrived), (4, 20, Wrote), (5, 20, Read)],
+                false => Vec::new(),
             }
-            socket(at(6), 20, Wrote);
-            events.push(waking(at(1) + 1, 1, 20, 0, Context::Interrupt));
-            events.push(switch(at(1) + 2, 1, 0, State::Runnable, 20));
-            events.push(switch(at(7), 1, 20, State::Sleeping, 0));
-        }
-        events.sort_by_key(|event| event.ts_ns);
-        let trace = trace(&format!("overlap-{overlapping}.trace"), &(header, events));
-        run(&["plan", &trace, "--goal", "p90(request) < 50ms"], 0).0
+        })
     };
-    let said = "3 of 200 requests overlapped";
-    assert!(several(3).contains(said));
+    assert!(several(3).contains("3 of 200 requests overlapped"));
     assert!(!several(0).contains("overlapped"));
+}
+
+#[test]
+fn answers_that_are_held_are_said_in_the_plan() {
+    let held = |held: i64| {
+        planned(&format!("held-{held}.trace"), |round| match round < held {
+            true => vec![(18, 0, SocketOp::Left)],
+            false => Vec::new(),
+        })
+    };
+    let said = held(3);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert!(
+        words
+            .join(" ")
+            .contains("3 of 200 answers left 12 ms (median) after"),
+        "{said}"
+    );
+    assert!(!held(1).contains("answers left"));
 }
 
 /// What is missing is a program, not a trace.
