@@ -14,11 +14,13 @@
  *            dice of 1024 sides: search if the number is at most 1 + ratio;  a find counts 1024 / (1 + ratio)
  *            ratio = finds in the last 512 to 1,024 calls, at first 512: every second call searches
  *            a busy CPU, from Linux 5.5 on: only if busiest has had more than 1.17 runnable tasks on average
- *            periodic: move (busiest - mine) / 2 tasks, if busiest >= mine + 2
+ *            periodic: move (busiest - mine) / 2 tasks, if busiest >= mine + 2; where load is weighed, no more than half of the
+ *            difference of what weighed there on average
  *
  * Trade-offs Short idle times decline the search: that is what stealing mends.
  *
- * Limits     Tasks are counted, not weighed.
+ * Limits     Where load is not weighed, a CPU that a heavy group has used now and then takes as many tasks as any. Where it is, the two
+ *            CPUs are evened out, not the domain.
  *
  * Source: system 3's baseline; the kernel's fair class.
  */
@@ -120,6 +122,14 @@ PL_FN bool pl_newidle_hot(u64 since_ran_ns, u64 hot_ns)
 PL_FN u32 pl_balance_to_move(u32 busiest, u32 mine)
 {
 	return busiest >= mine + 2 ? (busiest - mine) / 2 : 0;
+}
+
+/*
+ * How much of what weighs there it may take; all in effective weights (PL_FAIR_WEIGHT_SHIFT), on average. Source: migrate_load of calculate_imbalance() and detach_tasks() of kernel/sched/fair.c.
+ */
+PL_FN u64 pl_balance_imbalance(const struct pl_pelt PL_MEM *busiest, const struct pl_pelt PL_MEM *mine)
+{
+	return busiest->avg > mine->avg ? (busiest->avg - mine->avg) / 2 : 0;
 }
 
 /*

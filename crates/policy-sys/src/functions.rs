@@ -286,6 +286,7 @@ extern "C" {
     pub fn pl_newidle_measured(newidle: *mut Newidle, cost_ns: u64);
     pub fn pl_newidle_decay(newidle: *mut Newidle, now_ns: u64);
     pub fn pl_newidle_hot(since_ran_ns: u64, hot_ns: u64) -> bool;
+    pub fn pl_balance_imbalance(busiest: *const Pelt, mine: *const Pelt) -> u64;
     pub fn pl_balance_to_move(busiest: u32, mine: u32) -> u32;
     pub fn pl_balance_overloaded(nr_queued: u32, runnable: *const Pelt) -> bool;
 

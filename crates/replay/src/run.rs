@@ -129,7 +129,7 @@ fn mainline_or_published(
                 program
                     .kernel
                     .set_turns(&mut config.policy, nr_cpus, config.machine.hz);
-                config.policy.balance_leaves_hot = true;
+                config.policy.balance_weighs = true;
             }
             // Since 6.6 a woken task that is owed time runs at once, however little it is; or, if the running task is not past
             // its due, when its slice is over. Which it mostly is shows in the recording.

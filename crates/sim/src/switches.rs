@@ -51,8 +51,9 @@ pub struct Policy {
     /// Under [`Fair::Eevdf`]: what goes to sleep while it owes time stays in its queue until that is paid (DELAY_DEQUEUE), as in
     /// kernels since 6.12.
     pub delay_dequeue: bool,
-    /// Periodic balance takes nothing that ran within `Costs::migration_hot_ns`, as the kernel's does until it has failed twice.
-    pub balance_leaves_hot: bool,
+    /// Periodic balance goes by what weighs on a CPU, and takes nothing that ran within `Costs::migration_hot_ns`, as the kernel's does
+    /// until it has failed twice.
+    pub balance_weighs: bool,
     /// What a group's weight is for.
     pub cgroup_mode: CgroupMode,
 }
@@ -139,7 +140,7 @@ impl Default for Policy {
             fair: Fair::Eevdf,
             cgroup_mode: CgroupMode::Smp,
             delay_dequeue: false,
-            balance_leaves_hot: false,
+            balance_weighs: false,
         }
     }
 }

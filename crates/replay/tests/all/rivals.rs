@@ -59,6 +59,7 @@ fn recorded(
     if kernel == SINCE_6_6 {
         config.policy.fair = Fair::Eevdf;
         config.policy.delay_dequeue = true;
+        config.policy.balance_weighs = true;
         config.policy.core.fair.slice_ns = 1_400_000; // of two CPUs
         config.policy.core.fair.doubled_ns = 5_400_000; // and a tick: the kernel counts lags twice
     }

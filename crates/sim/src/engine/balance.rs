@@ -266,10 +266,19 @@ impl<C: Class> Engine<'_, C> {
                 continue;
             }
             let n = pl::pl_balance_to_move(queued(busiest), queued(cpu));
+            let mut imbalance = match self.policy.balance_weighs {
+                true => self.imbalance(busiest, cpu),
+                false => u64::MAX,
+            };
             for _ in 0..n {
-                let Some(task) = self.movable(busiest, cpu, self.policy.balance_leaves_hot) else {
+                let Some(task) = self.movable(busiest, cpu, self.policy.balance_weighs) else {
                     break;
                 };
+                let weight = self.tasks[task as usize].policy.effective;
+                if weight > imbalance {
+                    break;
+                }
+                imbalance -= weight;
                 self.overhead(cpu, self.costs.move_task_ns);
                 self.cpus[cpu as usize].stats.periodic_pulls += 1;
                 self.move_task(task, cpu, Move::Periodic);
@@ -282,6 +291,21 @@ impl<C: Class> Engine<'_, C> {
         if self.policy.busy_pull_overloaded {
             let runnable = &mut self.cpus[cpu as usize].runnable;
             pl::pl_pelt_update(runnable, u64::from(n * pl::BALANCE_ONE), self.now_ns);
+        }
+    }
+
+    fn imbalance(&mut self, busiest: u32, cpu: u32) -> u64 {
+        self.count_load(busiest);
+        self.count_load(cpu);
+        let load = |cpu: u32| &self.cpus[cpu as usize].load;
+        pl::pl_balance_imbalance(load(busiest), load(cpu))
+    }
+
+    /// Counts the time since the last call with what its tasks have weighed.
+    pub(super) fn count_load(&mut self, cpu: u32) {
+        if self.policy.balance_weighs {
+            let state = &mut self.cpus[cpu as usize];
+            pl::pl_pelt_update(&mut state.load, state.fair.weight_sum, self.now_ns);
         }
     }
 

@@ -53,6 +53,8 @@ pub(super) struct Cpu {
     pub next_balance_ns: [u64; LEVELS],
     /// How many tasks were runnable here, on average, as seen at ticks; kept where the policy asks for it.
     pub runnable: pl::Pelt,
+    /// What they weighed on average; likewise.
+    pub load: pl::Pelt,
     /// Whose head is looked at next for a pull on lag.
     pub look_at: u32,
     /// The task that ran last (NONE: the idle one), and the address space that is loaded.
@@ -108,6 +110,7 @@ impl Cpu {
             newidle: [newidle; LEVELS],
             next_balance_ns: [0; LEVELS],
             runnable: pl::zeroed(),
+            load: pl::zeroed(),
             look_at: cpu,
             last: NONE,
             address_space: 0,

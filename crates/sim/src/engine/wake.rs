@@ -171,6 +171,7 @@ impl<C: Class> Engine<'_, C> {
 
     /// Both keep the queue's count, and the overloaded CPUs' mask. They return what writing that costs.
     pub(super) fn count(&mut self, task: u32, cpu: u32) -> u64 {
+        self.count_load(cpu);
         let state = &mut self.cpus[cpu as usize];
         let before = pl::pl_task_count(&mut self.tasks[task as usize].policy, &mut state.fair);
         self.join(task, cpu);
@@ -180,6 +181,7 @@ impl<C: Class> Engine<'_, C> {
     /// `sleeps`: it does not go on elsewhere.
     pub(super) fn uncount(&mut self, task: u32, cpu: u32, sleeps: bool) -> u64 {
         self.class.leave(&mut entry!(self, task, cpu), sleeps);
+        self.count_load(cpu);
         let state = &mut self.cpus[cpu as usize];
         let before = pl::pl_task_uncount(&mut self.tasks[task as usize].policy, &mut state.fair);
         self.count_changed(cpu, before, before - 1)

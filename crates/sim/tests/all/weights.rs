@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Groups get what their weights say, however their tasks sleep, and in time.
 use plimsoll_sim::{
-    Config, Context, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Simulation, Step, TaskSpec,
-    Topology,
+    Config, Context, CpuSet, Enforce, GroupId, GroupSpec, Limits, Machine, Mainline, Simulation, Step,
+    TaskSpec, Topology,
 };
 
 const DURATION_NS: u64 = 10_000_000_000;
@@ -237,6 +237,46 @@ fn a_service_of_many_threads_waits_for_a_batch_job_no_longer_than_one_of_few() {
             "{threads} threads of {work_us} us beside weight {batch_weight}: {wait_us} us"
         );
     }
+}
+
+/// How many tasks the periodic balance of Linux 6.18 moves: four of one group crowd the first of two CPUs, each of which has a spinner of
+/// a group of equal weight; `client`: on the second one there is a group of a hundred times the weight now and then.
+fn moved(client: bool, weighs: bool) -> u64 {
+    let mut config = Config::new(Machine::new(Topology::flat(2)), 2_000_000_000);
+    let kernel = Mainline::of("6.18");
+    config.policy = kernel.policy();
+    kernel.set_turns(&mut config.policy, 2, config.machine.hz);
+    config.policy.balance_weighs = weighs;
+    let workload = config.add_workload("all");
+    let crowd = config.add_group(GroupSpec::new("/crowd", GroupId::ROOT));
+    for cpu in 0..2 {
+        let group = config.add_group(GroupSpec::new(format!("/spinner-{cpu}"), GroupId::ROOT));
+        let mut spinner = TaskSpec::new(group, workload, format!("spinner {cpu}"), spin);
+        spinner.affinity = Some(std::iter::once(cpu).collect());
+        config.add_task(spinner);
+    }
+    if client {
+        let mut group = GroupSpec::new("/client", GroupId::ROOT);
+        group.cpu_weight = 10_000;
+        let group = config.add_group(group);
+        let works = in_turn(1_000_000, 1_000_000, 15_000_000);
+        let mut task = TaskSpec::new(group, workload, "client".to_string(), works);
+        task.affinity = Some(std::iter::once(1).collect());
+        config.add_task(task);
+    }
+    for number in 0..4 {
+        let mut task = TaskSpec::new(crowd, workload, format!("crowd {number}"), spin);
+        task.start_cpu = Some(0);
+        config.add_task(task);
+    }
+    let results = Simulation::new(config).unwrap().run(None).unwrap();
+    results.cpus.iter().map(|cpu| cpu.periodic_pulls).sum()
+}
+
+#[test]
+fn periodic_balance_weighs_what_runs_where_it_is_asked_to() {
+    assert_eq!(moved(true, true), 0, "as much weighs on the other CPU");
+    assert!(moved(true, false) > 0 && moved(false, true) > 0);
 }
 
 /// As many spinners of weight 1000 as there are CPUs beside as many of 100, as two groups below one or, in one group, of nice

@@ -71,6 +71,7 @@ plain! {
     fn pl_cfs_slice(cpu: &FairCpu, weight: u64, config: &FairConfig) -> u64;
 
     // baseline/balance.h
+    fn pl_balance_imbalance(busiest: &Pelt, mine: &Pelt) -> u64;
     fn pl_balance_overloaded(nr_queued: u32, runnable: &Pelt) -> bool;
     fn pl_balance_to_move(busiest: u32, mine: u32) -> u32;
     fn pl_newidle_decay(newidle: &mut Newidle, now_ns: u64);
