@@ -49,9 +49,26 @@ fn a_duty_cycle_is_seen_as_timer_woken_bursts_of_its_work() {
         .join()
         .unwrap()
     };
-    let Some((report, header, timeline)) = recorded(None, None, load) else {
-        return;
+    // Some kernels raise no tracepoint while certain threads run. Of few switches that may be too many: the trace is refused, and
+    // recorded once more.
+    let trusted = |timeline: &Timeline| {
+        timeline
+            .quality
+            .check(&plimsoll_trace::Place::whole("t".as_ref()), 0.01)
     };
+    let mut last = None;
+    for _ in 0..3 {
+        let Some(found) = recorded(None, None, load) else {
+            return;
+        };
+        let refused = trusted(&found.2).is_err();
+        last = Some(found);
+        if !refused {
+            break;
+        }
+    }
+    let (report, header, timeline) = last.expect("it is recorded at least once");
+    trusted(&timeline).unwrap();
     assert_eq!(header.source, "bpf");
     assert_eq!(report.lost, 0);
     let duty = thread(&timeline, "plim-duty");
@@ -71,10 +88,6 @@ fn a_duty_cycle_is_seen_as_timer_woken_bursts_of_its_work() {
         work[9]
     );
     assert_eq!(duty.bursts.last().unwrap().end, End::Exit);
-    timeline
-        .quality
-        .check(&plimsoll_trace::Place::whole("t".as_ref()), 0.01)
-        .unwrap();
 }
 
 /// Each request of 100 wakes the server; a few may find it running.
