@@ -59,7 +59,7 @@ struct socket_seen {
 	__u32 copied_seq; /* what had been read */
 	__u32 early_bytes;
 	__u32 early_tid;
-	__u32 pad_end;
+	__u32 resent;	/* as tcp_sock.lsndtime has it: when it last sent something again; 0: never */
 	__u64 early_ns; /* when the first unread data arrived that is not noted yet; 0: none */
 	__u64 wrote_ns; /* when it was last written to, if that has not been looked at since; 0: it has */
 };
@@ -276,6 +276,9 @@ static __always_inline void look_at_departure(struct socket_seen *seen, struct t
 	left_ns = tcp->tcp_wstamp_ns;
 	if ((__s64)(left_ns - wrote_ns) < (__s64)HELD_MIN_NS || CONFIG_HZ <= 0)
 		return;
+	/* What was sent again left before, whether that was lost or only its acknowledgement late. */
+	if (tcp->lsndtime == seen->resent)
+		return;
 	/* That may have been a probe of an idle connection. When data was sent is known to the tick. */
 	tick_ns = 1000000000U / (__u32)CONFIG_HZ;
 	sent_ns = bpf_ktime_get_ns() - (__u32)((__u32)bpf_jiffies64() - tcp->lsndtime) * tick_ns;
@@ -455,6 +458,18 @@ int BPF_PROG(on_tcp_sendpages, struct sock *sk, void *page, int offset, unsigned
 {
 	if (current_is_wanted())
 		tcp_wrote(sk, bytes);
+	return 0;
+}
+
+/* Called when it has been sent. */
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(on_resent, struct sock *sk)
+{
+	struct socket_seen *seen = bpf_sk_storage_get(&seen_sockets, sk, 0, 0);
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	if (seen && tcp)
+		seen->resent = tcp->lsndtime;
 	return 0;
 }
 

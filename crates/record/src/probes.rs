@@ -418,7 +418,7 @@ enum Hook {
 
 fn hook_of(program: &str) -> Option<Hook> {
     Some(match program {
-        "on_state" => Hook::Always,
+        "on_state" | "on_resent" => Hook::Always,
         "on_data_ready" | "on_receive" => Hook::Ready(true),
         "on_readable" | "on_tcp_read" | "on_unix_write" | "on_unix_read" => Hook::Ready(false),
         "on_tcp_write" => Hook::Send(true),
@@ -450,7 +450,9 @@ impl Hooks {
             sendpages: function("do_tcp_sendpages") && !tracepoint("tcp_sendmsg_locked"),
         };
         let mut missing = Vec::new();
-        missing.extend((!tracepoint("inet_sock_set_state")).then_some("inet_sock_set_state"));
+        for name in ["inet_sock_set_state", "tcp_retransmit_skb"] {
+            missing.extend((!tracepoint(name)).then_some(name));
+        }
         if !hooks.ready_tracepoint {
             missing.extend((!tracepoint("tcp_rcv_space_adjust")).then_some("tcp_rcv_space_adjust"));
             for name in ["sock_def_readable", "unix_stream_sendmsg", "unix_stream_recvmsg"] {

@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::ptr;
 use std::time::Duration;
 
 /// Header, and the events of sockets: of which, when, by whom, what, how much.
@@ -46,8 +47,8 @@ impl Seen {
         one
     }
 
-    /// What happened to a connection: by whom (a thread's name), what, how many bytes; but not whether what was written was held, as a
-    /// busy machine may hold it.
+    /// What happened to a connection: by whom (a thread's name), what, how many bytes; but not whether what was written
+    /// was held, as a busy machine may hold it.
     fn story(&self, id: u64) -> Vec<(&str, SocketOp, u32)> {
         let name = |tid: u32| {
             let thread = self.header.threads.iter().find(|t| t.tid == tid);
@@ -64,6 +65,28 @@ impl Seen {
         };
         self.events.iter().filter_map(of).collect()
     }
+
+    fn times(&self, id: u64, wanted: SocketOp) -> Vec<i64> {
+        let of = |event: &Event| match event.what {
+            What::Socket { connection, op, .. } if connection == id && op == wanted => Some(event.ts_ns),
+            _ => None,
+        };
+        self.events.iter().filter_map(of).collect()
+    }
+}
+
+fn set_option<T>(stream: &TcpStream, name: libc::c_int, value: &T) {
+    // SAFETY: `value` and what it points to live until the call returns, which keeps neither.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            ptr::from_ref(value).cast(),
+            size_of::<T>() as u32,
+        )
+    };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// A client asks `rounds` times with 100 bytes and is answered with 300.
@@ -124,33 +147,24 @@ fn a_request_over_tcp_is_seen_from_both_ends() {
     assert_eq!(seen.story(opened.id)[0], ("plim-client", SocketOp::Opened, 0));
 }
 
-/// The client's window is full until it reads.
+/// An answer that does not fit into the client's window until it reads, but into the server's buffer.
 #[test]
 fn an_answer_that_is_held_is_seen_to_leave() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    const ANSWER: usize = 64 << 10;
+    const ANSWER: usize = 160 << 10;
     let load = move || {
         let server = named("plim-server", move || {
             let (mut stream, _) = listener.accept().unwrap();
+            set_option(&stream, libc::SO_SNDBUF, &200_000);
             while stream.read_exact(&mut [0; 100]).is_ok() {
                 stream.write_all(&[1; ANSWER]).unwrap();
             }
         });
         named("plim-client", move || {
             let mut stream = TcpStream::connect(address).unwrap();
-            let room: libc::c_int = 4096;
-            // SAFETY: the option is an int, and lives until the call returns.
-            let set = unsafe {
-                libc::setsockopt(
-                    stream.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    libc::SO_RCVBUF,
-                    (&raw const room).cast(),
-                    size_of_val(&room) as u32,
-                )
-            };
-            assert_eq!(set, 0);
+            // As it is, but that it does not grow. A smaller one would drop what the window allowed before.
+            set_option(&stream, libc::SO_RCVBUF, &65_536);
             for _ in 0..2 {
                 stream.write_all(&[1; 100]).unwrap();
                 std::thread::sleep(Duration::from_millis(50));
@@ -163,15 +177,7 @@ fn an_answer_that_is_held_is_seen_to_leave() {
     };
     let Some(seen) = Seen::of(None, load) else { return };
     let accepted = seen.connection(|c| c.local_port == Some(address.port()));
-    let times = |wanted: SocketOp| {
-        let of = move |event: &Event| match event.what {
-            What::Socket { connection, op, .. } if connection == accepted.id && op == wanted => {
-                Some(event.ts_ns)
-            }
-            _ => None,
-        };
-        seen.events.iter().filter_map(of).collect::<Vec<i64>>()
-    };
+    let times = |op| seen.times(accepted.id, op);
     let (wrote, left) = (times(SocketOp::Wrote), times(SocketOp::Left));
     assert_eq!(left.len(), 2, "{left:?}");
     let (first, second) = (times(SocketOp::Arrived)[0], times(SocketOp::Arrived)[1]);
@@ -181,6 +187,54 @@ fn an_answer_that_is_held_is_seen_to_leave() {
         "{first} {left:?} {second}"
     );
     assert!(left[0] > *written && left[1] - second >= 45_000_000);
+}
+
+/// The client drops what arrives, for longer than the server waits until it sends again: when a limit let it write is not when
+/// that left.
+#[test]
+fn an_answer_that_is_lost_is_not_held() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let load = move || {
+        let server = named("plim-server", move || answer(listener.accept().unwrap().0));
+        named("plim-client", move || {
+            let stream = TcpStream::connect(address).unwrap();
+            ask(&stream, 1);
+            let mut nothing = libc::sock_filter {
+                code: (libc::BPF_RET | libc::BPF_K) as u16,
+                jt: 0,
+                jf: 0,
+                k: 0,
+            };
+            let drops = libc::sock_fprog {
+                len: 1,
+                filter: &raw mut nothing,
+            };
+            set_option(&stream, libc::SO_ATTACH_FILTER, &drops);
+            (&stream).write_all(&[1; 100]).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            set_option(&stream, libc::SO_DETACH_FILTER, &0);
+            (&stream).read_exact(&mut [0; 300]).unwrap();
+            ask(&stream, 1);
+        })
+        .join()
+        .unwrap();
+        server.join().unwrap();
+    };
+    let Some(seen) = Seen::of(None, load) else { return };
+    let accepted = seen.connection(|c| c.local_port == Some(address.port()));
+    let asked = seen.times(accepted.id, SocketOp::Arrived);
+    let wrote = seen.times(accepted.id, SocketOp::Wrote)[1];
+    assert!(
+        asked[2] - wrote >= 100_000_000,
+        "the answer came at once: {asked:?} {wrote}"
+    );
+    // On a slow machine any answer may leave some time after it was written.
+    let left = seen.times(accepted.id, SocketOp::Left);
+    assert!(
+        left.iter().all(|&ns| ns < wrote + 40_000_000 || ns > asked[2]),
+        "{left:?} {asked:?} {wrote}"
+    );
 }
 
 #[test]
