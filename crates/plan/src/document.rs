@@ -183,6 +183,8 @@ pub struct Recording<'a> {
     pub trace: &'a str,
     /// Doubts about the trace, as printed.
     pub warnings: Vec<String>,
+    /// Share of the group's recorded CPU time that the recorder took, 0 to 1: left out of what is foretold; 0: none, or not known.
+    pub recorder_share: f64,
     /// Whether the replay shows what was recorded.
     pub self_check: Vec<Checked<'a>>,
     /// Figures of the recording.
@@ -197,6 +199,7 @@ impl<'a> Recording<'a> {
         Recording {
             trace: &replayed.source.file,
             warnings: replayed.source.doubts(),
+            recorder_share: program.recorder_share(),
             self_check: replayed.check.checks.iter().map(Checked::of).collect(),
             recorded: Figures::of(program, &replayed.recorded),
             replayed: Figures::of(program, &replayed.same),

@@ -65,7 +65,7 @@ pub fn explain(source: &Source, limits: Limits) -> Result<Explanation, PlanError
     let program = &source.program;
     let target = program.target as usize;
     let with = |limits: Limits| {
-        let mut settings = Settings::recorded(program);
+        let mut settings = Settings::unrecorded(program);
         settings.groups[target] = limits.into();
         settings
     };

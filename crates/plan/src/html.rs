@@ -41,7 +41,7 @@ pub fn html(
     shown.push((TODAY, "#3057b8", &plan.today));
     let mut outcomes: Vec<(&str, &str, Outcome, Throttles)> = Vec::new();
     for (name, colour, candidate) in &shown {
-        let mut own = Settings::recorded(program);
+        let mut own = Settings::unrecorded(program);
         own.groups[program.target as usize] = candidate.limits.into();
         own.semantics = match *name {
             TODAY => TODAYS,

@@ -38,7 +38,7 @@ impl WaitingForOthers {
         let (percent, class, what) = goal.unwrap_or((99.0, None, "p99(request)".into()));
         let class = class.and_then(|name| program.classes.iter().position(|c| c.name == name));
         let of = |alone| {
-            let mut settings = Settings::recorded(program);
+            let mut settings = Settings::unrecorded(program);
             settings.alone = alone;
             settings.groups[program.target as usize].quota_us = None;
             let outcome = source.replay(&settings)?;

@@ -28,7 +28,10 @@ impl Replayed<'_> {
         let program = &source.program;
         let mut as_recorded = Settings::recorded(program);
         as_recorded.seed = seed.unwrap_or(as_recorded.seed);
-        let mut changed = as_recorded.clone();
+        let mut changed = Settings {
+            with_recorder: false,
+            ..as_recorded.clone()
+        };
         changed.set_all(program, sets)?;
         let recorded = recorded(program);
         let same = match seed {

@@ -413,7 +413,7 @@ const CPUS_ERROR: f64 = 0.03;
 impl Search<'_> {
     /// As recorded, with other limits of the planned group.
     fn settings(&self, source: &Source, own: GroupSettings) -> Settings {
-        let mut settings = Settings::recorded(&source.program);
+        let mut settings = Settings::unrecorded(&source.program);
         settings.groups[source.program.target as usize] = own;
         settings.semantics = self.semantics;
         settings.seed = self.options.seed;

@@ -333,7 +333,8 @@ impl<'obj> Probes<'obj> {
                 misses: info.recursion_misses,
             })
         };
-        self.skel.object().progs().map(info).collect()
+        let loaded = self.skel.object().progs().filter(|prog| prog.autoload());
+        loaded.map(info).collect()
     }
 
     /// What each CPU has not sent when recording ends.

@@ -13,7 +13,7 @@ use crate::urgent::{be_prompt, Urgent};
 use crate::wire::{self, Batch, Record};
 use plimsoll_trace::{
     Clock, Event, GroupIx, Header, Loss, Machine, Place, Process, RequestSpec, Sockets, State, Tid,
-    TraceError, TraceWriter, What, EVENTS_MAX, HEADER_MAX,
+    TraceError, TraceWriter, What, EVENTS_MAX, HEADER_MAX, RECORDER_EVENT_MAX_NS,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -289,6 +289,7 @@ fn record_up_to(
         end_ns,
         wall_start_ns,
         without_sockets: probes.without_sockets().map(String::from),
+        recorder_event_ns: measured.event_ns(),
     };
     let kept = Kept {
         spool,
@@ -345,6 +346,16 @@ impl Measured {
             events: sink.borrow().events + unsent as u64,
             ns: ns as u64,
         })
+    }
+
+    /// What one event took; 0: not measured. An event takes two runs of programs at most, as counted under
+    /// `bench/record-overhead.sh`: where most runs are of threads that are not recorded, those would be counted in.
+    fn event_ns(&self) -> u64 {
+        let Some(cost) = self.cost else { return 0 };
+        let per_event = cost.run_time_ns / self.events.max(1);
+        per_event
+            .min(2 * cost.run_time_ns / cost.runs.max(1))
+            .min(RECORDER_EVENT_MAX_NS)
     }
 
     /// `events`: of the whole recording.
@@ -458,6 +469,7 @@ struct Finished {
     end_ns: i64,
     wall_start_ns: i64,
     without_sockets: Option<String>,
+    recorder_event_ns: u64,
 }
 
 impl Finished {
@@ -564,6 +576,7 @@ impl Finished {
             request: options.request.as_ref().map(RequestSpec::to_string),
             migrations: true,
             sockets,
+            recorder_event_ns: self.recorder_event_ns,
             processes,
         };
         report.connections = header.sockets.connections.len() as u64;

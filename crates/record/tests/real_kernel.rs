@@ -194,6 +194,10 @@ fn every_switch_of_a_storm_of_processes_is_seen() {
         return;
     };
     assert_eq!(report.lost, 0);
+    assert!(
+        report.bpf_ns.is_some_and(|ns| ns > 0),
+        "the kernel measures BPF since 5.8"
+    );
     let mut reader = TraceReader::open(&output).unwrap();
     let mut running = std::collections::HashMap::new();
     let (mut forks, mut exits) = (0, 0);

@@ -20,6 +20,7 @@ use crate::marks::{Mark, Marks};
 use crate::phase;
 use crate::placement::placement;
 use crate::program::{Burst, Deed, Program, Start, Thread, NONE};
+use crate::recorder;
 use crate::recording::{firsts, is_from_outside, is_stuck, same_program};
 use crate::request::{last_end_ns, Arrival as Begins, Loop, RequestInfo};
 use crate::requests::{self, By};
@@ -48,6 +49,7 @@ impl Program {
         let firsts = firsts(timeline);
         let speeds = sibling_speeds(header, timeline, smt_percent);
         let places = placement(timeline, &group_of);
+        let recorder_ns = recorder::taken_ns(timeline, header.recorder_event_ns);
         let mut threads = Vec::with_capacity(timeline.threads.len());
         let mut bursts = Vec::with_capacity(*firsts.last().unwrap_or(&0) as usize);
         let mut pacings = Vec::new();
@@ -62,6 +64,7 @@ impl Program {
                 place: places.threads[ix],
                 bursts: firsts[ix]..firsts[ix + 1],
                 work_ns,
+                recorder_ns: recorder_ns[ix],
             });
             add_bursts(timeline, ix, &speeds[ix], &mut bursts, &mut pacings);
         }

@@ -31,6 +31,7 @@ mod phase;
 mod placement;
 mod pool;
 mod program;
+mod recorder;
 mod recording;
 mod request;
 mod requests;

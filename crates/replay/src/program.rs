@@ -78,6 +78,15 @@ pub struct Thread {
     pub(crate) bursts: std::ops::Range<BurstIx>,
     /// CPU time in the recording.
     pub work_ns: u64,
+    /// What the recorder took of that: see [`crate::recorder`].
+    pub(crate) recorder_ns: u64,
+}
+
+impl Thread {
+    /// What is left of its CPU time without the recorder, as a share of it.
+    pub(crate) fn own_share(&self) -> f64 {
+        1.0 - self.recorder_ns as f64 / self.work_ns.max(1) as f64
+    }
 }
 
 /// A trace, ready to be replayed any number of times.
@@ -213,6 +222,18 @@ impl Program {
             .filter(|t| !is_below(&self.groups, t.group, self.target));
         let outside_ns: u64 = outside.map(|t| t.work_ns).sum();
         self.has_rivals() || outside_ns > self.duration_ns * u64::from(nr_cpus) / 2
+    }
+
+    /// What the recorder took of the planned group's CPU time, as a share of it.
+    pub fn recorder_share(&self) -> f64 {
+        let own = self
+            .threads
+            .iter()
+            .filter(|t| is_below(&self.groups, t.group, self.target));
+        let [recorder_ns, work_ns] = own.fold([0; 2], |[recorder, work], t| {
+            [recorder + t.recorder_ns, work + t.work_ns]
+        });
+        recorder_ns as f64 / work_ns.max(1) as f64
     }
 
     pub fn nr_requests(&self) -> u64 {

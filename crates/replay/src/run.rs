@@ -61,7 +61,7 @@ pub fn replay_cancelled_by(
     add_groups(&mut config, program, settings)?;
     let workload = config.add_workload("replay");
     let has_seats = settings.semantics == Semantics::Mainline && nr_cpus == nr_recorded;
-    let state = Arc::new(State::new(program, settings.work_scale, has_seats, workload));
+    let state = Arc::new(State::new(program, settings, has_seats, workload));
     for (ix, thread) in program.threads.iter().enumerate() {
         config.add_channel(u32::MAX);
         let Some(first) = program.bursts.get(thread.bursts.start as usize) else {

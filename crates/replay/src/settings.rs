@@ -45,6 +45,8 @@ pub struct Settings {
     pub alone: bool,
     /// CPU time that all recorded work takes, as a share of what it took in the recording: above 1 on a slower machine.
     pub work_scale: f64,
+    /// With what the recorder took of the threads' CPU time, as while it recorded.
+    pub with_recorder: bool,
     pub semantics: Semantics,
     /// Names the random stream from which period boundaries are drawn that the recording does not show.
     pub seed: u64,
@@ -56,6 +58,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// As recorded, but for the recorder: what is foretold goes on from here.
+    pub fn unrecorded(program: &Program) -> Settings {
+        Settings {
+            with_recorder: false,
+            ..Settings::recorded(program)
+        }
+    }
+
     /// As recorded.
     pub fn recorded(program: &Program) -> Settings {
         let of = |g: &crate::groups::Group| GroupSettings {
@@ -70,6 +80,7 @@ impl Settings {
             cpus: None,
             alone: false,
             work_scale: 1.0,
+            with_recorder: true,
             semantics: Semantics::Mainline,
             seed: 1,
             phase: 0.0,

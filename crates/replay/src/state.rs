@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the threads of one replay share.
-use crate::program::{BurstIx, Program};
+use crate::program::{BurstIx, Program, Thread};
 use crate::request::Arrival;
+use crate::settings::Settings;
 use plimsoll_sim::WorkloadId;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,6 +19,7 @@ pub(crate) struct State {
     sent: Bits,
     work_ns: AtomicU64,
     work_scale: f64,
+    with_recorder: bool,
     /// The machine has the recorded CPUs, and the recorded kernel's scheduler.
     pub has_seats: bool,
     pub workload: WorkloadId,
@@ -25,7 +27,7 @@ pub(crate) struct State {
 
 impl State {
     /// Of a replay that has just begun.
-    pub fn new(program: &Program, work_scale: f64, has_seats: bool, workload: WorkloadId) -> State {
+    pub fn new(program: &Program, settings: &Settings, has_seats: bool, workload: WorkloadId) -> State {
         let all = |count: usize, value: u64| (0..count).map(|_| AtomicU64::new(value)).collect();
         State {
             begin_ns: all(program.requests.len(), UNSET),
@@ -33,7 +35,8 @@ impl State {
             done: Bits::none_of(program.bursts.len()),
             sent: Bits::none_of(program.bursts.len()),
             work_ns: AtomicU64::new(0),
-            work_scale,
+            work_scale: settings.work_scale,
+            with_recorder: settings.with_recorder,
             has_seats,
             workload,
         }
@@ -78,10 +81,18 @@ impl State {
         self.sent.set(burst);
     }
 
+    /// How long a thread's work takes here, as a share of the recorded time.
+    pub fn scale(&self, thread: &Thread) -> f64 {
+        match self.with_recorder {
+            true => self.work_scale,
+            false => self.work_scale * thread.own_share(),
+        }
+    }
+
     /// Counts recorded work as it is begun. How long it takes here.
-    pub fn work(&self, ns: u64) -> u64 {
+    pub fn work(&self, ns: u64, scale: f64) -> u64 {
         self.work_ns.store(self.work_ns.load(Relaxed) + ns, Relaxed);
-        ((ns as f64 * self.work_scale).round() as u64).max(1)
+        ((ns as f64 * scale).round() as u64).max(1)
     }
 
     /// Recorded work that has been begun.

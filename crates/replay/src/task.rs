@@ -25,6 +25,8 @@ pub(crate) struct ThreadTask {
     program: Arc<Program>,
     state: Arc<State>,
     thread: u32,
+    /// How long its work takes here, as a share of the recorded time.
+    scale: f64,
     doing: Doing,
     /// Work of the current burst that is done.
     done_ns: u64,
@@ -63,10 +65,12 @@ impl ThreadTask {
     /// `forked`: its first burst is due at once.
     fn new(program: Arc<Program>, state: Arc<State>, thread: u32, forked: bool) -> Self {
         let bursts = program.threads[thread as usize].bursts.clone();
+        let scale = state.scale(&program.threads[thread as usize]);
         let mut task = Self {
             program,
             state,
             thread,
+            scale,
             doing: Doing::Waiting { before: NONE },
             done_ns: 0,
             action: 0,
@@ -301,7 +305,7 @@ impl Behaviour for ThreadTask {
                         if action.at_ns > self.done_ns {
                             let ns = action.at_ns - self.done_ns;
                             self.done_ns = action.at_ns;
-                            let ns = self.state.work(ns);
+                            let ns = self.state.work(ns, self.scale);
                             return Step::Compute { ns };
                         }
                         self.action += 1;
@@ -328,7 +332,7 @@ impl Behaviour for ThreadTask {
                     if self.done_ns < work_ns {
                         let ns = work_ns - self.done_ns;
                         self.done_ns = work_ns;
-                        let ns = self.state.work(ns);
+                        let ns = self.state.work(ns, self.scale);
                         return Step::Compute { ns };
                     }
                     self.end(burst, now_ns);

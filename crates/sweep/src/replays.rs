@@ -158,7 +158,7 @@ fn settings(source: &Source, sets: &Sets) -> Result<Settings, SettingsError> {
         .iter()
         .map(|(_, key, value)| format!("{key}={}", value.toml()))
         .collect();
-    let mut settings = Settings::recorded(&source.program);
+    let mut settings = Settings::unrecorded(&source.program);
     settings.set_all(&source.program, &assignments)?;
     Ok(settings)
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What may stand in the header of a trace file.
 use crate::error::{At, Place, TraceError};
-use crate::model::{Clock, Group, Header, Sockets, CPU_MAX, DURATION_NS_MAX, GO_VERSION_MAX, TID_MAX};
+use crate::model::{
+    Clock, Group, Header, Sockets, CPU_MAX, DURATION_NS_MAX, GO_VERSION_MAX, RECORDER_EVENT_MAX_NS, TID_MAX,
+};
 use crate::request::RequestSpec;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -53,6 +55,10 @@ fn check(header: &Header) -> Result<(), Bad> {
             let allowed = format!("below {}, the number of groups", header.groups.len());
             return bad(&field, group, allowed);
         }
+    }
+    if header.recorder_event_ns > RECORDER_EVENT_MAX_NS {
+        let allowed = format!("0 to {RECORDER_EVENT_MAX_NS}");
+        return bad("recorder_event_ns", header.recorder_event_ns, allowed);
     }
     for process in &header.processes {
         if process.tgid > TID_MAX {

@@ -293,9 +293,20 @@ pub struct Header {
     /// Sockets of the recorded groups. Version 1 had none.
     #[serde(default)]
     pub sockets: Sockets,
+    /// CPU time that the recorder's programs took for one of its events, on average, ns; at most [`RECORDER_EVENT_MAX_NS`]. 0: not
+    /// known, or recording took nothing of the threads' time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recorder_event_ns: u64,
     /// Processes of which more is known, if they still ran as recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<Process>,
+}
+
+/// More than any program of a recorder takes.
+pub const RECORDER_EVENT_MAX_NS: u64 = 1_000_000;
+
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// What is known of a process by the program that it runs.

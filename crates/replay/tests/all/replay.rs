@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Synthetic traces, replayed: what must come out is known.
 use crate::common::{compile, compile_with, p, run};
-use plimsoll_replay::{machine, recorded, Outcome, Pacing, Program, Settings};
+use plimsoll_replay::{machine, recorded, replay, Outcome, Pacing, Program, Settings};
 use plimsoll_sim::Machine;
 use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::{self, header, switch, waking, MS};
@@ -34,6 +34,30 @@ fn replay_under_recorded_settings_shows_what_was_recorded() {
         let (a, b) = (before.groups[target].cpus, after.groups[target].cpus);
         assert!((a - b).abs() < 0.02 * a, "CPUs: recorded {a}, replayed {b}");
     }
+}
+
+/// What is foretold is the service without the recorder, whose programs ran in its threads.
+#[test]
+fn what_the_recorder_took_is_in_the_self_check_and_not_in_what_is_foretold() {
+    let (mut header, events) = example::open_loop(300);
+    let [free, costly] = [0, 100_000].map(|event_ns| {
+        header.recorder_event_ns = event_ns;
+        let (program, machine) = compile(&header, &events);
+        let target = program.target as usize;
+        let cpus = |settings: &Settings| {
+            let outcome = replay(&program, &machine, settings, None).unwrap();
+            outcome.groups[target].cpus
+        };
+        let as_recorded = cpus(&Settings::recorded(&program));
+        let share = 1.0 - cpus(&Settings::unrecorded(&program)) / as_recorded;
+        assert!((share - program.recorder_share()).abs() < 0.002, "{share}");
+        (as_recorded, share)
+    });
+    assert_eq!(free.0, costly.0);
+    assert_eq!(free.1, 0.0);
+    // Each request: the thread takes the CPU, and wakes none.
+    let each_ms = costly.0 * costly.1 * (header.clock.end_ns as f64 / MS as f64) / 300.0;
+    assert!((0.1..=0.2).contains(&each_ms), "{each_ms}");
 }
 
 /// A parent that is told once that something happened is no client of the group's 300 pieces of work.

@@ -66,7 +66,7 @@ pub fn planned(known: &Known, seed: u64, counted: f64) -> Result<Planned, String
 /// The share of throttled periods with so many CPUs' burst: the middle of what replays give whose periods lie elsewhere.
 fn throttled(recordings: &Recordings, burst_cpus: f64) -> Result<f64, String> {
     let program = &recordings.median().program;
-    let mut settings = Settings::recorded(program);
+    let mut settings = Settings::unrecorded(program);
     settings.groups[program.target as usize].burst_us = (burst_cpus * PERIOD_NS as f64 / 1e3) as u64;
     let replayed = Replicates::run(recordings, &[settings], REPLICATES).map_err(|error| error.to_string())?;
     let range = replayed.range(&Subject::Throttled);

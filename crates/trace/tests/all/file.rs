@@ -455,6 +455,11 @@ fn sockets_that_cannot_be_are_refused() {
         expect!["FILE: header: processes.tgid: 8388608; allowed: 0 to 4194304"],
     );
     of(
+        &with(|h| h.recorder_event_ns = 1_000_001),
+        "",
+        expect!["FILE: header: recorder_event_ns: 1000001; allowed: 0 to 1000000"],
+    );
+    of(
         &with(|h| h.sockets.connections.push(connection(5))),
         "",
         expect!["FILE: header: sockets.connections.id: 5, a second time; allowed: each id once"],

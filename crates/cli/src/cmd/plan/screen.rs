@@ -70,6 +70,9 @@ pub(super) fn screen(shown: &Shown) -> String {
     screen.text
 }
 
+/// A share of the group's CPU time that is worth a sentence.
+const RECORDER_SAID: f64 = 0.03;
+
 fn recorded(shown: &Shown) -> String {
     let sources = &shown.recordings.sources;
     let source = shown.recordings.median();
@@ -94,8 +97,15 @@ fn recorded(shown: &Shown) -> String {
         0 => ("no requests".into(), String::new()),
         count => (format!("{count} requests ({request})"), format!("; {kind}")),
     };
+    let recorder = match program.recorder_share() {
+        share if share < RECORDER_SAID => String::new(),
+        share => format!(
+            " {:.0}% of that CPU time was the recorder's: what is foretold is without it.",
+            100.0 * share
+        ),
+    };
     format!(
-        "{}{of}: {seconds:.1} s in {count}, {} CPUs, {requests}, {} CPUs used{kind}.",
+        "{}{of}: {seconds:.1} s in {count}, {} CPUs, {requests}, {} CPUs used{kind}.{recorder}",
         source.target_path(),
         source.machine.topology.nr_cpus(),
         figure(program.groups[program.target as usize].work_ns as f64 / program.duration_ns.max(1) as f64),
