@@ -62,12 +62,14 @@ SERVICES = {  # what is built, and the processes; {bin}: where built things are
 }
 USUAL = list(SERVICES)
 php = ["env", "PHP_CLI_SERVER_WORKERS=3", "php", "-S", "{at}:17501", "-t", f"{sources}"]
+FILL = f"s,ADDRESS,{{at}},g; s,BIN,{{bin}},g; s,SOURCES,{sources},g"
+PHP_FPM = max(glob.glob("/usr/sbin/php-fpm*"), default="php-fpm")  # its name has the version
 SERVICES |= {
     "gunicorn": (None, [["gunicorn", "--chdir", f"{sources}", "-w", "3", "-b", "{at}:17501", "app:app"]]),
     "tasks": (None, [[sys.executable, f"{sources}/tasks.py", "{at}", "17501"]]),
     "puma": (None, [["puma", "-t", "4:4", "-b", "tcp://{at}:17501", f"{sources}/config.ru"]]),
     "php": (None, [php]),
-    "nginx": (["sh", "-c", f"sed 's,ADDRESS,{{at}},g; s,BIN,{{bin}},' {sources}/nginx.conf >{{bin}}/nginx.conf"],
+    "nginx": (["sh", "-c", f"sed '{FILL}' {sources}/nginx.conf >{{bin}}/nginx.conf"],
               [["node", f"{sources}/loop.js", "{at}", "17502"], ["node", f"{sources}/loop.js", "{at}", "17503"],
                ["nginx", "-c", "{bin}/nginx.conf"]]),
     "cluster": (None, [["node", f"{sources}/cluster.js", "{at}", "17501"]]),
@@ -75,10 +77,6 @@ SERVICES |= {
               [["redis-server", "--port", "17600", "--bind", "{at}", "--save", "", "--protected-mode", "no"],
                ["sh", "-c", "sleep 1; exec {bin}/backed {at}:17501 {at}:17600"]]),
     "nio": (["javac", "-d", "{bin}", f"{sources}/Chosen.java"], [["java", "-cp", "{bin}", "Chosen", "{at}", "17501"]]),
-}
-FILL = f"s,ADDRESS,{{at}},g; s,BIN,{{bin}},g; s,SOURCES,{sources},g"
-PHP_FPM = max(glob.glob("/usr/sbin/php-fpm*"), default="php-fpm")  # its name has the version
-SERVICES |= {
     "haproxy": (["sh", "-c", f"sed '{FILL}' {sources}/haproxy.cfg >{{bin}}/haproxy.cfg && go build -o {{bin}}/fanout {sources}/fanout.go"],
                 [["{bin}/fanout", "{at}:17502"], ["haproxy", "-db", "-f", "{bin}/haproxy.cfg"]]),
     "streams": (["javac", "-d", "{bin}", f"{sources}/Streams.java"], [["java", "-cp", "{bin}", "Streams", "{at}", "17501"]]),

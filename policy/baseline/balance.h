@@ -125,7 +125,8 @@ PL_FN u32 pl_balance_to_move(u32 busiest, u32 mine)
 }
 
 /*
- * How much of what weighs there it may take; all in effective weights (PL_FAIR_WEIGHT_SHIFT), on average. Source: migrate_load of calculate_imbalance() and detach_tasks() of kernel/sched/fair.c.
+ * How much of what weighs there it may take; all in effective weights (PL_FAIR_WEIGHT_SHIFT), on average. Source: migrate_load
+ * of calculate_imbalance() and detach_tasks() of kernel/sched/fair.c.
  */
 PL_FN u64 pl_balance_imbalance(const struct pl_pelt PL_MEM *busiest, const struct pl_pelt PL_MEM *mine)
 {

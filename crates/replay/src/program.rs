@@ -7,6 +7,7 @@ use crate::placement::{Seat, ThreadPlace};
 use crate::request::{RequestClass, RequestInfo};
 use crate::rivals::{Demand, Rival};
 use plimsoll_sim::Mainline;
+use std::ops::Range;
 
 pub(crate) type BurstIx = u32;
 pub(crate) const NONE: u32 = u32::MAX;
@@ -75,7 +76,7 @@ pub struct Thread {
     /// The only CPU of a kernel thread that belongs to one.
     pub(crate) pinned: Option<u32>,
     pub(crate) place: ThreadPlace,
-    pub(crate) bursts: std::ops::Range<BurstIx>,
+    pub(crate) bursts: Range<BurstIx>,
     /// CPU time in the recording.
     pub work_ns: u64,
     /// What the recorder took of that: see [`crate::recorder`].
@@ -186,6 +187,12 @@ pub struct Stretch {
     pub requests: f64,
 }
 
+/// Where the actions of a burst are; `len`: of those of all.
+pub(crate) fn actions_of(bursts: &[Burst], len: usize, burst: usize) -> Range<usize> {
+    let end = bursts.get(burst + 1).map_or(len, |next| next.actions as usize);
+    bursts[burst].actions as usize..end
+}
+
 impl Start {
     /// A part of a burst that was cut, but for its first.
     pub fn is_part(self) -> bool {
@@ -287,12 +294,8 @@ impl Program {
         self.job
     }
 
-    pub(crate) fn actions_of(&self, burst: BurstIx) -> std::ops::Range<u32> {
-        let end = self
-            .bursts
-            .get(burst as usize + 1)
-            .map_or(self.actions.len() as u32, |b| b.actions);
-        self.bursts[burst as usize].actions..end
+    pub(crate) fn actions_of(&self, burst: BurstIx) -> Range<usize> {
+        actions_of(&self.bursts, self.actions.len(), burst as usize)
     }
 
     pub(crate) fn part_of(&self, burst: BurstIx) -> Part {

@@ -19,7 +19,7 @@
 //! A burst that neither reads nor answers works for what its thread has read and not answered yet, if that is one request.
 use crate::exchanges::Exchange;
 use crate::placement::Seat;
-use crate::program::{Action, Burst, BurstIx, Deed, Part, Start, Thread, NONE};
+use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Part, Start, Thread, NONE};
 use crate::request::RequestInfo;
 use plimsoll_trace::{Cause, ThreadTimeline, Timeline};
 
@@ -62,10 +62,7 @@ pub(crate) fn cut(
         let recorded = &timeline.threads[burst.thread as usize].bursts[ix - known.start as usize];
         let woken_ns = recorded.woken_ns;
         owed.forget(requests, (woken_ns - timeline.start_ns).max(0) as u64);
-        let end = old
-            .get(ix + 1)
-            .map_or(old_actions.len(), |next| next.actions as usize);
-        let own = &old_actions[burst.actions as usize..end];
+        let own = &old_actions[actions_of(&old, old_actions.len(), ix)];
         let segments = segments(own, burst.work_ns, requests, |exchange| {
             (
                 !has_woken(timeline, &exchanges[exchange as usize], recorded.cause),
@@ -206,8 +203,7 @@ fn hand_over(bursts: &mut [Burst], actions: &mut Vec<Action>, of: &[u32], spans:
     actions.reserve(old.len() + handed.len());
     let mut next = handed.iter().peekable();
     for ix in 0..bursts.len() {
-        let end = bursts.get(ix + 1).map_or(old.len(), |next| next.actions as usize);
-        let own = &old[bursts[ix].actions as usize..end];
+        let own = &old[actions_of(bursts, old.len(), ix)];
         bursts[ix].actions = actions.len() as u32;
         actions.extend_from_slice(own);
         while let Some(&(_, part)) = next.next_if(|&&(last, _)| last as usize == ix) {
@@ -238,10 +234,7 @@ fn parts(bursts: &[Burst], actions: &[Action], of: &[u32], nr_requests: usize) -
                 parts[ix].before = last;
             }
         }
-        let end = bursts
-            .get(ix + 1)
-            .map_or(actions.len(), |next| next.actions as usize);
-        for action in &actions[bursts[ix].actions as usize..end] {
+        for action in &actions[actions_of(bursts, actions.len(), ix)] {
             if let Deed::Wake(woken) = action.deed {
                 parts[woken as usize].waker = ix as u32;
             }

@@ -194,7 +194,7 @@ impl ThreadTask {
             self.state.begin(own.request, due_ns);
         }
         let actions = self.program.actions_of(burst);
-        (self.action, self.action_end) = (actions.start, actions.end);
+        (self.action, self.action_end) = (actions.start as u32, actions.end as u32);
         self.done_ns = 0;
         self.doing = Doing::Working(burst);
     }

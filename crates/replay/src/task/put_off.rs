@@ -49,10 +49,7 @@ impl ThreadTask {
 
     /// Work of a burst until it reads its request: a connection is accepted before its data come.
     fn lead_ns(&self, burst: BurstIx, request: u32) -> u64 {
-        let mut own = self
-            .program
-            .actions_of(burst)
-            .map(|action| self.program.actions[action as usize]);
+        let mut own = self.program.actions[self.program.actions_of(burst)].iter();
         own.find(|action| action.deed == Deed::Await(request))
             .map_or(0, |action| action.at_ns)
     }
@@ -144,8 +141,8 @@ impl ThreadTask {
         let mut seen = vec![burst];
         let mut at = 0;
         while at < seen.len().min(HAND_ON) {
-            for action in self.program.actions_of(seen[at]) {
-                let Deed::Wake(woken) = self.program.actions[action as usize].deed else {
+            for action in &self.program.actions[self.program.actions_of(seen[at])] {
+                let Deed::Wake(woken) = action.deed else {
                     continue;
                 };
                 if self.is_done(woken) || seen.contains(&woken) {
