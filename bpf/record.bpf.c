@@ -130,10 +130,19 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };
+struct sk_buff;
+struct sk_buff_head {
+	struct sk_buff *prev;
+	__u32 qlen;
+};
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
 	__u16 sk_type;
 	__u16 sk_protocol;
+};
+struct udp_sock {
+	struct sk_buff_head reader_queue;
 };
 struct tcp_sock {
 	__u32 rcv_nxt;
@@ -150,12 +159,17 @@ struct socket {
 	struct sock *sk;
 };
 struct sk_buff {
+	struct sock *sk;
 	unsigned int len;
+	__u16 transport_header;
+	__u16 network_header;
+	unsigned char *head;
 };
 struct iov_iter {
 	unsigned long count;
 };
 struct msghdr {
+	void *msg_name;
 	struct iov_iter msg_iter;
 };
 struct task_struct___5_13 {
@@ -855,5 +869,6 @@ int on_usdt_end(void *ctx)
 
 #include "record_owed.h"
 #include "record_sockets.h"
+#include "record_datagrams.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";

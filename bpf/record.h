@@ -23,6 +23,7 @@ enum record_type {
 	RECORD_TYPE_REQUEST_END = 7,
 	RECORD_TYPE_SOCKET = 8,
 	RECORD_TYPE_SOCKET_EVENT = 9,
+	RECORD_TYPE_DATAGRAM = 10,
 };
 
 enum record_kind {
@@ -49,7 +50,8 @@ enum record_side {
 	RECORD_SIDE_UNKNOWN = 0,
 	RECORD_SIDE_ACCEPTED = 1,
 	RECORD_SIDE_OPENED = 2,
-	RECORD_SIDE_PAIR = 3, /* socketpair() */
+	RECORD_SIDE_PAIR = 3,	  /* socketpair() */
+	RECORD_SIDE_DATAGRAM = 4, /* none: a UDP socket, whose peers the datagrams say */
 };
 
 /* Where a wake-up came from; the order of the Rust reader's table. */
@@ -155,6 +157,22 @@ struct record_socket_event {
 	__u32 b;
 	__u32 kind;
 	__u32 bytes;
+};
+
+/* A datagram that came to a UDP socket (RECORD_KIND_ARRIVED), was read or written. Which one is read is not said: a socket's are
+ * read in the order in which they came. */
+struct record_datagram {
+	__u32 type;
+	__u32 cpu;
+	__u64 ts_ns;
+	__u32 id; /* of the socket */
+	__u32 tid;
+	__u32 kind;
+	__u32 bytes;
+	__u32 queued; /* in the socket's queue now */
+	__u16 port;   /* of the peer; 0: not known, as of what is read */
+	__u16 pad;
+	__u8 peer[RECORD_ADDRESS]; /* as an IPv6 socket shows it */
 };
 
 #endif

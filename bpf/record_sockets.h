@@ -22,7 +22,7 @@
  * is acknowledged, which a client may put off for 40 ms; a full window holds all. The kernel keeps the time at which a
  * connection last sent: it is looked at as the next data arrives or the connection closes, and noted if it is late.
  *
- * Known limits: TCP (as plain sockets, not MPTCP's own) and Unix streams; no UDP. How much is written to a
+ * Known limits: TCP (as plain sockets, not MPTCP's own), Unix streams, and UDP (record_datagrams.h). How much is written to a
  * Unix stream, and its end, are not known.
  */
 #ifndef PLIMSOLL_RECORD_SOCKETS_H
@@ -36,6 +36,7 @@
 #define SOCK_STREAM 1
 #define SOCK_SEQPACKET 5
 #define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
 #define MSG_PEEK 2
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
@@ -148,6 +149,13 @@ static __always_inline bool is_tcp(struct sock *sk)
 	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_TCP;
 }
 
+static __always_inline bool is_udp(struct sock *sk)
+{
+	unsigned short family = sk->__sk_common.skc_family;
+
+	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_UDP;
+}
+
 static __always_inline bool is_unix_stream(struct sock *sk)
 {
 	return sk->__sk_common.skc_family == AF_UNIX &&
@@ -198,7 +206,7 @@ static __noinline __u32 claim(struct sock *sk, struct socket_seen *seen)
 	record.tgid = BPF_CORE_READ(task, tgid);
 	record.family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	record.side = seen->side;
+	record.side = BPF_CORE_READ(sk, sk_protocol) == IPPROTO_UDP ? RECORD_SIDE_DATAGRAM : seen->side;
 	record.existed = !seen->established;
 	if (record.family == AF_UNIX) {
 		describe_unix(&record, sk);
@@ -373,6 +381,10 @@ static __always_inline void tcp_wrote(struct sock *sk, __u32 bytes)
 	seen->wrote_ns = used(sk, seen, RECORD_KIND_WROTE, bytes);
 }
 
+/* record_datagrams.h */
+static __always_inline void datagram_arrived(struct sock *sk);
+static __always_inline void datagram_read(struct sock *sk);
+
 /*
  * Kernels since 6.3, in which it is all that tells of Unix streams' writes: the writer is the current
  * thread, its socket the other end.
@@ -384,6 +396,10 @@ int BPF_PROG(on_data_ready, struct sock *sk)
 
 	if (is_tcp(sk)) {
 		tcp_arrived(sk);
+		return 0;
+	}
+	if (is_udp(sk)) {
+		datagram_arrived(sk);
 		return 0;
 	}
 	if (!is_unix_stream(sk))
@@ -516,7 +532,14 @@ int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags)
 	struct socket_seen *seen;
 	bool tcp;
 
-	if (bytes <= 0 || flags & MSG_PEEK)
+	if (bytes < 0 || flags & MSG_PEEK)
+		return 0;
+	if (is_udp(sk)) {
+		if (current_is_wanted())
+			datagram_read(sk);
+		return 0;
+	}
+	if (!bytes)
 		return 0;
 	tcp = is_tcp(sk);
 	if ((!tcp && !is_unix_stream(sk)) || !current_is_wanted())

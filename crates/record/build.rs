@@ -38,7 +38,13 @@ fn main() {
         std::process::exit(1);
     }
     // libbpf-cargo does not follow #include.
-    for file in ["record.bpf.c", "record.h", "record_sockets.h", "record_owed.h"] {
+    for file in [
+        "record.bpf.c",
+        "record.h",
+        "record_sockets.h",
+        "record_datagrams.h",
+        "record_owed.h",
+    ] {
         println!("cargo:rerun-if-changed={}", bpf.join(file).display());
     }
     println!("cargo:rerun-if-env-changed=CLANG");

@@ -2,6 +2,7 @@
 //! Which connection is which: turns what the kernel's side says of a socket into the header's table, and finds out who
 //! began a connection that is older than the recording, and which two are the ends of one.
 use crate::cgroup::Hierarchy;
+use crate::datagrams::Flow;
 use crate::wire::{Ends, SocketRecord};
 use plimsoll_trace::{Connection, Event, GroupIx, Protocol, Side, SocketOp, Sockets, Tid, What};
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +12,9 @@ use std::fs;
 const CONNECTION_BYTES: u64 = 220;
 
 /// What is never seen of sockets, however new the kernel.
-const LEFT_OUT: &str = "UDP, MPTCP, and the end of Unix streams";
+const LEFT_OUT: &str = "MPTCP, and the end of Unix streams";
+/// Likewise before 6.3.
+const LEFT_OUT_BEFORE: &str = "UDP, MPTCP, and the end of Unix streams";
 
 /// State of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
@@ -127,20 +130,32 @@ impl Connections {
         self.known.len() as u64
     }
 
-    /// What the table takes at most in the header.
-    pub fn header_bytes(&self) -> u64 {
-        self.len() * CONNECTION_BYTES
+    /// What the table takes at most in the header, with so many `more`.
+    pub fn header_bytes(&self, more: u64) -> u64 {
+        (self.len() + more) * CONNECTION_BYTES
     }
 
-    /// The header's table. `group_of`: the group of a thread at a time.
-    pub fn finish(self, group_of: impl Fn(Tid, i64) -> Option<GroupIx>) -> Sockets {
+    /// Likewise those of datagrams.
+    pub fn add_flows(&mut self, flows: Vec<Flow>) {
+        self.known.extend(flows.into_iter().map(|flow| Known {
+            connection: flow.connection,
+            tid: flow.socket.tid,
+            ts_ns: flow.socket.ts_ns,
+        }));
+    }
+
+    /// The header's table. `group_of`: the group of a thread at a time; `has_datagrams`: they were looked at, too.
+    pub fn finish(self, group_of: impl Fn(Tid, i64) -> Option<GroupIx>, has_datagrams: bool) -> Sockets {
         let of = |known: Known| Connection {
             group: group_of(known.tid, known.ts_ns),
             ..known.connection
         };
         Sockets {
             recorded: true,
-            without: Some(LEFT_OUT.into()),
+            without: Some(match has_datagrams {
+                true => LEFT_OUT.into(),
+                false => LEFT_OUT_BEFORE.into(),
+            }),
             connections: self.known.into_iter().map(of).collect(),
         }
     }
@@ -196,7 +211,7 @@ mod tests {
             connections.add(&record(id, Protocol::Tcp, Some(Side::Opened), ports));
         }
         let table = connections
-            .finish(|tid, ts_ns| Some((tid as i64 + ts_ns) as u32))
+            .finish(|tid, ts_ns| Some((tid as i64 + ts_ns) as u32), true)
             .connections;
         let peers: Vec<_> = table.iter().map(|c| c.peer).collect();
         assert_eq!(peers, [Some(2), Some(1), Some(4), Some(3), None]);
@@ -218,7 +233,7 @@ mod tests {
         assert!(connections
             .add(&record(2, Protocol::Unix, None, (0, 0)))
             .is_none());
-        let table = connections.finish(|_, _| None).connections;
+        let table = connections.finish(|_, _| None, true).connections;
         assert_eq!(
             (table[1].side, table[1].before, table[1].local_port),
             (Side::Neither, true, None)
@@ -232,7 +247,7 @@ mod tests {
         let mut connections = Connections::default();
         connections.add(&record(1, Protocol::Tcp, None, (port, 9)));
         connections.add(&record(2, Protocol::Tcp, None, (9, port)));
-        let table = connections.finish(|_, _| None).connections;
+        let table = connections.finish(|_, _| None, true).connections;
         let sides: Vec<_> = table.iter().map(|c| c.side).collect();
         assert_eq!(sides, [Side::Accepted, Side::Opened]);
     }

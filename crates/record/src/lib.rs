@@ -5,6 +5,7 @@
 //! Both write the file that `plimsoll-trace` reads.
 pub mod cgroup;
 mod connections;
+mod datagrams;
 mod error;
 mod go;
 pub mod machine;

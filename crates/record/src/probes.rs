@@ -96,24 +96,27 @@ fn must_be_elf(path: &Path) -> Result<(), RecordError> {
 impl<'obj> Probes<'obj> {
     /// Where the programs for sockets cannot be loaded, the others are: [`Probes::without_sockets`] says why.
     pub fn load(
-        storage: &'obj mut [MaybeUninit<OpenObject>; 2],
+        storage: &'obj mut [MaybeUninit<OpenObject>; 4],
         settings: &Settings,
     ) -> Result<Probes<'obj>, RecordError> {
         let btf = Btf::from_vmlinux()
             .map_err(|e| unsupported(format!("the kernel's BTF (/sys/kernel/btf/vmlinux): {e:#}")))?;
-        let [first, second] = storage;
+        let [first, second, third, last] = storage;
         let mut hooks = Hooks::find(&btf);
-        if let Ok(found) = hooks {
+        // A kernel that traces no functions refuses the programs for these.
+        for (storage, instead) in [(first, Some(Writes::Packets)), (second, None), (third, None)] {
+            let Ok(found) = &mut hooks else { break };
             // A refusal is expected: libbpf shall not print the verifier's log.
             let print = libbpf_rs::set_print(None);
-            let loaded = Probes::open(first, settings, &btf, Some(found));
+            let loaded = Probes::open(storage, settings, &btf, Some(*found));
             libbpf_rs::set_print(print);
             match loaded {
                 Ok(skel) => return Ok(Probes::of(skel, hooks)),
+                Err(_) if found.datagrams.is_some() => found.datagrams = instead,
                 Err(e) => hooks = Err(format!("the kernel refuses the programs for sockets: {e}")),
             }
         }
-        let skel = Probes::open(second, settings, &btf, None)?;
+        let skel = Probes::open(last, settings, &btf, None)?;
         Ok(Probes::of(skel, hooks))
     }
 
@@ -167,6 +170,11 @@ impl<'obj> Probes<'obj> {
     /// Why sockets are not looked at; `None`: they are.
     pub fn without_sockets(&self) -> Option<&str> {
         self.hooks.as_ref().err().map(String::as_str)
+    }
+
+    /// Whether datagrams are looked at.
+    pub fn has_datagrams(&self) -> bool {
+        self.hooks.as_ref().is_ok_and(|hooks| hooks.datagrams.is_some())
     }
 
     /// Attaches everything; events flow from here on.
@@ -406,7 +414,7 @@ pub struct Unsent {
     pub batch: Vec<u8>,
 }
 
-/// What the programs of record_sockets.h are for.
+/// What the programs of record_sockets.h and record_datagrams.h are for.
 #[derive(Clone, Copy, PartialEq)]
 enum Hook {
     Always,
@@ -415,6 +423,7 @@ enum Hook {
     /// The tracepoint of 6.16, or a function in its place.
     Send(bool),
     Sendpages,
+    Datagrams(Writes),
 }
 
 fn hook_of(program: &str) -> Option<Hook> {
@@ -425,6 +434,9 @@ fn hook_of(program: &str) -> Option<Hook> {
         "on_tcp_write" => Hook::Send(true),
         "on_tcp_sendmsg" => Hook::Send(false),
         "on_tcp_sendpages" => Hook::Sendpages,
+        "on_udp_write" => Hook::Datagrams(Writes::Functions),
+        "on_udp6_write" => Hook::Datagrams(Writes::Functions6),
+        "on_packet" => Hook::Datagrams(Writes::Packets),
         _ => return None,
     })
 }
@@ -435,6 +447,19 @@ struct Hooks {
     ready_tracepoint: bool,
     send_tracepoint: bool,
     sendpages: bool,
+    /// `None`: datagrams are not looked at.
+    datagrams: Option<Writes>,
+}
+
+/// What tells of datagrams that are written.
+#[derive(Clone, Copy, PartialEq)]
+enum Writes {
+    /// udp_sendmsg.
+    Functions,
+    /// And udpv6_sendmsg, which a kernel may not have.
+    Functions6,
+    /// net_dev_queue.
+    Packets,
 }
 
 impl Hooks {
@@ -449,6 +474,16 @@ impl Hooks {
             ready_tracepoint: tracepoint("sk_data_ready") && tracepoint("sock_recv_length"),
             send_tracepoint: tracepoint("tcp_sendmsg_locked"),
             sendpages: function("do_tcp_sendpages") && !tracepoint("tcp_sendmsg_locked"),
+            datagrams: None,
+        };
+        let writes = match function("udp_sendmsg") {
+            true if function("udpv6_sendmsg") => Writes::Functions6,
+            true => Writes::Functions,
+            false => Writes::Packets,
+        };
+        let hooks = Hooks {
+            datagrams: Some(writes).filter(|_| hooks.ready_tracepoint),
+            ..hooks
         };
         let mut missing = Vec::new();
         for name in ["inet_sock_set_state", "tcp_retransmit_skb"] {
@@ -475,6 +510,10 @@ impl Hooks {
             Hook::Ready(tracepoint) => tracepoint == self.ready_tracepoint,
             Hook::Send(tracepoint) => tracepoint == self.send_tracepoint,
             Hook::Sendpages => self.sendpages,
+            Hook::Datagrams(Writes::Functions) => {
+                matches!(self.datagrams, Some(Writes::Functions | Writes::Functions6))
+            }
+            Hook::Datagrams(writes) => self.datagrams == Some(writes),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! One recording with BPF, from loading the program to the finished file.
 use crate::cgroup::Hierarchy;
 use crate::connections::Connections;
+use crate::datagrams::Datagrams;
 use crate::error::RecordError;
 use crate::machine;
 use crate::names::{Names, Tables};
@@ -12,7 +13,7 @@ use crate::stage::Stage;
 use crate::urgent::{be_prompt, Urgent};
 use crate::wire::{self, Batch, Record};
 use plimsoll_trace::{
-    Clock, Event, GroupIx, Header, Loss, Machine, Place, Process, RequestSpec, Sockets, State, Tid,
+    Clock, Event, GroupIx, Header, Loss, Machine, Place, Process, Protocol, RequestSpec, Sockets, State, Tid,
     TraceError, TraceWriter, What, EVENTS_MAX, HEADER_MAX, RECORDER_EVENT_MAX_NS,
 };
 use std::cell::RefCell;
@@ -164,7 +165,7 @@ fn record_up_to(
         cpu_hierarchy_id: hierarchy.id,
         ring_bytes: options.ring_bytes,
     };
-    let mut storage = [const { MaybeUninit::uninit() }; 2];
+    let mut storage = [const { MaybeUninit::uninit() }; 4];
     let mut probes = Probes::load(&mut storage, &settings)?;
     be_prompt();
 
@@ -178,6 +179,7 @@ fn record_up_to(
         spool: Spool::new(dir.to_path_buf()),
         names: Names::new(&hierarchy),
         connections: Connections::new(&hierarchy, only_below.as_deref()),
+        datagrams: Datagrams::default(),
         start_ns: 0,
         error: None,
         events: 0,
@@ -256,7 +258,8 @@ fn record_up_to(
     let Sink {
         mut spool,
         names,
-        connections,
+        mut connections,
+        datagrams,
         error,
         events,
         ..
@@ -264,6 +267,9 @@ fn record_up_to(
     if let Some(source) = error {
         return Err(spool_failed(dir, source).into());
     }
+    let (flows, used) = datagrams.finish();
+    connections.add_flows(flows);
+    spool.singles.extend(used);
     // Rare records that found the ring full, and events that the kernel withheld.
     for lost in [probes.singles_lost(), probes.missed()]
         .into_iter()
@@ -290,6 +296,7 @@ fn record_up_to(
         wall_start_ns,
         without_sockets: probes.without_sockets().map(String::from),
         recorder_event_ns: measured.event_ns(),
+        has_datagrams: probes.has_datagrams(),
     };
     let kept = Kept {
         spool,
@@ -318,6 +325,7 @@ struct Sink<'h> {
     spool: Spool,
     names: Names,
     connections: Connections,
+    datagrams: Datagrams,
     start_ns: i64,
     /// The first failure to write; the rest is dropped, and the recording reported as failed.
     error: Option<io::Error>,
@@ -375,6 +383,10 @@ impl Sink<'_> {
             Some(Record::Batch(batch)) => {
                 self.take_batch(&batch);
             }
+            Some(Record::Socket(socket)) if socket.protocol == Protocol::Udp => {
+                self.datagrams.add_socket(socket)
+            }
+            Some(Record::Datagram(datagram)) => self.datagrams.add(datagram),
             Some(Record::Socket(socket)) => {
                 let began = self.connections.add(&socket);
                 self.spool.singles.extend(began);
@@ -410,12 +422,12 @@ impl Sink<'_> {
 
     /// What the header's tables take at most if recording ends now.
     fn header_bytes(&self) -> u64 {
-        self.names.header_bytes() + self.connections.header_bytes()
+        self.names.header_bytes() + self.connections.header_bytes(self.datagrams.connections())
     }
 
     /// Events that the trace would hold if recording ended now.
     fn rows(&self) -> u64 {
-        self.events + self.spool.singles.len() as u64 + self.names.moves()
+        self.events + self.spool.singles.len() as u64 + self.datagrams.len() + self.names.moves()
     }
 
     /// What a CPU had not sent: its last events, how many it had lost, and whether others run on it.
@@ -470,6 +482,7 @@ struct Finished {
     wall_start_ns: i64,
     without_sockets: Option<String>,
     recorder_event_ns: u64,
+    has_datagrams: bool,
 }
 
 impl Finished {
@@ -517,7 +530,7 @@ impl Finished {
         let processes = processes.collect();
         let announced: HashSet<u64> = connections.ids().collect();
         let sockets = match self.without_sockets {
-            None => connections.finish(group_of),
+            None => connections.finish(group_of, self.has_datagrams),
             without => Sockets {
                 without,
                 ..Default::default()

@@ -26,6 +26,7 @@ const KIND_OTHERS: u8 = 7;
 pub enum Record<'a> {
     Batch(Batch<'a>),
     Socket(SocketRecord),
+    Datagram(Datagram),
     Thread {
         ts_ns: i64,
         group_id: u64,
@@ -60,6 +61,26 @@ pub struct SocketRecord {
     pub netns: u32,
     pub ends: Ends,
 }
+
+/// `struct record_datagram`.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram {
+    pub ts_ns: i64,
+    pub cpu: u32,
+    /// [`SocketRecord::id`].
+    pub socket: u64,
+    pub tid: u32,
+    /// Arrived, read or wrote.
+    pub op: SocketOp,
+    pub bytes: u32,
+    /// In the socket's queue now.
+    pub queued: u32,
+    /// `None`: not known, as of what is read.
+    pub peer: Option<Peer>,
+}
+
+/// Address and port.
+pub type Peer = ([u8; 16], u16);
 
 /// What the two ends of a connection have in common, in reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -253,6 +274,26 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
                 what: socket_event(kind, u32_at(bytes, 16), u32_at(bytes, 20), u32_at(bytes, 28))?,
             }
         }
+        10 => {
+            let bytes = bytes.get(..56)?;
+            let port = u16::from_ne_bytes([bytes[36], bytes[37]]);
+            let peer: [u8; 16] = bytes[40..56].try_into().expect("sixteen bytes");
+            Record::Datagram(Datagram {
+                ts_ns,
+                cpu,
+                socket: u32_at(bytes, 16).into(),
+                tid: u32_at(bytes, 20),
+                op: match u32_at(bytes, 24) {
+                    3 => SocketOp::Arrived,
+                    4 => SocketOp::Read,
+                    5 => SocketOp::Wrote,
+                    _ => return None,
+                },
+                bytes: u32_at(bytes, 28),
+                queued: u32_at(bytes, 32),
+                peer: (port != 0).then_some((peer, port)),
+            })
+        }
         4..=7 => {
             let (a, b) = (u32_at(bytes, 16), u32_at(bytes, 20));
             let what = match kind {
@@ -300,6 +341,7 @@ fn socket(bytes: &[u8], cpu: u32, ts_ns: i64) -> Option<SocketRecord> {
     };
     let netns = u32_at(bytes, 36);
     let protocol = match family {
+        libc::AF_INET | libc::AF_INET6 if bytes[30] == 4 => Protocol::Udp,
         libc::AF_INET | libc::AF_INET6 => Protocol::Tcp,
         libc::AF_UNIX => Protocol::Unix,
         _ => return None,

@@ -7,7 +7,7 @@ mod common;
 use common::{named, record_into, TestGroup};
 use plimsoll_trace::{Connection, Event, Header, Protocol, Side, SocketOp, TraceReader, What};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::ptr;
@@ -271,6 +271,81 @@ fn a_request_over_a_unix_stream_is_seen_from_both_ends() {
 }
 
 /// Which side accepted a connection that is older than the recording is known by the port that is listened on.
+/// Three clients ask a socket of IPv4, and one that takes both kinds, at once; a thread answers them in any order.
+#[test]
+fn requests_over_udp_are_seen_by_their_peers() {
+    for at in ["127.0.0.1:0", "[::]:0"] {
+        let socket = UdpSocket::bind(at).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let load = move || {
+            let server = named("plim-server", move || {
+                let mut room = [0; 100];
+                let mut asked = Vec::new();
+                for _ in 0..4 {
+                    for _ in 0..3 {
+                        let (bytes, peer) = socket.recv_from(&mut room).unwrap();
+                        asked.push((bytes, peer));
+                    }
+                    while let Some((bytes, peer)) = asked.pop() {
+                        socket.send_to(&room[..2 * bytes], peer).unwrap();
+                    }
+                }
+            });
+            let clients: Vec<_> = (1..=3)
+                .map(|number| {
+                    named(&format!("plim-client{number}"), move || {
+                        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                        socket.connect(("127.0.0.1", port)).unwrap();
+                        for _ in 0..4 {
+                            socket.send(&[1; 30][..10 * number]).unwrap();
+                            socket.recv(&mut [0; 100]).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            clients.into_iter().for_each(|client| client.join().unwrap());
+            server.join().unwrap();
+        };
+        let Some(seen) = Seen::of(None, load) else { return };
+        let ours = |c: &&Connection| c.protocol == Protocol::Udp && c.local_port == Some(port);
+        let all = &seen.header.sockets.connections;
+        if !all.iter().any(|c| c.protocol == Protocol::Udp) {
+            skipped!("{:?}", seen.header.sockets.without);
+            return;
+        }
+        let flows: Vec<&Connection> = all.iter().filter(ours).collect();
+        assert_eq!(flows.len(), 3, "{at}: {flows:?}");
+        for flow in flows {
+            assert_eq!(flow.side, Side::Accepted);
+            let client = all
+                .iter()
+                .find(|c| Some(c.id) == flow.peer)
+                .expect("its other end");
+            assert_eq!(client.side, Side::Opened);
+            let story = seen.story(flow.id);
+            // What came before a recorded thread first used the socket is not seen: the first request of each, at most.
+            let whole = story.iter().position(|step| step.1 == SocketOp::Arrived).unwrap();
+            assert!(whole <= 1, "{at}: {story:?}");
+            let bytes = story[whole].2;
+            assert!(story.len() - whole >= 9, "{at}: {story:?}");
+            for round in story[whole..].chunks(3) {
+                assert_eq!(
+                    round.iter().map(|step| (step.1, step.2)).collect::<Vec<_>>(),
+                    [
+                        (SocketOp::Arrived, bytes),
+                        (SocketOp::Read, bytes),
+                        (SocketOp::Wrote, 2 * bytes)
+                    ],
+                    "{at}: {story:?}"
+                );
+                assert_eq!((round[1].0, round[2].0), ("plim-server", "plim-server"));
+            }
+            let asked: Vec<_> = seen.story(client.id);
+            assert_eq!((asked[0].1, asked[0].2), (SocketOp::Wrote, bytes));
+        }
+    }
+}
+
 #[test]
 fn a_connection_that_is_older_than_the_recording_is_known() {
     let listener = TcpListener::bind("[::1]:0").unwrap();
