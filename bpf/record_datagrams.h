@@ -105,9 +105,9 @@ static __always_inline __u32 number_of(struct sock *sk)
 	return seen->id ? seen->id : claim(sk, seen);
 }
 
-static __always_inline void datagram_read(struct sock *sk)
+static __always_inline void datagram_read(struct sock *sk, __u32 bytes)
 {
-	struct record_datagram record = {.queued = queued_at(sk)};
+	struct record_datagram record = {.queued = queued_at(sk), .bytes = bytes};
 	__u32 id = number_of(sk);
 
 	if (id)

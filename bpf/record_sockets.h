@@ -383,7 +383,7 @@ static __always_inline void tcp_wrote(struct sock *sk, __u32 bytes)
 
 /* record_datagrams.h */
 static __always_inline void datagram_arrived(struct sock *sk);
-static __always_inline void datagram_read(struct sock *sk);
+static __always_inline void datagram_read(struct sock *sk, __u32 bytes);
 
 /*
  * Kernels since 6.3, in which it is all that tells of Unix streams' writes: the writer is the current
@@ -536,7 +536,7 @@ int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags)
 		return 0;
 	if (is_udp(sk)) {
 		if (current_is_wanted())
-			datagram_read(sk);
+			datagram_read(sk, bytes);
 		return 0;
 	}
 	if (!bytes)

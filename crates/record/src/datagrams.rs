@@ -14,9 +14,9 @@ const PEERS_MAX: usize = 1000;
 /// How many of those are looked at for one that is owed no answer.
 const LOOKS: usize = 8;
 
-/// Arrivals that may not have been read yet where only one is queued: as many threads read at once. Where there are more, some
-/// were taken out of the queue unseen.
-const IN_HANDS_MAX: usize = 64;
+/// A thread that has taken a datagram out of the queue is seen to read it hardly later: chosen. What came longer ago and is neither in
+/// the queue nor read was taken unseen.
+const IN_HANDS_NS: i64 = 1_000_000;
 
 /// More than a socket's queue holds.
 const QUEUED_MAX: u32 = 1 << 20;
@@ -76,20 +76,21 @@ impl Datagrams {
             let socket = sockets
                 .entry(datagram.socket)
                 .or_insert_with(|| Socket::new(*record, datagram));
-            let Some((flow, bytes)) = socket.take(datagram, &mut flows) else {
-                continue;
-            };
-            events.push(Event {
-                ts_ns: datagram.ts_ns,
-                cpu: datagram.cpu,
-                what: What::Socket {
-                    tid: datagram.tid,
-                    connection: FIRST_ID + flow as u64,
-                    op: datagram.op,
-                    bytes,
-                },
+            socket.take(datagram, &mut flows, |datagram, flow, bytes| {
+                events.push(Event {
+                    ts_ns: datagram.ts_ns,
+                    cpu: datagram.cpu,
+                    what: What::Socket {
+                        tid: datagram.tid,
+                        connection: FIRST_ID + flow as u64,
+                        op: datagram.op,
+                        // No bytes would be an end.
+                        bytes: bytes.max(1),
+                    },
+                })
             });
         }
+        events.sort_by_key(|event| event.ts_ns);
         sockets.values().for_each(|socket| socket.take_sides(&mut flows));
         join_ends(&mut flows);
         (flows, events)
@@ -105,12 +106,23 @@ struct Socket {
     peers: VecDeque<Peer>,
     /// Requests that are owed an answer, of each flow.
     owed: HashMap<usize, u32>,
-    /// What came and was not read: its flow, where that is known, and how long it is.
-    unread: VecDeque<Option<(usize, u32)>>,
+    /// What came and was not read, and when.
+    unread: VecDeque<(i64, Came)>,
+    /// What came and was read, of which it is not known whose it is: a thread took it out of the queue at once. Its arrival, and
+    /// its read.
+    nameless: VecDeque<(Datagram, Datagram)>,
     /// Peers that sent first, and that were sent to first.
     came: usize,
     went: usize,
     read_first: bool,
+}
+
+/// A datagram that came and was not read.
+enum Came {
+    Before,
+    /// The flow, and how many bytes.
+    To(usize, u32),
+    Nameless(Datagram),
 }
 
 impl Socket {
@@ -123,31 +135,68 @@ impl Socket {
             by_peer: HashMap::new(),
             peers: VecDeque::new(),
             owed: HashMap::new(),
-            unread: (0..before).map(|_| None).collect(),
+            unread: (0..before).map(|_| (first.ts_ns, Came::Before)).collect(),
+            nameless: VecDeque::new(),
             came: 0,
             went: 0,
             read_first: first.op == SocketOp::Read,
         }
     }
 
-    /// The flow, and how many bytes; `None`: it is not known whose it is. An empty datagram counts as a byte: none would be an end.
-    fn take(&mut self, datagram: &Datagram, flows: &mut Vec<Flow>) -> Option<(usize, u32)> {
-        let bytes = datagram.bytes.max(1);
-        match datagram.op {
-            SocketOp::Arrived => {
-                if datagram.queued == 1 && self.unread.len() > IN_HANDS_MAX {
-                    self.unread.clear();
-                }
-                let found = datagram.peer.map(|peer| (self.flow(peer, true, flows), bytes));
-                self.unread.push_back(found);
-                *self.owed.entry(found?.0).or_default() += 1;
-                found
+    /// Says what was done with which flow, and with how many bytes.
+    fn take(
+        &mut self,
+        datagram: &Datagram,
+        flows: &mut Vec<Flow>,
+        mut say: impl FnMut(&Datagram, usize, u32),
+    ) {
+        // Of a socket that has a peer it is known.
+        let own = (self.record.ends.remote_port != 0)
+            .then_some((self.record.ends.remote, self.record.ends.remote_port));
+        let peer = datagram.peer.or(own);
+        match (datagram.op, peer) {
+            (SocketOp::Arrived, peer) => {
+                self.drop_unseen(datagram, 1);
+                let Some(peer) = peer else {
+                    return self.unread.push_back((datagram.ts_ns, Came::Nameless(*datagram)));
+                };
+                let flow = self.flow(peer, true, flows);
+                *self.owed.entry(flow).or_default() += 1;
+                self.unread
+                    .push_back((datagram.ts_ns, Came::To(flow, datagram.bytes)));
+                say(datagram, flow, datagram.bytes);
             }
-            SocketOp::Read => self.unread.pop_front().flatten(),
-            _ => {
-                let flow = self.flow(datagram.peer?, false, flows);
+            (SocketOp::Read, _) => match self.unread.pop_front().map(|(_, came)| came) {
+                Some(Came::To(flow, bytes)) => say(datagram, flow, bytes),
+                Some(Came::Nameless(arrived)) => self.nameless.push_back((arrived, *datagram)),
+                Some(Came::Before) | None => {}
+            },
+            (_, Some(peer)) => {
+                self.drop_unseen(datagram, 0);
+                // Who is sent something, and is owed nothing, has asked.
+                let known = self.by_peer.get(&peer);
+                let asked = match known.is_some_and(|flow| self.owed.contains_key(flow)) {
+                    true => None,
+                    false => self.nameless.pop_front(),
+                };
+                let flow = self.flow(peer, asked.is_some(), flows);
+                if let Some((arrived, read)) = asked {
+                    say(&arrived, flow, read.bytes);
+                    say(&read, flow, read.bytes);
+                }
                 self.owed.remove(&flow);
-                Some((flow, bytes))
+                say(datagram, flow, datagram.bytes);
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// No more than `queued` are in the queue.
+    fn drop_unseen(&mut self, now: &Datagram, queued: u32) {
+        if now.queued <= queued {
+            let old = |&(ns, _): &(i64, Came)| now.ts_ns - ns > IN_HANDS_NS;
+            while self.unread.front().is_some_and(old) {
+                self.unread.pop_front();
             }
         }
     }
@@ -284,7 +333,7 @@ mod tests {
                 socket: socket.id,
                 tid: 20,
                 op,
-                bytes: if op == Read { 0 } else { 30 },
+                bytes: 30,
                 queued: u32::from(op == Arrived),
                 peer: port.map(|port| ([1; 16], port)),
             });
@@ -333,9 +382,10 @@ mod tests {
         assert_eq!(about, [(Side::Accepted, Some(7)), (Side::Accepted, Some(8))]);
     }
 
-    /// The first datagram came before the socket was known; one came while another thread had just taken the last.
+    /// The first datagram came before the socket was known. One was taken out of the queue as it came: who is answered and has not
+    /// asked did.
     #[test]
-    fn what_is_not_known_is_left_out_and_its_socket_is_still_a_servers() {
+    fn what_is_not_known_is_found_by_its_answer_or_left_out() {
         let seen = [
             (Read, None),
             (Wrote, Some(7)),

@@ -317,7 +317,7 @@ impl<'obj> Probes<'obj> {
         })
     }
 
-    /// Events that the kernel did not give to a program, because it was running already.
+    /// Events that the kernel did not give to a program so far, because it was running already.
     pub fn missed(&self) -> u64 {
         self.programs()
             .map_or(0, |programs| programs.iter().map(|p| p.misses).sum())

@@ -191,6 +191,7 @@ fn record_up_to(
     let start_ns = clock_ns(libc::CLOCK_MONOTONIC);
     let cpu_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
     sink.borrow_mut().start_ns = start_ns;
+    let missed_before = probes.missed();
     visit(&cpus);
     if let Some(path) = &only_below {
         sink.borrow_mut().names.begins(&hierarchy, path);
@@ -271,7 +272,7 @@ fn record_up_to(
     connections.add_flows(flows);
     spool.singles.extend(used);
     // Rare records that found the ring full, and events that the kernel withheld.
-    for lost in [probes.singles_lost(), probes.missed()]
+    for lost in [probes.singles_lost(), probes.missed() - missed_before]
         .into_iter()
         .filter(|&lost| lost > 0)
     {

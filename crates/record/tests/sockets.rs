@@ -297,6 +297,8 @@ fn requests_over_udp_are_seen_by_their_peers() {
                         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
                         socket.connect(("127.0.0.1", port)).unwrap();
                         for _ in 0..4 {
+                            // The server is asleep: where it reads on, who sent what it takes at once is a guess.
+                            std::thread::sleep(Duration::from_millis(3 * number as u64));
                             socket.send(&[1; 30][..10 * number]).unwrap();
                             socket.recv(&mut [0; 100]).unwrap();
                         }
