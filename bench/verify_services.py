@@ -6,7 +6,7 @@
   node    one event loop and its collector                     python  a thread a connection under one lock; one request in
   front   two processes: one asks the other, in one group              twenty takes ten times as long
 
-and, with --services more, thirteen for which nothing was made (--services more --packages says what they need):
+and, with --services more, fourteen others (--services more --packages says what they need):
 
   gunicorn  three Python processes, a connection a request  tasks   Python's asyncio, which hands work to threads
   puma      Ruby, a pool of threads                         php     PHP's own server, three processes; closing ends an answer
@@ -14,7 +14,7 @@ and, with --services more, thirteen for which nothing was made (--services more 
   redis     Go, which asks redis in the same group          nio     Java, one thread that reads for four
   haproxy   before Go, two threads, in one group            streams Java's own server, parallel streams; Nagle holds answers
   fpm       nginx before PHP, over Unix streams             erlang  a process of Erlang's for each connection
-  workers   Node with three worker threads
+  workers   Node with three worker threads               datagrams  Go over UDP, a goroutine and a port for each request
 
 (a) alone; (b) beside two spinning groups of the service's weight; (c) while throttled by a limit of 1.25 times its use.
 In each the service is recorded with `record --cgroup` and nothing else said, planned, and run under what was recommended:
@@ -84,11 +84,15 @@ SERVICES |= {
             [[PHP_FPM, "-R", "-F", "-y", "{bin}/php-fpm.conf"], ["nginx", "-c", "{bin}/php-nginx.conf"]]),
     "erlang": (["erlc", "-o", "{bin}", f"{sources}/web.erl"], [["erl", "-noshell", "-pa", "{bin}", "-s", "web", "main"]]),
     "workers": (None, [["node", f"{sources}/workers.js", "{at}", "17501"]]),
+    "datagrams": (["go", "build", "-o", "{bin}/datagrams", f"{sources}/datagrams.go"], [["{bin}/datagrams", "serve", "{at}:17501"]]),
 }
 MORE = [name for name in SERVICES if name not in USUAL]
 MORE_PACKAGES = ["gunicorn", "puma", "php-cli", "nginx-light", "redis-server", "haproxy", "php-fpm", "erlang-base"]
 MORE_PROGRAMS = ["gunicorn", "puma", "php", "nginx", "redis-server", "haproxy", PHP_FPM, "erl"]
+# What answers at once, to each kind of client.
 SERVICES["once"] = (SERVICES["go"][0], [["{bin}/fanout", "{at}:17501", "0"]])
+SERVICES["datagrams-once"] = (SERVICES["datagrams"][0], [["{bin}/datagrams", "serve", "{at}:17501", "0"]])
+OVER_UDP = {"datagrams", "datagrams-once"}
 
 
 class Bench:
@@ -97,8 +101,9 @@ class Bench:
     def __init__(self, args, groups, nets, bin, work):
         self.args, self.groups, self.nets, self.bin, self.work = args, groups, nets, bin, work
 
-    def start(self, service):
-        build, commands = service
+    def start(self, name):
+        build, commands = SERVICES[name]
+        self.over_udp = name in OVER_UDP
         fill = lambda command: [part.format(bin=self.bin, at=namespaces.SERVICE) for part in command]
         if build:
             subprocess.run(fill(build), check=True, env=os.environ | {"GOFLAGS": "-mod=mod"})
@@ -122,10 +127,14 @@ class Bench:
     def begin_attack(self, seconds, as_many=False):
         """At a constant rate, or `as_many` as are answered, four at a time."""
         results = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "results"
+        rate = "0" if as_many else str(self.args.rate)
+        if self.over_udp:
+            command = [f"{self.bin}/datagrams", "ask", f"{namespaces.SERVICE}:17501", rate, str(seconds), str(results)]
+            return self.groups.start("client", command, self.nets.inside(self.nets.client), **pipe()), results
         targets = results.with_name("targets")
         targets.write_text(f"GET http://{namespaces.SERVICE}:17501/\n")
         command = [f"{self.bin}/vegeta", "attack", "-targets", str(targets), "-duration", f"{seconds}s", "-output", str(results),
-                   "-rate", "0" if as_many else str(self.args.rate)]
+                   "-rate", rate]
         if as_many:
             command += ["-workers", "4", "-max-workers", "4"]
         elif self.args.connections:
@@ -136,8 +145,8 @@ class Bench:
     def end_attack(self, client, results, answered=True):
         """Of each request: when it was sent, and how long it took, seconds and milliseconds."""
         finish(client, 120)
-        rows = subprocess.run([f"{self.bin}/vegeta", "encode", "--to", "csv", str(results)], capture_output=True,
-                              text=True, check=True).stdout
+        rows = results.read_text() if self.over_udp else subprocess.run(
+            [f"{self.bin}/vegeta", "encode", "--to", "csv", str(results)], capture_output=True, text=True, check=True).stdout
         csv.field_size_limit(1 << 24)
         rows = [(int(row[0]) / 1e9, int(row[2]) / 1e6, row[1]) for row in csv.reader(rows.splitlines())]
         failed = [row for row in rows if row[2] != "200"]
@@ -258,9 +267,9 @@ def situation(bench, args, name, letter, free, own_ms, trace):
     return found
 
 
-def clients_own(bench, letters, out):
-    """What the client takes for itself, ms, in each of the situations."""
-    bench.start(SERVICES["once"])
+def clients_own(bench, once, letters, out):
+    """What the client takes for itself, ms, in each of the situations. `once`: what answers at once."""
+    bench.start(once)
     own = {}
     try:
         bench.warm()
@@ -272,7 +281,8 @@ def clients_own(bench, letters, out):
                 for spinner in spinners:
                     stop(spinner)
             recorded_ms = report["requests"]["p50_ns"] / 1e6
-            print(f"The client's own part{' beside spinning groups' if beside else ''}: {client['p50'] - recorded_ms:.3f} ms, of "
+            print(f"The client's own part{' over UDP' if once in OVER_UDP else ''}{' beside spinning groups' if beside else ''}: "
+                  f"{client['p50'] - recorded_ms:.3f} ms, of "
                   f"{client['p50']:.3f} ms for a service that answers at once (recorded: {recorded_ms:.3f})", flush=True)
             own |= {letter: client["p50"] - recorded_ms for letter in letters if (letter == "b") == beside}
     finally:
@@ -336,21 +346,23 @@ def table(results):
 
 
 def measure(args, groups, nets, bin, out):
-    results = []
-    with tempfile.TemporaryDirectory(prefix="plimsoll-verify-") as directory:
-        own = clients_own(Bench(args, groups, nets, bin, directory), args.situations, out)
+    results, own = [], {}
+    for over_udp in {name in OVER_UDP for name in args.services}:
+        with tempfile.TemporaryDirectory(prefix="plimsoll-verify-") as directory:
+            once = "datagrams-once" if over_udp else "once"
+            own[over_udp] = clients_own(Bench(args, groups, nets, bin, directory), once, args.situations, out)
     print(flush=True)
     for name in args.services:
         with tempfile.TemporaryDirectory(prefix="plimsoll-verify-") as directory:
             bench = Bench(args, groups, nets, bin, directory)
             try:
-                bench.start(SERVICES[name])
+                bench.start(name)
                 bench.warm()
                 free = bench.calm(args.seconds)
                 for letter in args.situations:
                     trace = out / f"{name}-{letter}.trace"
                     try:
-                        found = situation(bench, args, name, letter, free, own[letter], trace)
+                        found = situation(bench, args, name, letter, free, own[name in OVER_UDP][letter], trace)
                     except (RuntimeError, OSError, subprocess.SubprocessError) as e:
                         found = {"service": name, "situation": letter, "failed": str(e)}
                     results.append(found)

@@ -173,11 +173,11 @@ impl Socket {
             },
             (_, Some(peer)) => {
                 self.drop_unseen(datagram, 0);
-                // Who is sent something, and is owed nothing, has asked.
+                // Who is sent something, and is owed nothing, has asked: last, as what came before may never be answered.
                 let known = self.by_peer.get(&peer);
                 let asked = match known.is_some_and(|flow| self.owed.contains_key(flow)) {
                     true => None,
-                    false => self.nameless.pop_front(),
+                    false => self.nameless.pop_back(),
                 };
                 let flow = self.flow(peer, asked.is_some(), flows);
                 if let Some((arrived, read)) = asked {
@@ -252,12 +252,16 @@ impl Socket {
     }
 
     /// A socket without a peer of its own does the same for all. A server's is first read. One that was first seen to be written to may
-    /// have been read just before: what most of its peers did says so, or if none sent first, that a server's port is the lower one.
+    /// have been read just before: what most of its peers did says so, or if none sent first, that a server's port is the lower one. One
+    /// that had no port yet is a client's.
     fn take_sides(&self, flows: &mut [Flow]) {
         if self.record.ends.remote_port != 0 {
             return;
         }
         let lower = || {
+            if self.record.ends.local_port == 0 {
+                return false;
+            }
             let above = |peer: &&Peer| peer.1 > self.record.ends.local_port;
             2 * self.by_peer.keys().filter(above).count() > self.by_peer.len()
         };
@@ -430,6 +434,22 @@ mod tests {
             10,
             "those of the first thousand that were never answered"
         );
+    }
+
+    /// `sendto` gives a socket its port.
+    #[test]
+    fn a_socket_that_sends_before_it_has_a_port_is_a_clients() {
+        let (flows, _) = finish(
+            socket(1, 0, 0),
+            &[(Wrote, Some(53)), (Arrived, Some(53)), (Read, None)],
+        );
+        assert_eq!(flows[0].connection.side, Side::Opened);
+        // A server that was answering as recording began, and has one client.
+        let (flows, _) = finish(
+            socket(1, 53, 0),
+            &[(Wrote, Some(4000)), (Arrived, Some(4000)), (Read, None)],
+        );
+        assert_eq!(flows[0].connection.side, Side::Accepted);
     }
 
     #[test]

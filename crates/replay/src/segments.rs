@@ -22,6 +22,7 @@ use crate::placement::Seat;
 use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Part, Start, Thread, NONE};
 use crate::request::RequestInfo;
 use plimsoll_trace::{Cause, ThreadTimeline, Timeline};
+use std::collections::BTreeSet;
 
 struct Segment {
     /// The request; [`NONE`]: before any.
@@ -53,6 +54,7 @@ pub(crate) fn cut(
     // The part that begins as an exchange is read.
     let mut read_by: Vec<BurstIx> = vec![NONE; exchanges.len()];
     let mut spans: Vec<Span> = Vec::with_capacity(old.len());
+    let mut for_data: Vec<BurstIx> = Vec::new();
     for (ix, burst) in old.iter().enumerate() {
         first_of.push(bursts.len() as u32);
         let known = &threads[burst.thread as usize].bursts;
@@ -63,12 +65,15 @@ pub(crate) fn cut(
         let woken_ns = recorded.woken_ns;
         owed.forget(requests, (woken_ns - timeline.start_ns).max(0) as u64);
         let own = &old_actions[actions_of(&old, old_actions.len(), ix)];
+        let has_set_off = |exchange: u32| has_woken(timeline, &exchanges[exchange as usize], recorded.cause);
         let segments = segments(own, burst.work_ns, requests, |exchange| {
-            (
-                !has_woken(timeline, &exchanges[exchange as usize], recorded.cause),
-                exchanges[exchange as usize].request,
-            )
+            (!has_set_off(exchange), exchanges[exchange as usize].request)
         });
+        let reads_what_woke_it =
+            |action: &Action| matches!(action.deed, Deed::Receive(exchange) if has_set_off(exchange));
+        if burst.strict && own.iter().any(reads_what_woke_it) {
+            for_data.push(bursts.len() as BurstIx);
+        }
         let only = owed.only();
         match &segments[..] {
             [] => of.push(only),
@@ -148,7 +153,25 @@ pub(crate) fn cut(
         thread.bursts = first_of[own.start as usize]..first_of[own.end as usize];
     }
     hand_over(bursts, actions, &of, &spans);
-    parts(bursts, actions, &of, requests.len())
+    let parts = parts(bursts, actions, &of, requests.len());
+    let takes_turns: BTreeSet<u32> = (0..)
+        .zip(&parts)
+        .filter(|(ix, part)| part.before != NONE && others_between(&of, part.before, *ix))
+        .map(|(ix, _)| bursts[ix].thread)
+        .collect();
+    for ix in for_data {
+        let burst = &mut bursts[ix as usize];
+        burst.strict &= !takes_turns.contains(&burst.thread);
+    }
+    parts
+}
+
+/// Whether a thread worked for another request between two parts of one: an event loop, which asks another process and does not wait
+/// for its answer.
+fn others_between(of: &[u32], before: BurstIx, part: usize) -> bool {
+    of[before as usize + 1..part]
+        .iter()
+        .any(|&request| request != NONE)
 }
 
 /// When a burst, or a part of one, was done in the recording.

@@ -427,6 +427,79 @@ fn what_a_thread_reads_for_another_request_than_it_was_woken_for_is_answered_as_
     );
 }
 
+/// Two event loops of one program, front and back, while throttled: the back answers the first of four requests, the third and the
+/// fourth, which wake the front one after another, and then the second. Where the third has not come the front does not wait for its
+/// answer.
+#[test]
+fn an_event_loop_does_not_wait_for_the_answer_that_woke_it() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let mut header = with_connections(300 * MS, &[(20, "node", 1), (21, "node", 1)], 4);
+    for i in 0..4 {
+        for (id, side, peer) in [(10 + i, Side::Opened, 20 + i), (20 + i, Side::Accepted, 10 + i)] {
+            header.sockets.connections.push(Connection {
+                peer: Some(peer),
+                ..connection(id, side)
+            });
+        }
+    }
+    let mut events = vec![
+        switch(1, 1, 20, State::Sleeping, 0),
+        switch(2, 0, 21, State::Sleeping, 0),
+        waking(10 * MS + 1, 1, 20, 0, Context::Interrupt),
+        switch(10 * MS + 2, 1, 0, State::Runnable, 20),
+        switch(10 * MS + 12, 1, 20, State::Runnable, 0),
+        // The front asks for all four.
+        switch(100 * MS, 1, 0, State::Runnable, 20),
+        waking(101 * MS + 1, 1, 21, 20, Context::Task),
+        switch(101 * MS + 2, 0, 0, State::Runnable, 21),
+        switch(101 * MS + 12, 0, 21, State::Runnable, 0),
+        switch(104 * MS + 1, 1, 20, State::Sleeping, 0),
+        // The back answers.
+        switch(104 * MS + 2, 0, 0, State::Runnable, 21),
+        switch(112 * MS + 2, 0, 21, State::Sleeping, 0),
+        // The front passes the last two answers on in one go.
+        waking(110 * MS + 1, 0, 20, 21, Context::Task),
+        switch(110 * MS + 2, 1, 0, State::Runnable, 20),
+        switch(110 * MS + 600 * US, 1, 20, State::Runnable, 0),
+        switch(113 * MS, 1, 0, State::Runnable, 20),
+        switch(113 * MS + 600 * US, 1, 20, State::Sleeping, 0),
+    ];
+    for front_ms in [106, 108] {
+        events.extend([
+            waking(front_ms * MS + 1, 0, 20, 21, Context::Task),
+            switch(front_ms * MS + 2, 1, 0, State::Runnable, 20),
+            switch(front_ms * MS + 600 * US, 1, 20, State::Sleeping, 0),
+        ]);
+    }
+    // Of each request: when it came, when the back begins with it, and when the front goes on.
+    for (i, came_ms, back_ms, front_ms) in [
+        (0, 10, 104, 106),
+        (1, 11, 110, 113),
+        (2, 95, 106, 108),
+        (3, 96, 108, 110),
+    ] {
+        let asks_ns = (101 + i as i64) * MS;
+        events.extend([
+            socket(came_ms * MS, 0, i, Arrived, 50),
+            socket(asks_ns - MS + 1, 20, i, Read, 50),
+            socket(asks_ns, 20, 10 + i, Wrote, 10),
+            socket(asks_ns, 20, 20 + i, Arrived, 10),
+            socket(back_ms * MS + 4, 21, 20 + i, Read, 10),
+            socket((back_ms + 2) * MS, 21, 20 + i, Wrote, 20),
+            socket((back_ms + 2) * MS, 21, 10 + i, Arrived, 20),
+            socket(front_ms * MS + 3, 20, 10 + i, Read, 20),
+            socket(front_ms * MS + 500 * US, 20, i, Wrote, 70),
+        ]);
+    }
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, machine) = compile(&header, &events);
+    assert!(p(&recorded(&program), 100.0) > 99.0);
+    let replayed = run(&program, &machine, &[]);
+    // 1 ms of the front, 2 of the back, half of one; the second waits for the first.
+    let most = p(&replayed, 100.0);
+    assert!(most < 5.0, "{most} ms");
+}
+
 /// A dispatcher hands each request to a worker, and goes on for a while. Requests happen to come 4 ms after it last blocked, as
 /// those of a client that waits would; but each comes on a connection of its own, so that it follows no answer.
 #[test]
