@@ -134,6 +134,14 @@ impl Source {
         if no_requests.is_none() && pairing.in_doubt() > DOUBTFUL_SHARE_MAX {
             warnings.push(format!("latencies may be those of other requests: {in_doubt}"));
         }
+        let by_wakeups = request.is_none() && program.sockets.is_none();
+        if no_requests.is_none() && by_wakeups && header.sockets.lack_datagrams() {
+            warnings.push(
+                "no request over TCP or a Unix stream is seen, and none over UDP can be on the recorded kernel (6.3 and newer): what \
+                 wake-ups show is taken for requests, and may not be what a client over UDP waits for"
+                    .into(),
+            );
+        }
         Ok(Source {
             file: path.display().to_string(),
             recorded_on: header.machine.clone(),

@@ -335,6 +335,13 @@ pub struct Sockets {
     pub connections: Vec<Connection>,
 }
 
+impl Sockets {
+    /// Whether the recorder looked at sockets, but not at those of UDP.
+    pub fn lack_datagrams(&self) -> bool {
+        self.recorded && self.without.as_deref().is_some_and(|kinds| kinds.contains("UDP"))
+    }
+}
+
 /// A connection of the recorded groups: their end of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -381,6 +381,25 @@ fn client_that_waits_for_each_answer_is_no_doubt_though_its_server_now_and_then_
 }
 
 #[test]
+fn requests_that_wake_ups_show_are_a_doubt_where_the_kernel_does_not_show_those_over_udp() {
+    let (mut header, events) = example::closed_loop(400);
+    header.sockets.recorded = true;
+    for (name, without, doubted) in [
+        (
+            "before-6.3.trace",
+            "UDP, MPTCP, and the end of Unix streams",
+            true,
+        ),
+        ("since-6.3.trace", "MPTCP, and the end of Unix streams", false),
+    ] {
+        header.sockets.without = Some(without.into());
+        let seen = trace(name, &(header.clone(), events.clone()));
+        let (out, _) = run(&["simulate", "--replay", &seen], 0);
+        assert_eq!(out.contains("none over UDP can be"), doubted, "{out}");
+    }
+}
+
+#[test]
 fn empty_file_is_refused() {
     std::fs::write(temporary("empty.trace"), "").unwrap();
     refused("empty.trace", &["empty.trace", "empty"]);
