@@ -164,7 +164,7 @@ int BPF_PROG(on_udp6_write, struct sock *sk, struct msghdr *message, unsigned lo
 	return 0;
 }
 
-/* Where functions cannot be traced: what goes to a device. It is a run for each packet of the machine. */
+/* Where functions cannot be traced: what goes to a device. A run for each packet of the machine, so only where UDP is in use. */
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(on_packet, struct sk_buff *packet)
 {

@@ -39,17 +39,9 @@ impl Connections {
     /// Looks which sockets listen in the network namespaces of the processes that are recorded: of all, or of one group.
     pub fn new(hierarchy: &Hierarchy, only_below: Option<&str>) -> Connections {
         let mut connections = Connections::default();
-        let pids: Vec<u32> = match only_below {
-            Some(group) => hierarchy.threads(group),
-            None => numbers_in("/proc"),
-        };
-        for pid in pids {
-            // `net:[4026531833]`
-            let link = fs::read_link(format!("/proc/{pid}/ns/net")).unwrap_or_default();
-            let number = link
-                .to_str()
-                .and_then(|link| link.strip_prefix("net:[")?.strip_suffix(']'));
-            if let Some(netns) = number.and_then(|number| number.parse().ok()) {
+        for pid in processes(hierarchy, only_below) {
+            let netns = numbered(&format!("/proc/{pid}/ns/net"), "net");
+            if let Some(netns) = netns.and_then(|netns| netns.try_into().ok()) {
                 connections.ports(netns, pid);
             }
         }
@@ -159,6 +151,21 @@ impl Connections {
             connections: self.known.into_iter().map(of).collect(),
         }
     }
+}
+
+/// Those that are recorded: of all, or of one group. By their threads.
+pub fn processes(hierarchy: &Hierarchy, only_below: Option<&str>) -> Vec<u32> {
+    match only_below {
+        Some(group) => hierarchy.threads(group),
+        None => numbers_in("/proc"),
+    }
+}
+
+/// N of a link to `KIND:[N]`, as of a namespace or a socket.
+pub fn numbered(link: &str, kind: &str) -> Option<u64> {
+    let to = fs::read_link(link).ok()?;
+    let number = to.to_str()?.strip_prefix(kind)?.strip_prefix(":[")?;
+    number.strip_suffix(']')?.parse().ok()
 }
 
 fn numbers_in(dir: &str) -> Vec<u32> {

@@ -3,9 +3,11 @@
 //!
 //! The kernel says of each datagram that arrives or is written whose it is. Of a read it does not: a socket's datagrams are read
 //! in the order in which they came.
+use crate::connections::numbered;
 use crate::wire::{Datagram, Peer, SocketRecord};
 use plimsoll_trace::{Connection, Event, Protocol, Side, SocketOp, What};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::fs;
 
 /// Peers of one socket that are connections of their own; of more than these, as of clients that take a port for each
 /// request, the one that has waited longest for a request makes room.
@@ -23,6 +25,42 @@ const QUEUED_MAX: u32 = 1 << 20;
 
 /// Below are the numbers of other sockets.
 const FIRST_ID: u64 = 1 << 32;
+
+/// Whether one of these processes has a UDP socket; by their threads, which have the same files.
+pub fn any_socket(threads: &[u32]) -> bool {
+    let processes: BTreeSet<u32> = threads.iter().filter_map(|&tid| process_of(tid)).collect();
+    let mut of_netns: HashMap<Option<u64>, HashSet<u64>> = HashMap::new();
+    processes.iter().any(|pid| {
+        let known = of_netns
+            .entry(numbered(&format!("/proc/{pid}/ns/net"), "net"))
+            .or_insert_with(|| {
+                let read = |name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+                let texts = ["udp", "udp6"].map(read);
+                texts.iter().flat_map(|text| inodes(text)).collect()
+            });
+        if known.is_empty() {
+            return false;
+        }
+        let files = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut sockets = files.filter_map(|file| numbered(file.path().to_str()?, "socket"));
+        sockets.any(|inode| known.contains(&inode))
+    })
+}
+
+fn process_of(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    tgid.trim().parse().ok()
+}
+
+/// Of the sockets in the text of `/proc/net/udp` or `udp6`.
+fn inodes(text: &str) -> impl Iterator<Item = u64> + '_ {
+    let inode = |line: &str| line.split_whitespace().nth(9)?.parse().ok();
+    text.lines().skip(1).filter_map(inode)
+}
 
 /// A connection, and its socket.
 pub struct Flow {
@@ -354,6 +392,16 @@ mod tests {
         });
         let events = events.collect();
         (flows, events)
+    }
+
+    #[test]
+    fn a_process_with_a_udp_socket_is_told_from_one_without() {
+        let mut without = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let _socket =
+            std::net::UdpSocket::bind("[::1]:0").or_else(|_| std::net::UdpSocket::bind("127.0.0.1:0"));
+        assert!(any_socket(&[without.id(), std::process::id()]));
+        assert!(!any_socket(&[without.id()]));
+        without.kill().and_then(|()| without.wait()).unwrap();
     }
 
     #[test]

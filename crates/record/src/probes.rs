@@ -28,6 +28,8 @@ pub struct Settings {
     pub cpu_hierarchy_id: i32,
     /// Size of the ring buffer in bytes, a power of two and a multiple of the page size.
     pub ring_bytes: u32,
+    /// A process that is recorded has a UDP socket. Where none has, no program that runs for each packet is worth it.
+    pub has_datagrams: bool,
 }
 
 pub struct Probes<'obj> {
@@ -35,6 +37,7 @@ pub struct Probes<'obj> {
     links: Vec<Link>,
     /// Which programs look at sockets; why none does.
     hooks: Result<Hooks, String>,
+    worth_packets: bool,
     /// While this is open, the kernel measures the time spent in BPF programs.
     statistics: Option<OwnedFd>,
 }
@@ -111,17 +114,18 @@ impl<'obj> Probes<'obj> {
             let loaded = Probes::open(storage, settings, &btf, Some(*found));
             libbpf_rs::set_print(print);
             match loaded {
-                Ok(skel) => return Ok(Probes::of(skel, hooks)),
+                Ok(skel) => return Ok(Probes::of(skel, hooks, settings)),
                 Err(_) if found.datagrams.is_some() => found.datagrams = instead,
                 Err(e) => hooks = Err(format!("the kernel refuses the programs for sockets: {e}")),
             }
         }
         let skel = Probes::open(last, settings, &btf, None)?;
-        Ok(Probes::of(skel, hooks))
+        Ok(Probes::of(skel, hooks, settings))
     }
 
-    fn of(skel: RecordSkel<'obj>, hooks: Result<Hooks, String>) -> Probes<'obj> {
+    fn of(skel: RecordSkel<'obj>, hooks: Result<Hooks, String>, settings: &Settings) -> Probes<'obj> {
         Probes {
+            worth_packets: settings.has_datagrams,
             skel,
             links: Vec::new(),
             hooks,
@@ -221,7 +225,8 @@ impl<'obj> Probes<'obj> {
         let first = self.links.len();
         for prog in self.skel.object_mut().progs_mut() {
             let hook = prog.name().to_str().and_then(hook_of);
-            if !hook.is_some_and(|hook| hooks.has(hook)) {
+            let is_worth = self.worth_packets || hook != Some(Hook::Datagrams(Writes::Packets));
+            if !is_worth || !hook.is_some_and(|hook| hooks.has(hook)) {
                 continue;
             }
             match prog.attach() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One recording with BPF, from loading the program to the finished file.
 use crate::cgroup::Hierarchy;
-use crate::connections::Connections;
-use crate::datagrams::Datagrams;
+use crate::connections::{processes, Connections};
+use crate::datagrams::{any_socket, Datagrams};
 use crate::error::RecordError;
 use crate::machine;
 use crate::names::{Names, Tables};
@@ -164,6 +164,7 @@ fn record_up_to(
         only_below_id,
         cpu_hierarchy_id: hierarchy.id,
         ring_bytes: options.ring_bytes,
+        has_datagrams: any_socket(&processes(&hierarchy, only_below.as_deref())),
     };
     let mut storage = [const { MaybeUninit::uninit() }; 4];
     let mut probes = Probes::load(&mut storage, &settings)?;
