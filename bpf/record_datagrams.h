@@ -95,23 +95,25 @@ static __always_inline void datagram_arrived(struct sock *sk)
 	send_datagram(&record, seen->id, bringer(), RECORD_KIND_ARRIVED);
 }
 
-/* The socket's number, for a recorded thread; 0: the reader does not know it. */
-static __always_inline __u32 number_of(struct sock *sk)
+/* A recorded thread uses the socket. */
+static __always_inline void send_used(struct sock *sk, struct record_datagram *record, __u32 kind)
 {
 	struct socket_seen *seen = seen_socket(sk);
+	__u32 id;
 
 	if (!seen)
-		return 0;
-	return seen->id ? seen->id : claim(sk, seen);
+		return;
+	id = seen->id ? seen->id : claim(sk, seen);
+	record->queued = queued_at(sk);
+	if (id)
+		send_datagram(record, id, bpf_get_current_pid_tgid(), kind);
 }
 
 static __always_inline void datagram_read(struct sock *sk, __u32 bytes)
 {
-	struct record_datagram record = {.queued = queued_at(sk), .bytes = bytes};
-	__u32 id = number_of(sk);
+	struct record_datagram record = {.bytes = bytes};
 
-	if (id)
-		send_datagram(&record, id, bpf_get_current_pid_tgid(), RECORD_KIND_READ);
+	send_used(sk, &record, RECORD_KIND_READ);
 }
 
 /* `ipv6`: by a socket of IPv6; what that sends to an IPv4 address goes through udp_sendmsg, too, and is told there. */
@@ -121,7 +123,6 @@ static __always_inline void datagram_wrote(struct sock *sk, struct msghdr *messa
 	struct record_datagram record = {};
 	unsigned char *name;
 	__u16 number = 0;
-	__u32 id;
 
 	if (!current_is_wanted())
 		return;
@@ -144,10 +145,7 @@ static __always_inline void datagram_wrote(struct sock *sk, struct msghdr *messa
 		return;
 	record.port = bpf_ntohs(number);
 	record.bytes = bytes;
-	record.queued = queued_at(sk);
-	id = number_of(sk);
-	if (id)
-		send_datagram(&record, id, bpf_get_current_pid_tgid(), RECORD_KIND_WROTE);
+	send_used(sk, &record, RECORD_KIND_WROTE);
 }
 
 SEC("fentry/udp_sendmsg")
@@ -170,15 +168,11 @@ int BPF_PROG(on_packet, struct sk_buff *packet)
 {
 	struct record_datagram record = {};
 	struct sock *sk = packet->sk;
-	__u32 id;
 
 	if (!sk || !is_udp(sk) || !current_is_wanted())
 		return 0;
 	read_peer(&record, packet, true);
-	record.queued = queued_at(sk);
-	id = number_of(sk);
-	if (id)
-		send_datagram(&record, id, bpf_get_current_pid_tgid(), RECORD_KIND_WROTE);
+	send_used(sk, &record, RECORD_KIND_WROTE);
 	return 0;
 }
 

@@ -142,18 +142,21 @@ static __always_inline bool current_is_wanted(void)
 	return touch(task, bpf_ktime_get_ns());
 }
 
-static __always_inline bool is_tcp(struct sock *sk)
+static __always_inline bool is_of(struct sock *sk, __u16 protocol)
 {
 	unsigned short family = sk->__sk_common.skc_family;
 
-	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_TCP;
+	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == protocol;
+}
+
+static __always_inline bool is_tcp(struct sock *sk)
+{
+	return is_of(sk, IPPROTO_TCP);
 }
 
 static __always_inline bool is_udp(struct sock *sk)
 {
-	unsigned short family = sk->__sk_common.skc_family;
-
-	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_UDP;
+	return is_of(sk, IPPROTO_UDP);
 }
 
 static __always_inline bool is_unix_stream(struct sock *sk)

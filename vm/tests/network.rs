@@ -205,7 +205,8 @@ fn holds_on(series: &str) {
     );
     // A run of a BPF program takes 56 us here. Tracepoints may be preempted since 7.0, and the kernel enters no program that is under way
     // on its CPU: the next thread's event is lost. From one in a hundred switches on no replay trusts a trace.
-    let of_switches = report["lost"].as_f64().unwrap() / report["switches"].as_f64().unwrap();
+    assert_eq!(report["lost"], report["missed"]);
+    let of_switches = report["missed"].as_f64().unwrap() / report["switches"].as_f64().unwrap();
     assert!(of_switches < 0.01, "{report:#}");
     assert_eq!(number("closed"), 0.0, "the client does not wait for answers");
     // Those at the two ends may be on either side of them.

@@ -101,7 +101,7 @@ impl Datagrams {
         self.peers.values().map(|peers| peers.len() as u64).sum()
     }
 
-    /// The connections, and what happened to them.
+    /// The connections, and what happened to them, in no order.
     pub fn finish(mut self) -> (Vec<Flow>, Vec<Event>) {
         self.seen.sort_by_key(|datagram| datagram.ts_ns);
         let mut flows = Vec::new();
@@ -128,7 +128,6 @@ impl Datagrams {
                 })
             });
         }
-        events.sort_by_key(|event| event.ts_ns);
         sockets.values().for_each(|socket| socket.take_sides(&mut flows));
         join_ends(&mut flows);
         (flows, events)
@@ -142,8 +141,8 @@ struct Socket {
     by_peer: HashMap<Peer, usize>,
     /// In the order in which they were made, or last asked whether they make room.
     peers: VecDeque<Peer>,
-    /// Requests that are owed an answer, of each flow.
-    owed: HashMap<usize, u32>,
+    /// Flows that are owed an answer.
+    owed: HashSet<usize>,
     /// What came and was not read, and when.
     unread: VecDeque<(i64, Came)>,
     /// What came and was read, of which it is not known whose it is: a thread took it out of the queue at once. Its arrival, and
@@ -172,7 +171,7 @@ impl Socket {
             record,
             by_peer: HashMap::new(),
             peers: VecDeque::new(),
-            owed: HashMap::new(),
+            owed: HashSet::new(),
             unread: (0..before).map(|_| (first.ts_ns, Came::Before)).collect(),
             nameless: VecDeque::new(),
             came: 0,
@@ -199,7 +198,7 @@ impl Socket {
                     return self.unread.push_back((datagram.ts_ns, Came::Nameless(*datagram)));
                 };
                 let flow = self.flow(peer, true, flows);
-                *self.owed.entry(flow).or_default() += 1;
+                self.owed.insert(flow);
                 self.unread
                     .push_back((datagram.ts_ns, Came::To(flow, datagram.bytes)));
                 say(datagram, flow, datagram.bytes);
@@ -213,7 +212,7 @@ impl Socket {
                 self.drop_unseen(datagram, 0);
                 // Who is sent something, and is owed nothing, has asked: last, as what came before may never be answered.
                 let known = self.by_peer.get(&peer);
-                let asked = match known.is_some_and(|flow| self.owed.contains_key(flow)) {
+                let asked = match known.is_some_and(|flow| self.owed.contains(flow)) {
                     true => None,
                     false => self.nameless.pop_back(),
                 };
@@ -280,7 +279,7 @@ impl Socket {
             }
             let oldest = self.peers.pop_front()?;
             let flow = self.by_peer[&oldest];
-            if !self.owed.contains_key(&flow) {
+            if !self.owed.contains(&flow) {
                 self.by_peer.remove(&oldest);
                 return Some(flow);
             }
@@ -380,7 +379,8 @@ mod tests {
                 peer: port.map(|port| ([1; 16], port)),
             });
         }
-        let (flows, events) = datagrams.finish();
+        let (flows, mut events) = datagrams.finish();
+        events.sort_by_key(|event| event.ts_ns);
         let events = events.iter().map(|event| match event.what {
             What::Socket {
                 op,

@@ -28,8 +28,6 @@ pub struct Settings {
     pub cpu_hierarchy_id: i32,
     /// Size of the ring buffer in bytes, a power of two and a multiple of the page size.
     pub ring_bytes: u32,
-    /// A process that is recorded has a UDP socket. Where none has, no program that runs for each packet is worth it.
-    pub has_datagrams: bool,
 }
 
 pub struct Probes<'obj> {
@@ -37,7 +35,6 @@ pub struct Probes<'obj> {
     links: Vec<Link>,
     /// Which programs look at sockets; why none does.
     hooks: Result<Hooks, String>,
-    worth_packets: bool,
     /// While this is open, the kernel measures the time spent in BPF programs.
     statistics: Option<OwnedFd>,
 }
@@ -114,18 +111,17 @@ impl<'obj> Probes<'obj> {
             let loaded = Probes::open(storage, settings, &btf, Some(*found));
             libbpf_rs::set_print(print);
             match loaded {
-                Ok(skel) => return Ok(Probes::of(skel, hooks, settings)),
+                Ok(skel) => return Ok(Probes::of(skel, hooks)),
                 Err(_) if found.datagrams.is_some() => found.datagrams = instead,
                 Err(e) => hooks = Err(format!("the kernel refuses the programs for sockets: {e}")),
             }
         }
         let skel = Probes::open(last, settings, &btf, None)?;
-        Ok(Probes::of(skel, hooks, settings))
+        Ok(Probes::of(skel, hooks))
     }
 
-    fn of(skel: RecordSkel<'obj>, hooks: Result<Hooks, String>, settings: &Settings) -> Probes<'obj> {
+    fn of(skel: RecordSkel<'obj>, hooks: Result<Hooks, String>) -> Probes<'obj> {
         Probes {
-            worth_packets: settings.has_datagrams,
             skel,
             links: Vec::new(),
             hooks,
@@ -181,8 +177,13 @@ impl<'obj> Probes<'obj> {
         self.hooks.as_ref().is_ok_and(|hooks| hooks.datagrams.is_some())
     }
 
-    /// Attaches everything; events flow from here on.
-    pub fn attach(&mut self, request: Option<&RequestSpec>) -> Result<(), RecordError> {
+    /// Attaches everything; events flow from here on. `uses_udp`: whether a process that is recorded does; where none does, no
+    /// program that runs for each packet is worth it.
+    pub fn attach(
+        &mut self,
+        request: Option<&RequestSpec>,
+        uses_udp: impl Fn() -> bool,
+    ) -> Result<(), RecordError> {
         // SAFETY: a plain system call that returns a file descriptor or an error.
         let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         if fd >= 0 {
@@ -213,20 +214,22 @@ impl<'obj> Probes<'obj> {
         if progs.on_wakeup.autoload() {
             self.links.push(progs.on_wakeup.attach().map_err(attach)?);
         }
-        self.attach_sockets();
+        self.attach_sockets(uses_udp);
         if let Some(request) = request {
             self.attach_request(request)?;
         }
         Ok(())
     }
 
-    fn attach_sockets(&mut self) {
+    fn attach_sockets(&mut self, uses_udp: impl Fn() -> bool) {
         let Ok(hooks) = self.hooks else { return };
         let first = self.links.len();
         for prog in self.skel.object_mut().progs_mut() {
             let hook = prog.name().to_str().and_then(hook_of);
-            let is_worth = self.worth_packets || hook != Some(Hook::Datagrams(Writes::Packets));
-            if !is_worth || !hook.is_some_and(|hook| hooks.has(hook)) {
+            if !hook.is_some_and(|hook| hooks.has(hook)) {
+                continue;
+            }
+            if hook == Some(Hook::Datagrams(Writes::Packets)) && !uses_udp() {
                 continue;
             }
             match prog.attach() {

@@ -65,6 +65,8 @@ pub struct Report {
     /// Groups made and gone while recording, so soon that their limits could not be read: the trace says they had none.
     pub limits_unknown: u64,
     pub lost: u64,
+    /// Of those, how many the kernel gave to no program, as the one for them was under way on that CPU.
+    pub missed: u64,
     /// Switches that the kernel raised no event for, found by what ran next on that CPU. They are among `switches`.
     pub mended: u64,
     pub file_bytes: u64,
@@ -164,7 +166,6 @@ fn record_up_to(
         only_below_id,
         cpu_hierarchy_id: hierarchy.id,
         ring_bytes: options.ring_bytes,
-        has_datagrams: any_socket(&processes(&hierarchy, only_below.as_deref())),
     };
     let mut storage = [const { MaybeUninit::uninit() }; 4];
     let mut probes = Probes::load(&mut storage, &settings)?;
@@ -187,7 +188,9 @@ fn record_up_to(
     });
     let drain = probes.drain_into(|bytes| sink.borrow_mut().take(bytes))?;
 
-    probes.attach(options.request.as_ref())?;
+    probes.attach(options.request.as_ref(), || {
+        any_socket(&processes(&hierarchy, only_below.as_deref()))
+    })?;
     let wall_start_ns = clock_ns(libc::CLOCK_REALTIME);
     let start_ns = clock_ns(libc::CLOCK_MONOTONIC);
     let cpu_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
@@ -273,7 +276,8 @@ fn record_up_to(
     connections.add_flows(flows);
     spool.singles.extend(used);
     // Rare records that found the ring full, and events that the kernel withheld.
-    for lost in [probes.singles_lost(), probes.missed() - missed_before]
+    let missed = probes.missed() - missed_before;
+    for lost in [probes.singles_lost(), missed]
         .into_iter()
         .filter(|&lost| lost > 0)
     {
@@ -311,6 +315,7 @@ fn record_up_to(
     })?;
     report.full = full;
     report.cpus = cpus.len() as u32;
+    report.missed = missed;
     report.mended = probes.switches_mended();
     measured.put_into(&mut report, events);
     report.reader_ns = reader_ns;

@@ -180,7 +180,7 @@ fn record_json(r: &Report, seen: &Seen) -> serde_json::Value {
         "format": 1,
         "duration_ns": r.duration_ns, "full": r.full, "cpus": r.cpus, "events": r.events, "switches": r.switches,
         "wakeups": r.wakeups, "threads": r.threads, "groups": r.groups,
-        "limits_unknown": r.limits_unknown, "lost": r.lost, "mended": r.mended,
+        "limits_unknown": r.limits_unknown, "lost": r.lost, "missed": r.missed, "mended": r.mended,
         "file_bytes": r.file_bytes, "bpf_ns": r.bpf_ns, "bpf_runs": r.bpf_runs,
         "bpf_run_ns": r.bpf_run_ns, "measured_ns": r.measured_ns, "reader_ns": r.reader_ns,
         "encode_ns": r.encode_ns, "overhead": r.overhead(), "begin_ns": r.begin_ns, "detach_ns": r.detach_ns,
@@ -214,6 +214,9 @@ fn record_text(r: &Report, seen: &Seen, args: &Args) -> String {
     text += full(r.full);
     text += &match r.lost {
         0 => "lost       no events\n".to_string(),
+        lost if lost == r.missed => {
+            format!("lost       {lost} events, as the program for them was under way on their CPU\n")
+        }
         lost => format!("lost       {lost} events; a larger --buffer or a --cgroup helps\n"),
     };
     if r.mended > 0 {
