@@ -870,5 +870,6 @@ int on_usdt_end(void *ctx)
 #include "record_owed.h"
 #include "record_sockets.h"
 #include "record_datagrams.h"
+#include "record_streams.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -24,6 +24,7 @@ enum record_type {
 	RECORD_TYPE_SOCKET = 8,
 	RECORD_TYPE_SOCKET_EVENT = 9,
 	RECORD_TYPE_DATAGRAM = 10,
+	RECORD_TYPE_FRAME = 11,
 };
 
 enum record_kind {
@@ -146,6 +147,8 @@ struct record_socket {
 	/* Of this end and the other one: IP addresses; of Unix streams what is the same for both ends. */
 	__u8 local[RECORD_ADDRESS];
 	__u8 remote[RECORD_ADDRESS];
+	__u32 number; /* of what is seen of it before */
+	__u32 pad;
 };
 
 /* A socket's event that could not go into a batch: it is older than the batch's last, or the batch was busy. */
@@ -173,6 +176,28 @@ struct record_datagram {
 	__u16 port;   /* of the peer; 0: not known, as of what is read */
 	__u16 pad;
 	__u8 peer[RECORD_ADDRESS]; /* as an IPv6 socket shows it */
+};
+
+#define RECORD_FRAME_HEADERS 1 /* headers of the stream: the first ones begin it */
+#define RECORD_FRAME_ENDS 2    /* this side has no more to say */
+#define RECORD_FRAME_BREAKS 4  /* this side breaks the stream off */
+/* Of a connection, whose stream is 0 here: it is not followed any more. */
+#define RECORD_FRAME_SEALED 8 /* it is encrypted, and may be HTTP/2 */
+#define RECORD_FRAME_OTHER 16 /* it is not HTTP/2 */
+
+/* Frames of one HTTP/2 stream in one packet. */
+struct record_frame {
+	__u32 type;
+	__u32 cpu;
+	__u64 ts_ns;
+	__u64 wrote_ns; /* when the connection was last written to, by `tid`; where it goes */
+	__u32 number;	/* as that of record_socket */
+	__u32 tid;
+	__u32 stream;
+	__u32 at; /* bytes of this packet's data up to the last one's end */
+	__u8 goes;
+	__u8 flags;
+	__u16 pad;
 };
 
 #endif

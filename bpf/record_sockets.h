@@ -55,7 +55,9 @@ struct socket_seen {
 	__u8 closed;
 	__u8 finished;	 /* the other end's FIN has been seen */
 	__u8 known_seqs; /* the next two are */
-	__u8 pad[3];
+	__u8 unframed;	 /* it does not speak HTTP/2: see record_streams.h */
+	__u8 followed;	 /* so were its packets, from the first one */
+	__u8 pad;
 	__u32 rcv_nxt;	  /* what had arrived */
 	__u32 copied_seq; /* what had been read */
 	__u32 early_bytes;
@@ -63,6 +65,9 @@ struct socket_seen {
 	__u32 resent;	/* as tcp_sock.lsndtime has it: when it last sent something again; 0: never */
 	__u64 early_ns; /* when the first unread data arrived that is not noted yet; 0: none */
 	__u64 wrote_ns; /* when it was last written to, if that has not been looked at since; 0: it has */
+	__u64 last_wrote_ns;
+	__u32 writer; /* who did */
+	__u32 number; /* it has one before a recorded thread uses it; 0: not yet */
 };
 
 struct {
@@ -85,7 +90,10 @@ struct {
 	__type(value, struct socket_state);
 } socket_states SEC(".maps");
 
+/* Packets are looked at: see record_streams.h. */
+bool packets_seen = false;
 __u32 socket_ids = 0;
+__u32 socket_numbers = 0;
 
 static __always_inline void send_socket_event(__u64 ts_ns, __u32 tid, __u32 id, __u32 kind, __u32 bytes)
 {
@@ -165,6 +173,13 @@ static __always_inline bool is_unix_stream(struct sock *sk)
 	       (sk->sk_type == SOCK_STREAM || sk->sk_type == SOCK_SEQPACKET);
 }
 
+static __always_inline __u32 number_of(struct socket_seen *seen)
+{
+	if (!seen->number)
+		__sync_val_compare_and_swap(&seen->number, 0, __sync_fetch_and_add(&socket_numbers, 1) + 1);
+	return seen->number;
+}
+
 static __always_inline struct socket_seen *seen_socket(struct sock *sk)
 {
 	return bpf_sk_storage_get(&seen_sockets, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -209,6 +224,7 @@ static __noinline __u32 claim(struct sock *sk, struct socket_seen *seen)
 	record.tgid = BPF_CORE_READ(task, tgid);
 	record.family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	record.number = number_of(seen);
 	record.side = BPF_CORE_READ(sk, sk_protocol) == IPPROTO_UDP ? RECORD_SIDE_DATAGRAM : seen->side;
 	record.existed = !seen->established;
 	if (record.family == AF_UNIX) {
@@ -382,6 +398,8 @@ static __always_inline void tcp_wrote(struct sock *sk, __u32 bytes)
 	if (seen->known_seqs)
 		tcp_read(sk, seen); /* by splice(), if at all */
 	seen->wrote_ns = used(sk, seen, RECORD_KIND_WROTE, bytes);
+	seen->last_wrote_ns = seen->wrote_ns;
+	seen->writer = bpf_get_current_pid_tgid();
 }
 
 /* record_datagrams.h */
@@ -508,6 +526,7 @@ int BPF_PROG(on_state, struct sock *sk, int before, int after)
 			     : before == TCP_SYN_SENT ? RECORD_SIDE_OPENED
 						      : RECORD_SIDE_UNKNOWN;
 		seen->established = 1;
+		seen->followed = packets_seen;
 		return 0;
 	}
 	if (after != TCP_FIN_WAIT1 && after != TCP_LAST_ACK && after != TCP_CLOSE)

@@ -43,6 +43,7 @@ fn main() {
         "record.h",
         "record_sockets.h",
         "record_datagrams.h",
+        "record_streams.h",
         "record_owed.h",
     ] {
         println!("cargo:rerun-if-changed={}", bpf.join(file).display());

@@ -264,7 +264,7 @@ fn overlapping(recordings: &Recordings) -> Option<String> {
     let all = recordings.requests(None);
     (count as f64 > DOUBTFUL_SHARE_MAX * all as f64).then(|| {
         format!(
-            "{count} of {all} requests overlapped with others on their connection (pipelining, HTTP/2, gRPC): their latency is \
+            "{count} of {all} requests overlapped with others on their connection (pipelining, or HTTP/2 that is encrypted): their latency is \
              the time in which it was busy, and more than a request's own"
         )
     })

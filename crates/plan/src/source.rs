@@ -2,7 +2,7 @@
 //! A trace file, read, believed and compiled; or the reasons why not.
 use plimsoll_replay::{machine, recorded, replay_cancelled_by, Outcome, Program, Settings, SettingsError};
 use plimsoll_sim::{Costs, Machine};
-use plimsoll_trace::{Place, RequestSpec, Timeline, TraceError, DOUBTFUL_SHARE_MAX};
+use plimsoll_trace::{Place, RequestSpec, Sockets, Timeline, TraceError, DOUBTFUL_SHARE_MAX};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -55,6 +55,22 @@ pub struct NoRequests {
     what: &'static str,
     found: String,
     allowed: String,
+}
+
+/// Why requests that are under way at once on one connection may be taken for others.
+fn streams_in_doubt(sockets: &Sockets) -> Option<String> {
+    let which = match sockets.sealed {
+        0 if sockets.lack_streams() => {
+            "as the recorded machine has no cgroup v2, HTTP/2 is not looked for".to_string()
+        }
+        0 => return None,
+        1 => "a connection is encrypted and may be HTTP/2".into(),
+        n => format!("{n} connections are encrypted and may be HTTP/2"),
+    };
+    Some(format!(
+        "{which}: where requests are under way at once on one connection, an answer may be taken for that of another request; where \
+         clients wait for each answer, or speak HTTP/1.1, there is none"
+    ))
 }
 
 impl Source {
@@ -141,6 +157,9 @@ impl Source {
                  wake-ups show is taken for requests, and may not be what a client over UDP waits for"
                     .into(),
             );
+        }
+        if program.sockets.is_some() {
+            warnings.extend(streams_in_doubt(&header.sockets));
         }
         Ok(Source {
             file: path.display().to_string(),

@@ -58,11 +58,7 @@ impl Hierarchy {
                 id: id.unwrap_or(0),
             });
         }
-        let v2 = mounts.lines().find_map(|line| {
-            let words: Vec<&str> = line.split(' ').collect();
-            (words.get(2) == Some(&"cgroup2")).then(|| PathBuf::from(words[1]))
-        });
-        match v2 {
+        match mount_of_v2(mounts) {
             Some(mount) => Ok(Hierarchy {
                 version: 2,
                 mount,
@@ -132,6 +128,15 @@ impl Hierarchy {
 
     fn dir(&self, path: &str) -> PathBuf {
         self.mount.join(path.trim_start_matches('/'))
+    }
+
+    /// A folder of version 2, by whose groups the kernel hands out packets, that holds all groups at or below `path`; `None` where
+    /// version 2 is not mounted.
+    pub fn packets(&self, path: &str) -> Option<PathBuf> {
+        match self.version {
+            2 => Some(self.dir(path)),
+            _ => mount_of_v2(&fs::read_to_string("/proc/self/mounts").ok()?),
+        }
     }
 
     /// The kernel's id of a group, if it exists.
@@ -219,6 +224,13 @@ impl Hierarchy {
         // The hierarchies of version 1 are apart: a group of cpu need not exist in cpuacct.
         Some(stat_v1(&text?, usage.as_deref()))
     }
+}
+
+fn mount_of_v2(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        (words.get(2) == Some(&"cgroup2")).then(|| PathBuf::from(words[1]))
+    })
 }
 
 fn fields(text: &str) -> HashMap<&str, u64> {

@@ -5,7 +5,7 @@ use crate::cgroup::Hierarchy;
 use crate::datagrams::Flow;
 use crate::wire::{Ends, SocketRecord};
 use plimsoll_trace::{Connection, Event, GroupIx, Protocol, Side, SocketOp, Sockets, Tid, What};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 
 /// What a connection takes at most in the header (JSON).
@@ -13,8 +13,10 @@ const CONNECTION_BYTES: u64 = 220;
 
 /// What is never seen of sockets, however new the kernel.
 const LEFT_OUT: &str = "MPTCP, and the end of Unix streams";
-/// Likewise before 6.3.
-const LEFT_OUT_BEFORE: &str = "UDP, MPTCP, and the end of Unix streams";
+/// Before 6.3.
+const NO_DATAGRAMS: &str = "UDP, ";
+/// Where there is no cgroup v2, or the kernel hands out no packets by it.
+const NO_STREAMS: &str = "which of a connection's streams is whose (HTTP/2), ";
 
 /// State of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
@@ -22,6 +24,7 @@ const LISTEN: &str = "0A";
 #[derive(Default)]
 pub struct Connections {
     known: Vec<Known>,
+    by_id: HashMap<u64, usize>,
     /// Those whose other end has not been seen, by their ends.
     alone: HashMap<Ends, usize>,
     /// Ports that are listened on, by network namespace.
@@ -66,6 +69,7 @@ impl Connections {
             side => side.unwrap_or(Side::Neither),
         };
         let ix = self.known.len();
+        self.by_id.insert(record.id, ix);
         let peer = self.alone.remove(&record.ends.reversed());
         match peer {
             Some(other) => self.known[other].connection.peer = Some(record.id),
@@ -118,6 +122,11 @@ impl Connections {
         self.known.iter().map(|known| known.connection.id)
     }
 
+    pub fn get(&self, id: u64) -> Option<&Connection> {
+        let ix = *self.by_id.get(&id)?;
+        Some(&self.known[ix].connection)
+    }
+
     fn len(&self) -> u64 {
         self.known.len() as u64
     }
@@ -136,19 +145,46 @@ impl Connections {
         }));
     }
 
-    /// The header's table. `group_of`: the group of a thread at a time; `has_datagrams`: they were looked at, too.
-    pub fn finish(self, group_of: impl Fn(Tid, i64) -> Option<GroupIx>, has_datagrams: bool) -> Sockets {
+    /// Puts others into the place of some: of each the number of the one that it stands for, which is left out.
+    pub fn replace(&mut self, by: Vec<(u64, Connection)>) {
+        let gone: HashSet<u64> = by.iter().map(|&(id, _)| id).collect();
+        let instead = by.into_iter().filter_map(|(id, connection)| {
+            let known = &self.known[*self.by_id.get(&id)?];
+            Some(Known { connection, ..*known })
+        });
+        let instead: Vec<Known> = instead.collect();
+        self.known.retain(|known| !gone.contains(&known.connection.id));
+        for known in &mut self.known {
+            let peer = &mut known.connection.peer;
+            *peer = peer.filter(|peer| !gone.contains(peer));
+        }
+        self.known.extend(instead);
+        let numbers = self.known.iter().map(|known| known.connection.id);
+        self.by_id = numbers.zip(0..).collect();
+    }
+
+    /// The header's table. `group_of`: the group of a thread at a time; `has_datagrams`: they were looked at, too; `has_streams`:
+    /// and those of HTTP/2; `sealed`: [`Sockets::sealed`].
+    pub fn finish(
+        self,
+        group_of: impl Fn(Tid, i64) -> Option<GroupIx>,
+        has_datagrams: bool,
+        has_streams: bool,
+        sealed: u64,
+    ) -> Sockets {
         let of = |known: Known| Connection {
             group: group_of(known.tid, known.ts_ns),
             ..known.connection
         };
         Sockets {
             recorded: true,
-            without: Some(match has_datagrams {
-                true => LEFT_OUT.into(),
-                false => LEFT_OUT_BEFORE.into(),
-            }),
+            without: Some(format!(
+                "{}{}{LEFT_OUT}",
+                if has_datagrams { "" } else { NO_DATAGRAMS },
+                if has_streams { "" } else { NO_STREAMS },
+            )),
             connections: self.known.into_iter().map(of).collect(),
+            sealed,
         }
     }
 }
@@ -207,6 +243,7 @@ mod tests {
                 local_port: ports.0,
                 remote_port: ports.1,
             },
+            number: id as u32,
         }
     }
 
@@ -218,7 +255,7 @@ mod tests {
             connections.add(&record(id, Protocol::Tcp, Some(Side::Opened), ports));
         }
         let table = connections
-            .finish(|tid, ts_ns| Some((tid as i64 + ts_ns) as u32), true)
+            .finish(|tid, ts_ns| Some((tid as i64 + ts_ns) as u32), true, true, 0)
             .connections;
         let peers: Vec<_> = table.iter().map(|c| c.peer).collect();
         assert_eq!(peers, [Some(2), Some(1), Some(4), Some(3), None]);
@@ -240,7 +277,7 @@ mod tests {
         assert!(connections
             .add(&record(2, Protocol::Unix, None, (0, 0)))
             .is_none());
-        let table = connections.finish(|_, _| None, true).connections;
+        let table = connections.finish(|_, _| None, true, true, 0).connections;
         assert_eq!(
             (table[1].side, table[1].before, table[1].local_port),
             (Side::Neither, true, None)
@@ -254,7 +291,7 @@ mod tests {
         let mut connections = Connections::default();
         connections.add(&record(1, Protocol::Tcp, None, (port, 9)));
         connections.add(&record(2, Protocol::Tcp, None, (9, port)));
-        let table = connections.finish(|_, _| None, true).connections;
+        let table = connections.finish(|_, _| None, true, true, 0).connections;
         let sides: Vec<_> = table.iter().map(|c| c.side).collect();
         assert_eq!(sides, [Side::Accepted, Side::Opened]);
     }

@@ -357,6 +357,7 @@ mod tests {
                 local_port,
                 remote_port,
             },
+            number: id as u32,
         }
     }
 

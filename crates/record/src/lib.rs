@@ -16,6 +16,7 @@ mod recordable;
 mod sample;
 mod spool;
 mod stage;
+mod streams;
 mod urgent;
 mod wire;
 

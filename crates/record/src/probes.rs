@@ -33,6 +33,9 @@ pub struct Settings {
 pub struct Probes<'obj> {
     skel: RecordSkel<'obj>,
     links: Vec<Link>,
+    /// The group whose packets are looked at, while its links are there.
+    packets: Option<File>,
+    packet_links: Vec<Link>,
     /// Which programs look at sockets; why none does.
     hooks: Result<Hooks, String>,
     /// While this is open, the kernel measures the time spent in BPF programs.
@@ -96,23 +99,31 @@ fn must_be_elf(path: &Path) -> Result<(), RecordError> {
 impl<'obj> Probes<'obj> {
     /// Where the programs for sockets cannot be loaded, the others are: [`Probes::without_sockets`] says why.
     pub fn load(
-        storage: &'obj mut [MaybeUninit<OpenObject>; 4],
+        storage: &'obj mut [MaybeUninit<OpenObject>; 5],
         settings: &Settings,
     ) -> Result<Probes<'obj>, RecordError> {
         let btf = Btf::from_vmlinux()
             .map_err(|e| unsupported(format!("the kernel's BTF (/sys/kernel/btf/vmlinux): {e:#}")))?;
-        let [first, second, third, last] = storage;
+        let [first, second, third, fourth, last] = storage;
         let mut hooks = Hooks::find(&btf);
-        // A kernel that traces no functions refuses the programs for these.
-        for (storage, instead) in [(first, Some(Writes::Packets)), (second, None), (third, None)] {
+        let wanted = hooks.as_ref().ok().and_then(|hooks| hooks.datagrams);
+        let packets = wanted.map(|_| Writes::Packets);
+        // A kernel that traces no functions refuses the programs for these, one without CGROUP_BPF those for packets of groups.
+        for (storage, datagrams, streams) in [
+            (first, wanted, true),
+            (second, packets, true),
+            (third, wanted, false),
+            (fourth, None, false),
+        ] {
             let Ok(found) = &mut hooks else { break };
+            (found.datagrams, found.streams) = (datagrams, streams);
             // A refusal is expected: libbpf shall not print the verifier's log.
             let print = libbpf_rs::set_print(None);
             let loaded = Probes::open(storage, settings, &btf, Some(*found));
             libbpf_rs::set_print(print);
             match loaded {
                 Ok(skel) => return Ok(Probes::of(skel, hooks)),
-                Err(_) if found.datagrams.is_some() => found.datagrams = instead,
+                Err(_) if streams || datagrams.is_some() => {}
                 Err(e) => hooks = Err(format!("the kernel refuses the programs for sockets: {e}")),
             }
         }
@@ -124,6 +135,8 @@ impl<'obj> Probes<'obj> {
         Probes {
             skel,
             links: Vec::new(),
+            packets: None,
+            packet_links: Vec::new(),
             hooks,
             statistics: None,
         }
@@ -145,6 +158,8 @@ impl<'obj> Probes<'obj> {
             .expect("the program has constants");
         rodata.only_below_id = settings.only_below_id;
         rodata.cpu_hierarchy_id = settings.cpu_hierarchy_id;
+        // Packets are handed out by groups of version 2.
+        rodata.only_used = settings.only_below_id != 0 && settings.cpu_hierarchy_id != 0;
         rodata.switch_has_state = switch_parameters(btf).is_none_or(|n| n >= 5);
         let has_lags = has_lags(btf);
         rodata.preempt_count_after_rq = preempt_count_after_rq(btf).unwrap_or(0);
@@ -177,12 +192,18 @@ impl<'obj> Probes<'obj> {
         self.hooks.as_ref().is_ok_and(|hooks| hooks.datagrams.is_some())
     }
 
+    /// Whether streams of HTTP/2 are told apart.
+    pub fn has_streams(&self) -> bool {
+        self.hooks.as_ref().is_ok_and(|hooks| hooks.streams)
+    }
+
     /// Attaches everything; events flow from here on. `uses_udp`: whether a process that is recorded does; where none does, no
-    /// program that runs for each packet is worth it.
+    /// program that runs for each packet of the machine is worth it. `packets`: the group whose packets are looked at, of version 2.
     pub fn attach(
         &mut self,
         request: Option<&RequestSpec>,
         uses_udp: impl Fn() -> bool,
+        packets: Option<&Path>,
     ) -> Result<(), RecordError> {
         // SAFETY: a plain system call that returns a file descriptor or an error.
         let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
@@ -214,11 +235,56 @@ impl<'obj> Probes<'obj> {
         if progs.on_wakeup.autoload() {
             self.links.push(progs.on_wakeup.attach().map_err(attach)?);
         }
+        self.attach_streams(packets);
         self.attach_sockets(uses_udp);
         if let Some(request) = request {
             self.attach_request(request)?;
         }
         Ok(())
+    }
+
+    /// Before the other programs for sockets: what those see the beginning of is followed from its first packet.
+    fn attach_streams(&mut self, packets: Option<&Path>) {
+        let Ok(hooks) = &mut self.hooks else { return };
+        self.packets = packets
+            .filter(|_| hooks.streams)
+            .and_then(|dir| File::open(dir).ok());
+        hooks.streams = self.packets.is_some();
+        if !self.look_at_packets(true) {
+            self.packets = None;
+            self.hooks.iter_mut().for_each(|hooks| hooks.streams = false);
+        }
+    }
+
+    /// Whether packets are looked at from now on. False: the kernel refuses it.
+    pub fn look_at_packets(&mut self, look: bool) -> bool {
+        let Some(group) = &self.packets else { return true };
+
+        if look != self.packet_links.is_empty() {
+            return true;
+        }
+        if !look {
+            self.say_packets_are_seen(false);
+            self.packet_links.clear();
+            return true;
+        }
+        let progs = &mut self.skel.progs;
+        for prog in [&mut progs.on_packet_in, &mut progs.on_packet_out] {
+            let Ok(link) = prog.attach_cgroup(group.as_raw_fd()) else {
+                self.packet_links.clear();
+                return false;
+            };
+            self.packet_links.push(link);
+        }
+        self.say_packets_are_seen(true);
+        true
+    }
+
+    /// Only while all are, so that no connection's first packet is missed of which the programs think that they see it.
+    fn say_packets_are_seen(&mut self, seen: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.packets_seen = seen;
+        }
     }
 
     fn attach_sockets(&mut self, uses_udp: impl Fn() -> bool) {
@@ -229,7 +295,7 @@ impl<'obj> Probes<'obj> {
             if !hook.is_some_and(|hook| hooks.has(hook)) {
                 continue;
             }
-            if hook == Some(Hook::Datagrams(Writes::Packets)) && !uses_udp() {
+            if hook == Some(Hook::Streams) || hook == Some(Hook::Datagrams(Writes::Packets)) && !uses_udp() {
                 continue;
             }
             match prog.attach() {
@@ -312,6 +378,7 @@ impl<'obj> Probes<'obj> {
 
     /// Detaches everything: no event is added after this.
     pub fn detach(&mut self) {
+        self.packet_links.clear();
         self.links.clear();
     }
 
@@ -343,6 +410,9 @@ impl<'obj> Probes<'obj> {
                     &mut length,
                 )
             };
+            if std::env::var_os("DBGV").is_some() {
+                eprintln!("{:?} {}", prog.name(), info.verified_insns);
+            }
             (failed == 0).then_some(ProgramInfo {
                 run_time_ns: info.run_time_ns,
                 runs: info.run_cnt,
@@ -422,7 +492,7 @@ pub struct Unsent {
     pub batch: Vec<u8>,
 }
 
-/// What the programs of record_sockets.h and record_datagrams.h are for.
+/// What the programs of record_sockets.h, record_datagrams.h and record_streams.h are for.
 #[derive(Clone, Copy, PartialEq)]
 enum Hook {
     Always,
@@ -432,6 +502,8 @@ enum Hook {
     Send(bool),
     Sendpages,
     Datagrams(Writes),
+    /// Attached to a group, not to the kernel.
+    Streams,
 }
 
 fn hook_of(program: &str) -> Option<Hook> {
@@ -445,6 +517,7 @@ fn hook_of(program: &str) -> Option<Hook> {
         "on_udp_write" => Hook::Datagrams(Writes::Functions),
         "on_udp6_write" => Hook::Datagrams(Writes::Functions6),
         "on_packet" => Hook::Datagrams(Writes::Packets),
+        "on_packet_in" | "on_packet_out" => Hook::Streams,
         _ => return None,
     })
 }
@@ -457,6 +530,8 @@ struct Hooks {
     sendpages: bool,
     /// `None`: datagrams are not looked at.
     datagrams: Option<Writes>,
+    /// Streams of HTTP/2 are told apart.
+    streams: bool,
 }
 
 /// What tells of datagrams that are written.
@@ -483,6 +558,7 @@ impl Hooks {
             send_tracepoint: tracepoint("tcp_sendmsg_locked"),
             sendpages: function("do_tcp_sendpages") && !tracepoint("tcp_sendmsg_locked"),
             datagrams: None,
+            streams: true,
         };
         let writes = match function("udp_sendmsg") {
             true if function("udpv6_sendmsg") => Writes::Functions6,
@@ -522,6 +598,7 @@ impl Hooks {
                 matches!(self.datagrams, Some(Writes::Functions | Writes::Functions6))
             }
             Hook::Datagrams(writes) => self.datagrams == Some(writes),
+            Hook::Streams => self.streams,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::probes::{Cost, Probes, Settings, Unsent};
 use crate::recordable;
 use crate::spool::Spool;
 use crate::stage::Stage;
+use crate::streams::{Streams, Told};
 use crate::urgent::{be_prompt, Urgent};
 use crate::wire::{self, Batch, Record};
 use plimsoll_trace::{
@@ -31,6 +32,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// the beginning of the recording only: for this share of it, and for at least so long.
 const MEASURE_SHARE: i64 = 50;
 const MEASURE_MIN: Duration = Duration::from_millis(200);
+
+/// Packets are looked at for so long, whether a connection is HTTP/2 or not: to begin and to end that is not free.
+const LOOK_MIN_NS: i64 = 200_000_000;
 
 /// While the trace is written, progress is told every so many events: some tens of times a second.
 const PROGRESS_EVENTS: u64 = 1 << 16;
@@ -58,6 +62,10 @@ pub struct Report {
     /// Connections that recorded threads used, and what was seen of them.
     pub connections: u64,
     pub socket_events: u64,
+    /// Connections of HTTP/2 whose streams are told apart: as many of `connections` stand for one of these as it had streams at a time.
+    pub with_streams: u64,
+    /// Accepted connections that are encrypted and may be HTTP/2, whose streams are not told apart.
+    pub sealed: u64,
     /// Why sockets were not recorded, if they were not.
     pub without_sockets: Option<String>,
     pub threads: u64,
@@ -167,7 +175,7 @@ fn record_up_to(
         cpu_hierarchy_id: hierarchy.id,
         ring_bytes: options.ring_bytes,
     };
-    let mut storage = [const { MaybeUninit::uninit() }; 4];
+    let mut storage = [const { MaybeUninit::uninit() }; 5];
     let mut probes = Probes::load(&mut storage, &settings)?;
     be_prompt();
 
@@ -182,15 +190,18 @@ fn record_up_to(
         names: Names::new(&hierarchy),
         connections: Connections::new(&hierarchy, only_below.as_deref()),
         datagrams: Datagrams::default(),
+        streams: Streams::default(),
         start_ns: 0,
         error: None,
         events: 0,
     });
     let drain = probes.drain_into(|bytes| sink.borrow_mut().take(bytes))?;
 
-    probes.attach(options.request.as_ref(), || {
-        any_socket(&processes(&hierarchy, only_below.as_deref()))
-    })?;
+    probes.attach(
+        options.request.as_ref(),
+        || any_socket(&processes(&hierarchy, only_below.as_deref())),
+        hierarchy.packets(only_below.as_deref().unwrap_or("/")).as_deref(),
+    )?;
     let wall_start_ns = clock_ns(libc::CLOCK_REALTIME);
     let start_ns = clock_ns(libc::CLOCK_MONOTONIC);
     let cpu_start_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
@@ -208,6 +219,7 @@ fn record_up_to(
     let unsent_max =
         2 * options.ring_bytes as u64 / wire::EVENT as u64 + (cpus.len() * wire::BATCH_EVENTS) as u64;
     let mut full = false;
+    let mut look_until_ns = start_ns + LOOK_MIN_NS;
     let mut measured: Option<Measured> = None;
     loop {
         let now_ns = clock_ns(libc::CLOCK_MONOTONIC);
@@ -227,6 +239,12 @@ fn record_up_to(
         std::thread::sleep(POLL.min(Duration::from_nanos(left_ns as u64)));
         drain.run()?;
         sink.borrow_mut().names.look(&hierarchy);
+        let now_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        if sink.borrow_mut().streams.need_packets(now_ns) {
+            look_until_ns = now_ns + LOOK_MIN_NS;
+        }
+        // Refused: the connections that are new are taken as they were.
+        probes.look_at_packets(now_ns < look_until_ns);
         full = sink.borrow().rows() + unsent_max > room.events
             || sink.borrow().header_bytes() > room.header_bytes;
         // After an error nothing will be kept: there is nothing to wait for.
@@ -265,6 +283,7 @@ fn record_up_to(
         names,
         mut connections,
         datagrams,
+        streams,
         error,
         events,
         ..
@@ -275,6 +294,9 @@ fn record_up_to(
     let (flows, used) = datagrams.finish();
     connections.add_flows(flows);
     spool.singles.extend(used);
+    let sealed = streams.sealed(&connections);
+    let (told, sent) = streams.finish(&mut connections);
+    spool.singles.extend(sent);
     // Rare records that found the ring full, and events that the kernel withheld.
     let missed = probes.missed() - missed_before;
     for lost in [probes.singles_lost(), missed]
@@ -303,11 +325,14 @@ fn record_up_to(
         without_sockets: probes.without_sockets().map(String::from),
         recorder_event_ns: measured.event_ns(),
         has_datagrams: probes.has_datagrams(),
+        has_streams: probes.has_streams(),
+        sealed,
     };
     let kept = Kept {
         spool,
         names,
         connections,
+        told,
         rows,
     };
     let mut report = finished.write(options, writer, &hierarchy, kept, |share| {
@@ -333,6 +358,7 @@ struct Sink<'h> {
     names: Names,
     connections: Connections,
     datagrams: Datagrams,
+    streams: Streams,
     start_ns: i64,
     /// The first failure to write; the rest is dropped, and the recording reported as failed.
     error: Option<io::Error>,
@@ -394,7 +420,9 @@ impl Sink<'_> {
                 self.datagrams.add_socket(socket)
             }
             Some(Record::Datagram(datagram)) => self.datagrams.add(datagram),
+            Some(Record::Frame(frame)) => self.streams.add(frame),
             Some(Record::Socket(socket)) => {
+                self.streams.add_socket(&socket);
                 let began = self.connections.add(&socket);
                 self.spool.singles.extend(began);
             }
@@ -429,12 +457,17 @@ impl Sink<'_> {
 
     /// What the header's tables take at most if recording ends now.
     fn header_bytes(&self) -> u64 {
-        self.names.header_bytes() + self.connections.header_bytes(self.datagrams.connections())
+        let more = self.datagrams.connections() + self.streams.connections();
+        self.names.header_bytes() + self.connections.header_bytes(more)
     }
 
     /// Events that the trace would hold if recording ended now.
     fn rows(&self) -> u64 {
-        self.events + self.spool.singles.len() as u64 + self.datagrams.len() + self.names.moves()
+        self.events
+            + self.spool.singles.len() as u64
+            + self.datagrams.len()
+            + self.streams.len()
+            + self.names.moves()
     }
 
     /// What a CPU had not sent: its last events, how many it had lost, and whether others run on it.
@@ -476,6 +509,7 @@ struct Kept {
     spool: Spool,
     names: Names,
     connections: Connections,
+    told: Told,
     /// Events, those outside of the recorded time among them.
     rows: u64,
 }
@@ -490,6 +524,8 @@ struct Finished {
     without_sockets: Option<String>,
     recorder_event_ns: u64,
     has_datagrams: bool,
+    has_streams: bool,
+    sealed: u64,
 }
 
 impl Finished {
@@ -505,6 +541,7 @@ impl Finished {
             mut spool,
             names,
             connections,
+            mut told,
             rows,
         } = kept;
         let (start_ns, end_ns) = (self.start_ns, self.end_ns);
@@ -537,7 +574,7 @@ impl Finished {
         let processes = processes.collect();
         let announced: HashSet<u64> = connections.ids().collect();
         let sockets = match self.without_sockets {
-            None => connections.finish(group_of, self.has_datagrams),
+            None => connections.finish(group_of, self.has_datagrams, self.has_streams, self.sealed),
             without => Sockets {
                 without,
                 ..Default::default()
@@ -565,6 +602,12 @@ impl Finished {
             if event.ts_ns < start_ns || event.ts_ns > end_ns {
                 continue;
             }
+            let mut of_stream = Vec::new();
+            if told.take(&event, |event| of_stream.push(event)) {
+                report.socket_events += of_stream.len() as u64;
+                of_stream.iter().try_for_each(|event| writer.push(event))?;
+                continue;
+            }
             match &mut event.what {
                 // Of a socket that the ring had no room to announce: it is announced the next time.
                 What::Socket { connection, .. } if !announced.contains(connection) => continue,
@@ -580,6 +623,8 @@ impl Finished {
             writer.push(&event)?;
         }
         report.events = writer.written();
+        report.with_streams = told.sockets();
+        report.sealed = self.sealed;
         let header = Header {
             source: "bpf".into(),
             clock: Clock {

@@ -27,6 +27,7 @@ pub enum Record<'a> {
     Batch(Batch<'a>),
     Socket(SocketRecord),
     Datagram(Datagram),
+    Frame(Frame),
     Thread {
         ts_ns: i64,
         group_id: u64,
@@ -60,6 +61,35 @@ pub struct SocketRecord {
     pub existed: bool,
     pub netns: u32,
     pub ends: Ends,
+    /// What the recorder's programs call it before a recorded thread uses it.
+    pub number: u32,
+}
+
+/// `struct record_frame`: frames of one HTTP/2 stream in one packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    pub ts_ns: i64,
+    pub cpu: u32,
+    /// [`SocketRecord::number`].
+    pub number: u32,
+    pub stream: u32,
+    /// The packet was sent by the socket, not to it.
+    pub goes: bool,
+    /// Headers are among them: the first ones begin the stream.
+    pub headers: bool,
+    /// This side has no more to say.
+    pub ends: bool,
+    /// This side breaks the stream off.
+    pub breaks: bool,
+    /// None of these: the connection is encrypted and may be HTTP/2, and is not followed any more.
+    pub sealed: bool,
+    /// None of these: the connection is not HTTP/2, and is not followed any more.
+    pub other: bool,
+    /// Bytes of the packet's data up to where the last of them ends.
+    pub at: u32,
+    /// Of what goes: when the connection was last written to, and by which thread; 0: not known.
+    pub wrote_ns: i64,
+    pub tid: u32,
 }
 
 /// `struct record_datagram`.
@@ -264,7 +294,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             group_id: u64_at(bytes, 16),
             path: text_at(&bytes[24..]),
         },
-        8 => Record::Socket(socket(bytes.get(..72)?, cpu, ts_ns)?),
+        8 => Record::Socket(socket(bytes.get(..80)?, cpu, ts_ns)?),
         9 => {
             let bytes = bytes.get(..32)?;
             let kind = u8::try_from(u32_at(bytes, 24)).ok()?;
@@ -292,6 +322,25 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
                 bytes: u32_at(bytes, 28),
                 queued: u32_at(bytes, 32),
                 peer: (port != 0).then_some((peer, port)),
+            })
+        }
+        11 => {
+            let bytes = bytes.get(..48)?;
+            let flags = bytes[41];
+            Record::Frame(Frame {
+                ts_ns,
+                cpu,
+                wrote_ns: u64_at(bytes, 16) as i64,
+                number: u32_at(bytes, 24),
+                tid: u32_at(bytes, 28),
+                stream: u32_at(bytes, 32),
+                at: u32_at(bytes, 36),
+                goes: bytes[40] != 0,
+                headers: flags & 1 != 0,
+                ends: flags & 2 != 0,
+                breaks: flags & 4 != 0,
+                sealed: flags & 8 != 0,
+                other: flags & 16 != 0,
             })
         }
         4..=7 => {
@@ -372,6 +421,7 @@ fn socket(bytes: &[u8], cpu: u32, ts_ns: i64) -> Option<SocketRecord> {
             local_port: u16_at(32),
             remote_port: u16_at(34),
         },
+        number: u32_at(bytes, 72),
     })
 }
 

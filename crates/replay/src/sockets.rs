@@ -4,7 +4,7 @@
 //! A request begins when data arrives on a connection that the service accepted and that owes no answer. It ends with
 //! the service's last write before the next data arrives. A thread that goes on after that write to close the connection, before
 //! the client does, ends it as it closes: an answer of unknown length ends so. While an answer is owed, more data belongs to the same
-//! request: its body, or requests that overlap (pipelining, HTTP/2), which from outside look alike. Where a thread
+//! request: its body, or requests that overlap (pipelining), which from outside look alike. Where a thread
 //! reads, after an answer, data that was there before it, they did overlap; the latency is then that of the time in which
 //! the connection was busy.
 //!

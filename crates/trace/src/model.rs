@@ -333,12 +333,25 @@ pub struct Sockets {
     pub without: Option<String>,
     /// In no particular order; each event names one.
     pub connections: Vec<Connection>,
+    /// Accepted connections that are encrypted and may be HTTP/2: requests that are under way at once on one of these are not told
+    /// apart.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sealed: u64,
 }
 
 impl Sockets {
     /// Whether the recorder looked at sockets, but not at those of UDP.
     pub fn lack_datagrams(&self) -> bool {
         self.recorded && self.without.as_deref().is_some_and(|kinds| kinds.contains("UDP"))
+    }
+
+    /// Whether the recorder looked at sockets, but could not tell streams of HTTP/2 apart.
+    pub fn lack_streams(&self) -> bool {
+        self.recorded
+            && self
+                .without
+                .as_deref()
+                .is_some_and(|kinds| kinds.contains("HTTP/2"))
     }
 }
 

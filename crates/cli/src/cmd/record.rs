@@ -185,7 +185,8 @@ fn record_json(r: &Report, seen: &Seen) -> serde_json::Value {
         "bpf_run_ns": r.bpf_run_ns, "measured_ns": r.measured_ns, "reader_ns": r.reader_ns,
         "encode_ns": r.encode_ns, "overhead": r.overhead(), "begin_ns": r.begin_ns, "detach_ns": r.detach_ns,
         "begin_unix_ns": r.begin_unix_ns,
-        "requests": seen.json(), "connections": r.connections, "socket_events": r.socket_events,
+        "requests": seen.json(), "connections": r.connections, "with_streams": r.with_streams,
+        "socket_events": r.socket_events,
         "without_sockets": r.without_sockets,
     })
 }
@@ -205,10 +206,16 @@ fn record_text(r: &Report, seen: &Seen, args: &Args) -> String {
     );
     text += &seen.text();
     text += &match &r.without_sockets {
-        None => format!(
-            "sockets    {} connections, {} events\n",
-            r.connections, r.socket_events
-        ),
+        None => {
+            let streams = match r.with_streams {
+                0 => String::new(),
+                n => format!("\n           {n} of HTTP/2: each of their streams under way at a time is a connection here"),
+            };
+            format!(
+                "sockets    {} connections, {} events{streams}\n",
+                r.connections, r.socket_events
+            )
+        }
         Some(why) => format!("sockets    not recorded: {why}\n"),
     };
     text += full(r.full);

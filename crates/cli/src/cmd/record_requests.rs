@@ -85,7 +85,7 @@ impl Seen {
                 match found.overlapping {
                     0 => String::new(),
                     n => format!(
-                        "           {n} overlapped on their connection (pipelining, HTTP/2): their latency is the time in which it was busy\n"
+                        "           {n} overlapped on their connection (pipelining): their latency is the time in which it was busy\n"
                     ),
                 },
                 match &found.said_of_held {

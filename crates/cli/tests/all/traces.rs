@@ -106,13 +106,18 @@ fn group_without_requests_is_planned_for_throttling() {
 
 /// What a plan says of 200 requests on one connection; `more`: what else happens to it in each round, after how many ms.
 fn planned(name: &str, more: impl Fn(i64) -> Vec<(i64, u32, SocketOp)>) -> String {
+    planned_of(name, Sockets::default(), more)
+}
+
+/// `sockets`: what the recorder says of all.
+fn planned_of(name: &str, sockets: Sockets, more: impl Fn(i64) -> Vec<(i64, u32, SocketOp)>) -> String {
     use SocketOp::{Arrived, Read, Wrote};
     let rounds = 200;
     let mut header = example::header(rounds * 20 * MS, &[(20, "web", 1)]);
     header.sockets = Sockets {
         recorded: true,
-        without: None,
         connections: vec![example::connection(0, Side::Accepted)],
+        ..sockets
     };
     let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
     for round in 0..rounds {
@@ -134,7 +139,7 @@ fn planned(name: &str, more: impl Fn(i64) -> Vec<(i64, u32, SocketOp)>) -> Strin
     }
     events.sort_by_key(|event| event.ts_ns);
     let trace = trace(name, &(header, events));
-    run(&["plan", &trace, "--goal", "p90(request) < 50ms"], 0).0
+    run(&["plan", &trace, "--goal", "p90(request) < 50ms", "--verbose"], 0).0
 }
 
 /// What a thread finds to be read after its answer was there before: two requests that look like one.
@@ -151,6 +156,24 @@ fn requests_that_overlap_on_their_connection_are_said_in_the_plan() {
     };
     assert!(several(3).contains("3 of 200 requests overlapped"));
     assert!(!several(0).contains("overlapped"));
+}
+
+#[test]
+fn streams_that_cannot_be_told_apart_are_a_doubt_of_the_plan() {
+    let doubt = |name, sealed, without: Option<&str>| {
+        let without = without.map(String::from);
+        let sockets = Sockets {
+            sealed,
+            without,
+            ..Default::default()
+        };
+        let said = planned_of(name, sockets, |_| Vec::new());
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(doubt("sealed.trace", 3, None).contains("3 connections are encrypted and may be HTTP/2"));
+    let without = Some("which of a connection's streams is whose (HTTP/2), MPTCP");
+    assert!(doubt("streamless.trace", 0, without).contains("has no cgroup v2"));
+    assert!(!doubt("clear.trace", 0, Some("MPTCP")).contains("HTTP/2"));
 }
 
 #[test]

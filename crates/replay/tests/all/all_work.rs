@@ -190,8 +190,8 @@ fn recording(seed: u64) -> (Header, Vec<Event>) {
     };
     header.sockets = Sockets {
         recorded: true,
-        without: None,
         connections: (1..=CONNECTIONS).map(end).collect(),
+        ..Default::default()
     };
     (header, recording.events)
 }

@@ -77,11 +77,11 @@ fn throttled(seed: u64, begin_ns: i64, phase_ns: i64, left_ns: i64) -> (Arc<Prog
     header.only_below = Some("/web".into());
     header.sockets = Sockets {
         recorded: true,
-        without: None,
         connections: vec![Connection {
             local_port: Some(80),
             ..connection(0, Side::Accepted)
         }],
+        ..Default::default()
     };
     compile(&header, &events)
 }

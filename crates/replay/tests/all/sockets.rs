@@ -30,8 +30,8 @@ fn with_connections(end_ns: i64, threads: &[(u32, &str, u32)], count: u64) -> He
     };
     header.sockets = Sockets {
         recorded: true,
-        without: None,
         connections: (0..count).map(accepted).collect(),
+        ..Default::default()
     };
     header
 }

@@ -72,6 +72,7 @@ fn with_sockets() -> (Header, Vec<Event>) {
                 ..connection(i64::MAX as u64)
             },
         ],
+        sealed: 0,
     };
     all.extend(events(SOCKETS));
     (header, all)
