@@ -6,7 +6,7 @@
   node    one event loop and its collector                     python  a thread a connection under one lock; one request in
   front   two processes: one asks the other, in one group              twenty takes ten times as long
 
-and, with --services more, fourteen others (--services more --packages says what they need):
+and, with --services more, eighteen others (--services more --packages says what they need):
 
   gunicorn  three Python processes, a connection a request  tasks   Python's asyncio, which hands work to threads
   puma      Ruby, a pool of threads                         php     PHP's own server, three processes; closing ends an answer
@@ -15,6 +15,8 @@ and, with --services more, fourteen others (--services more --packages says what
   haproxy   before Go, two threads, in one group            streams Java's own server, parallel streams; Nagle holds answers
   fpm       nginx before PHP, over Unix streams             erlang  a process of Erlang's for each connection
   workers   Node with three worker threads               datagrams  Go over UDP, a goroutine and a port for each request
+  tls       Go over HTTP/2, encrypted                    h2c        Go over HTTP/2, waiting 20 ms: several requests at once
+  apache    four processes that run PHP themselves       outside    Go, which asks redis in another group
 
 (a) alone; (b) beside two spinning groups of the service's weight; (c) while throttled by a limit of 1.25 times its use.
 In each the service is recorded with `record --cgroup` and nothing else said, planned, and run under what was recommended:
@@ -63,6 +65,7 @@ SERVICES = {  # what is built, and the processes; {bin}: where built things are
 USUAL = list(SERVICES)
 php = ["env", "PHP_CLI_SERVER_WORKERS=3", "php", "-S", "{at}:17501", "-t", f"{sources}"]
 FILL = f"s,ADDRESS,{{at}},g; s,BIN,{{bin}},g; s,SOURCES,{sources},g"
+PHP_MODULE = max(glob.glob("/usr/lib/apache2/modules/libphp*.so"), default="libphp.so")  # so has the module's
 PHP_FPM = max(glob.glob("/usr/sbin/php-fpm*"), default="php-fpm")  # its name has the version
 SERVICES |= {
     "gunicorn": (None, [["gunicorn", "--chdir", f"{sources}", "-w", "3", "-b", "{at}:17501", "app:app"]]),
@@ -85,10 +88,20 @@ SERVICES |= {
     "erlang": (["erlc", "-o", "{bin}", f"{sources}/web.erl"], [["erl", "-noshell", "-pa", "{bin}", "-s", "web", "main"]]),
     "workers": (None, [["node", f"{sources}/workers.js", "{at}", "17501"]]),
     "datagrams": (["go", "build", "-o", "{bin}/datagrams", f"{sources}/datagrams.go"], [["{bin}/datagrams", "serve", "{at}:17501"]]),
+    "tls": (["go", "build", "-o", "{bin}/streams", f"{sources}/streams.go"], [["{bin}/streams", "tls", "{at}:17501", "0"]]),
+    "h2c": (["go", "build", "-o", "{bin}/streams", f"{sources}/streams.go"], [["{bin}/streams", "h2c", "{at}:17501", "20"]]),
+    "apache": (["sh", "-c", f"sed '{FILL}; s,MODULE,{PHP_MODULE},' {sources}/apache.conf >{{bin}}/apache.conf"],
+               [["/usr/sbin/apache2", "-f", "{bin}/apache.conf", "-D", "FOREGROUND"]]),
+    "outside": (["go", "build", "-o", "{bin}/backed", f"{sources}/backed.go"],
+                [["sh", "-c", "sleep 1; exec {bin}/backed {at}:17501 {at}:17600"]]),
 }
+# What a service asks that is not in its group.
+OUTSIDE = {"outside": ["redis-server", "--port", "17600", "--bind", "{at}", "--save", "", "--protected-mode", "no"]}
+ASKED = {"tls": ("https", ["-insecure"]), "h2c": ("http", ["-h2c"])}  # how, where not over HTTP/1.1
 MORE = [name for name in SERVICES if name not in USUAL]
-MORE_PACKAGES = ["gunicorn", "puma", "php-cli", "nginx-light", "redis-server", "haproxy", "php-fpm", "erlang-base"]
-MORE_PROGRAMS = ["gunicorn", "puma", "php", "nginx", "redis-server", "haproxy", PHP_FPM, "erl"]
+MORE_PACKAGES = ["gunicorn", "puma", "php-cli", "nginx-light", "redis-server", "haproxy", "php-fpm", "erlang-base",
+                 "libapache2-mod-php"]
+MORE_PROGRAMS = ["gunicorn", "puma", "php", "nginx", "redis-server", "haproxy", PHP_FPM, "erl", "/usr/sbin/apache2"]
 # What answers at once, to each kind of client.
 SERVICES["once"] = (SERVICES["go"][0], [["{bin}/fanout", "{at}:17501", "0"]])
 SERVICES["datagrams-once"] = (SERVICES["datagrams"][0], [["{bin}/datagrams", "serve", "{at}:17501", "0"]])
@@ -104,12 +117,14 @@ class Bench:
     def start(self, name):
         build, commands = SERVICES[name]
         self.over_udp = name in OVER_UDP
+        self.scheme, self.asked = ASKED.get(name, ("http", []))
         fill = lambda command: [part.format(bin=self.bin, at=namespaces.SERVICE) for part in command]
         if build:
             subprocess.run(fill(build), check=True, env=os.environ | {"GOFLAGS": "-mod=mod"})
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.processes = [self.groups.start("service", fill(command), self.nets.inside(self.nets.service), **quiet)
-                          for command in commands]
+        inside = self.nets.inside(self.nets.service)
+        self.processes = [self.groups.start("outside", fill(OUTSIDE[name]), inside, **quiet)] if name in OUTSIDE else []
+        self.processes += [self.groups.start("service", fill(command), inside, **quiet) for command in commands]
         time.sleep(3)
 
     def warm(self):
@@ -132,9 +147,9 @@ class Bench:
             command = [f"{self.bin}/datagrams", "ask", f"{namespaces.SERVICE}:17501", rate, str(seconds), str(results)]
             return self.groups.start("client", command, self.nets.inside(self.nets.client), **pipe()), results
         targets = results.with_name("targets")
-        targets.write_text(f"GET http://{namespaces.SERVICE}:17501/\n")
+        targets.write_text(f"GET {self.scheme}://{namespaces.SERVICE}:17501/\n")
         command = [f"{self.bin}/vegeta", "attack", "-targets", str(targets), "-duration", f"{seconds}s", "-output", str(results),
-                   "-rate", rate]
+                   "-rate", rate, *self.asked]
         if as_many:
             command += ["-workers", "4", "-max-workers", "4"]
         elif self.args.connections:
@@ -428,10 +443,11 @@ def main():
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     out = pathlib.Path(args.out or f"bench/results/{date}-verify-services")
     out.mkdir(parents=True, exist_ok=True)
-    groups = cpu_groups.Groups(("service", "client", "spinner-1", "spinner-2"))
+    groups = cpu_groups.Groups(("service", "client", "outside", "spinner-1", "spinner-2"))
     groups.make()
     try:
         groups.weight("client", 100)
+        groups.weight("outside", 100)
         idle = poll_when_idle()
         print(f"{os.uname().release}, {os.cpu_count()} CPUs, cgroup v{2 if groups.v2 else 1}; {args.rate} requests/s, recordings "
               f"of {args.record_seconds} s, runs of {args.seconds} s; {idle}\n", flush=True)
