@@ -61,7 +61,7 @@ pub struct NoRequests {
 fn streams_in_doubt(sockets: &Sockets) -> Option<String> {
     let which = match sockets.sealed {
         0 if sockets.lack_streams() => {
-            "as the recorded machine has no cgroup v2, HTTP/2 is not looked for".to_string()
+            "HTTP/2 was not looked for, as that needs cgroup v2 and CAP_NET_ADMIN".to_string()
         }
         0 => return None,
         1 => "a connection is encrypted and may be HTTP/2".into(),

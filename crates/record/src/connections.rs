@@ -15,7 +15,7 @@ const CONNECTION_BYTES: u64 = 220;
 const LEFT_OUT: &str = "MPTCP, and the end of Unix streams";
 /// Before 6.3.
 const NO_DATAGRAMS: &str = "UDP, ";
-/// Where there is no cgroup v2, or the kernel hands out no packets by it.
+/// Without cgroup v2, or CAP_NET_ADMIN, or CONFIG_CGROUP_BPF.
 const NO_STREAMS: &str = "which of a connection's streams is whose (HTTP/2), ";
 
 /// State of a listening socket in `/proc/net/tcp`.
