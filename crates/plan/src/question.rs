@@ -262,12 +262,18 @@ fn overlapping(recordings: &Recordings) -> Option<String> {
     let sockets = recordings.sources.iter().filter_map(|s| s.program.sockets);
     let count: u64 = sockets.map(|seen| seen.overlapping).sum();
     let all = recordings.requests(None);
-    (count as f64 > DOUBTFUL_SHARE_MAX * all as f64).then(|| {
+    let overlapping = count as f64 > DOUBTFUL_SHARE_MAX * all as f64;
+    let said = overlapping.then(|| {
         format!(
             "{count} of {all} requests overlapped with others on their connection (pipelining, or HTTP/2 that is encrypted): their latency is \
              the time in which it was busy, and more than a request's own"
         )
-    })
+    });
+    let mut in_doubt = recordings
+        .sources
+        .iter()
+        .filter_map(|s| s.streams_in_doubt.clone());
+    said.or_else(|| in_doubt.next())
 }
 
 fn held(recordings: &Recordings) -> Option<String> {

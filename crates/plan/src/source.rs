@@ -14,6 +14,8 @@ pub struct Source {
     pub machine: Machine,
     /// What is doubtful about the trace, but not so much that it had to be refused.
     pub warnings: Vec<String>,
+    /// Why an answer may be taken for that of another request on its connection.
+    pub streams_in_doubt: Option<String>,
     /// What a request is.
     pub request: Option<RequestSpec>,
     /// Why it has no requests, and what to do about it; `None`: it has. Then there is no latency, but CPU use and throttling.
@@ -158,14 +160,13 @@ impl Source {
                     .into(),
             );
         }
-        if program.sockets.is_some() {
-            warnings.extend(streams_in_doubt(&header.sockets));
-        }
+        let streams_in_doubt = program.sockets.and_then(|_| streams_in_doubt(&header.sockets));
         Ok(Source {
             file: path.display().to_string(),
             recorded_on: header.machine.clone(),
             machine: machine(&header, &timeline),
             warnings,
+            streams_in_doubt,
             program: Arc::new(program),
             request,
             no_requests,

@@ -186,6 +186,7 @@ fn record_json(r: &Report, seen: &Seen) -> serde_json::Value {
         "encode_ns": r.encode_ns, "overhead": r.overhead(), "begin_ns": r.begin_ns, "detach_ns": r.detach_ns,
         "begin_unix_ns": r.begin_unix_ns,
         "requests": seen.json(), "connections": r.connections, "with_streams": r.with_streams,
+        "sealed": r.sealed,
         "socket_events": r.socket_events,
         "without_sockets": r.without_sockets,
     })

@@ -139,7 +139,7 @@ fn planned_of(name: &str, sockets: Sockets, more: impl Fn(i64) -> Vec<(i64, u32,
     }
     events.sort_by_key(|event| event.ts_ns);
     let trace = trace(name, &(header, events));
-    run(&["plan", &trace, "--goal", "p90(request) < 50ms", "--verbose"], 0).0
+    run(&["plan", &trace, "--goal", "p90(request) < 50ms"], 0).0
 }
 
 /// What a thread finds to be read after its answer was there before: two requests that look like one.
