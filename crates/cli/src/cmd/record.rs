@@ -186,8 +186,7 @@ fn record_json(r: &Report, seen: &Seen) -> serde_json::Value {
         "encode_ns": r.encode_ns, "overhead": r.overhead(), "begin_ns": r.begin_ns, "detach_ns": r.detach_ns,
         "begin_unix_ns": r.begin_unix_ns,
         "requests": seen.json(), "connections": r.connections, "with_streams": r.with_streams,
-        "sealed": r.sealed,
-        "socket_events": r.socket_events,
+        "sealed": r.sealed, "socket_events": r.socket_events,
         "without_sockets": r.without_sockets,
     })
 }
@@ -212,8 +211,12 @@ fn record_text(r: &Report, seen: &Seen, args: &Args) -> String {
                 0 => String::new(),
                 n => format!("\n           {n} of HTTP/2: each of their streams under way at a time is a connection here"),
             };
+            let sealed = match r.sealed {
+                0 => String::new(),
+                n => format!("\n           {n} encrypted, maybe HTTP/2: what is under way at once on one of them is not told apart"),
+            };
             format!(
-                "sockets    {} connections, {} events{streams}\n",
+                "sockets    {} connections, {} events{streams}{sealed}\n",
                 r.connections, r.socket_events
             )
         }
