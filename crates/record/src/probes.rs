@@ -259,7 +259,6 @@ impl<'obj> Probes<'obj> {
     /// Whether packets are looked at from now on. False: the kernel refuses it.
     pub fn look_at_packets(&mut self, look: bool) -> bool {
         let Some(group) = &self.packets else { return true };
-
         if look != self.packet_links.is_empty() {
             return true;
         }
@@ -410,9 +409,6 @@ impl<'obj> Probes<'obj> {
                     &mut length,
                 )
             };
-            if std::env::var_os("DBGV").is_some() {
-                eprintln!("{:?} {}", prog.name(), info.verified_insns);
-            }
             (failed == 0).then_some(ProgramInfo {
                 run_time_ns: info.run_time_ns,
                 runs: info.run_cnt,
