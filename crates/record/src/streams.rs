@@ -305,15 +305,13 @@ impl Told {
             SocketOp::Read => {
                 // What had come before recording began is read first.
                 socket.read_bytes = (socket.read_bytes + u64::from(bytes)).min(socket.arrived_bytes);
-                let mut last = None;
                 while let Some(&(until, connection)) = socket.unread.front() {
                     if until > socket.read_bytes {
                         break;
                     }
+                    // As many as came: what is left unread would be part of the next request.
                     socket.unread.pop_front();
-                    if last.replace(connection) != Some(connection) {
-                        tell(connection, 1);
-                    }
+                    tell(connection, 1);
                 }
             }
             SocketOp::Closed => socket.connections.iter().for_each(|&id| tell(id, 0)),
@@ -451,8 +449,9 @@ mod tests {
         assert_eq!(tell(&mut told, event(21, SocketOp::Arrived, 100)), [1]);
         // Half of the first one, then both.
         assert!(tell(&mut told, event(22, SocketOp::Read, 50)).is_empty());
-        assert_eq!(tell(&mut told, event(23, SocketOp::Read, 150)), [0, 1]);
         assert_eq!(tell(&mut told, event(26, SocketOp::Arrived, 100)), [1]);
+        // Both, and what came of the second one later: each is read.
+        assert_eq!(tell(&mut told, event(27, SocketOp::Read, 250)), [0, 1, 1]);
         assert_eq!(tell(&mut told, event(80, SocketOp::Closed, 0)), [0, 1]);
         assert!(tell(&mut told, event(81, SocketOp::Wrote, 10)).is_empty());
     }
