@@ -225,34 +225,17 @@ fn listening(text: &str) -> Vec<u16> {
 mod tests {
     use super::*;
 
-    fn record(id: u64, protocol: Protocol, side: Option<Side>, ports: (u16, u16)) -> SocketRecord {
-        SocketRecord {
-            ts_ns: 10 * id as i64,
-            cpu: 1,
-            id,
-            tid: 7,
-            tgid: std::process::id(),
-            protocol,
-            side,
-            existed: side.is_none(),
-            netns: 0,
-            ends: Ends {
-                netns: 0,
-                local: [1; 16],
-                remote: [1; 16],
-                local_port: ports.0,
-                remote_port: ports.1,
-            },
-            number: id as u32,
-        }
-    }
-
     #[test]
     fn both_ends_of_a_connection_find_each_other_also_when_the_ports_come_again() {
         let mut connections = Connections::default();
         let ends = [(1, 2), (2, 1), (2, 1), (1, 2), (3, 4)];
         for (id, ports) in (1..).zip(ends) {
-            connections.add(&record(id, Protocol::Tcp, Some(Side::Opened), ports));
+            connections.add(&SocketRecord::example(
+                id,
+                Protocol::Tcp,
+                Some(Side::Opened),
+                ports,
+            ));
         }
         let table = connections
             .finish(|tid, ts_ns| Some((tid as i64 + ts_ns) as u32), true, true, 0)
@@ -265,7 +248,12 @@ mod tests {
     #[test]
     fn how_a_connection_began_is_an_event_only_where_it_was_seen() {
         let mut connections = Connections::default();
-        let began = connections.add(&record(1, Protocol::Tcp, Some(Side::Accepted), (80, 9)));
+        let began = connections.add(&SocketRecord::example(
+            1,
+            Protocol::Tcp,
+            Some(Side::Accepted),
+            (80, 9),
+        ));
         assert!(matches!(
             began.unwrap().what,
             What::Socket {
@@ -275,7 +263,7 @@ mod tests {
             }
         ));
         assert!(connections
-            .add(&record(2, Protocol::Unix, None, (0, 0)))
+            .add(&SocketRecord::example(2, Protocol::Unix, None, (0, 0)))
             .is_none());
         let table = connections.finish(|_, _| None, true, true, 0).connections;
         assert_eq!(
@@ -289,8 +277,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut connections = Connections::default();
-        connections.add(&record(1, Protocol::Tcp, None, (port, 9)));
-        connections.add(&record(2, Protocol::Tcp, None, (9, port)));
+        connections.add(&SocketRecord::example(1, Protocol::Tcp, None, (port, 9)));
+        connections.add(&SocketRecord::example(2, Protocol::Tcp, None, (9, port)));
         let table = connections.finish(|_, _| None, true, true, 0).connections;
         let sides: Vec<_> = table.iter().map(|c| c.side).collect();
         assert_eq!(sides, [Side::Accepted, Side::Opened]);

@@ -336,29 +336,10 @@ fn join_ends(flows: &mut [Flow]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Ends;
     use SocketOp::{Arrived, Read, Wrote};
 
     fn socket(id: u64, local_port: u16, remote_port: u16) -> SocketRecord {
-        SocketRecord {
-            ts_ns: 5,
-            cpu: 0,
-            id,
-            tid: 20,
-            tgid: 20,
-            protocol: Protocol::Udp,
-            side: None,
-            existed: true,
-            netns: 0,
-            ends: Ends {
-                netns: 0,
-                local: [0; 16],
-                remote: [0; 16],
-                local_port,
-                remote_port,
-            },
-            number: id as u32,
-        }
+        SocketRecord::example(id, Protocol::Udp, None, (local_port, remote_port))
     }
 
     /// What happened to one socket, one after another: what, and the peer's port, where that is known.

@@ -245,14 +245,14 @@ impl<'obj> Probes<'obj> {
 
     /// Before the other programs for sockets: what those see the beginning of is followed from its first packet.
     fn attach_streams(&mut self, packets: Option<&Path>) {
-        let Ok(hooks) = &mut self.hooks else { return };
-        self.packets = packets
-            .filter(|_| hooks.streams)
-            .and_then(|dir| File::open(dir).ok());
-        hooks.streams = self.packets.is_some();
-        if !self.look_at_packets(true) {
+        let wanted = packets.filter(|_| self.has_streams());
+        self.packets = wanted.and_then(|dir| File::open(dir).ok());
+        let looks = self.packets.is_some() && self.look_at_packets(true);
+        if !looks {
             self.packets = None;
-            self.hooks.iter_mut().for_each(|hooks| hooks.streams = false);
+        }
+        if let Ok(hooks) = &mut self.hooks {
+            hooks.streams = looks;
         }
     }
 

@@ -92,16 +92,16 @@ impl Streams {
     /// the sockets' events, and what was sent, in no order.
     pub fn finish(mut self, connections: &mut Connections) -> (Told, Vec<Event>) {
         self.frames.sort_by_key(|frame| frame.ts_ns);
-        let mut of_socket: HashMap<u64, Vec<Frame>> = HashMap::new();
+        let mut seen: HashMap<u64, Asked> = HashMap::new();
         for frame in &self.frames {
             if let Some(&id) = self.sockets.get(&frame.number) {
-                of_socket.entry(id).or_default().push(*frame);
+                seen.entry(id).or_default().take(frame);
             }
         }
-        let asks_by_going: HashMap<u64, bool> = of_socket
+        let asks = seen
             .iter()
-            .filter_map(|(&id, frames)| Some((id, who_asks(connections.get(id)?.side, frames)?)))
-            .collect();
+            .filter_map(|(&id, seen)| Some((id, seen.by_going(connections.get(id)?.side)?)));
+        let asks_by_going: HashMap<u64, bool> = asks.collect();
         let mut told = Told::default();
         let mut sent = Vec::new();
         let mut pairs: HashMap<u64, Pair> = HashMap::new();
@@ -149,27 +149,36 @@ impl Streams {
     }
 }
 
-/// Whether what goes is the side's that asks; `None` if these are no streams: none was begun by one side and answered by the other.
-fn who_asks(side: Side, frames: &[Frame]) -> Option<bool> {
-    let answered = |by_going: bool| {
-        let mut begun = HashSet::new();
-        frames.iter().any(|frame| {
-            if frame.goes == by_going {
-                // Those of clients have odd numbers.
-                if frame.headers && frame.stream % 2 == 1 {
-                    begun.insert(frame.stream);
-                }
-                return false;
-            }
-            frame.headers && begun.contains(&frame.stream)
-        })
-    };
-    let by_going = match side {
-        Side::Accepted => false,
-        Side::Opened => true,
-        Side::Neither => answered(true),
-    };
-    answered(by_going).then_some(by_going)
+/// Which side of a connection asks: by what comes, and by what goes.
+#[derive(Default)]
+struct Asked {
+    /// Streams with headers whose answer is not seen; only until one is.
+    begun: [HashSet<u32>; 2],
+    answered: [bool; 2],
+}
+
+impl Asked {
+    fn take(&mut self, frame: &Frame) {
+        let (own, other) = (usize::from(frame.goes), usize::from(!frame.goes));
+        if !frame.headers {
+            return;
+        }
+        self.answered[other] |= self.begun[other].contains(&frame.stream);
+        // Those of clients have odd numbers.
+        if frame.stream % 2 == 1 && !self.answered[own] {
+            self.begun[own].insert(frame.stream);
+        }
+    }
+
+    /// Whether what goes is the side's that asks; `None` if these are no streams: none was begun by one side and answered by the other.
+    fn by_going(&self, side: Side) -> Option<bool> {
+        let by_going = match side {
+            Side::Accepted => false,
+            Side::Opened => true,
+            Side::Neither => self.answered[usize::from(true)],
+        };
+        self.answered[usize::from(by_going)].then_some(by_going)
+    }
 }
 
 /// A connection, of which both ends may be recorded: which of its streams have which place.
@@ -324,7 +333,6 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Ends, SocketRecord};
 
     const CLIENT: u32 = 1;
     const SERVER: u32 = 2;
@@ -333,33 +341,11 @@ mod tests {
     fn recorded(ends: &[u32]) -> (Streams, Connections) {
         let (mut streams, mut connections) = (Streams::default(), Connections::default());
         for &number in ends {
-            let ports = match number {
-                CLIENT => (4000, 80),
-                _ => (80, 4000),
+            let (side, ports) = match number {
+                CLIENT => (Side::Opened, (4000, 80)),
+                _ => (Side::Accepted, (80, 4000)),
             };
-            let socket = SocketRecord {
-                ts_ns: 0,
-                cpu: 0,
-                id: number.into(),
-                tid: 10 * number,
-                tgid: std::process::id(),
-                protocol: Protocol::Tcp,
-                side: Some(if number == CLIENT {
-                    Side::Opened
-                } else {
-                    Side::Accepted
-                }),
-                existed: false,
-                netns: 0,
-                ends: Ends {
-                    netns: 0,
-                    local: [1; 16],
-                    remote: [1; 16],
-                    local_port: ports.0,
-                    remote_port: ports.1,
-                },
-                number,
-            };
+            let socket = SocketRecord::example(number.into(), Protocol::Tcp, Some(side), ports);
             streams.add_socket(&socket);
             connections.add(&socket);
         }

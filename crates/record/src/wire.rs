@@ -65,6 +65,32 @@ pub struct SocketRecord {
     pub number: u32,
 }
 
+#[cfg(test)]
+impl SocketRecord {
+    /// Of this process, between two ports (local and remote) of one address; made before it was seen where nothing says by whom.
+    pub fn example(id: u64, protocol: Protocol, side: Option<Side>, ports: (u16, u16)) -> SocketRecord {
+        SocketRecord {
+            ts_ns: 10 * id as i64,
+            cpu: 1,
+            id,
+            tid: 7,
+            tgid: std::process::id(),
+            protocol,
+            side,
+            existed: side.is_none(),
+            netns: 0,
+            ends: Ends {
+                netns: 0,
+                local: [1; 16],
+                remote: [1; 16],
+                local_port: ports.0,
+                remote_port: ports.1,
+            },
+            number: id as u32,
+        }
+    }
+}
+
 /// `struct record_frame`: frames of one HTTP/2 stream in one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {

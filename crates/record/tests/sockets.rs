@@ -542,6 +542,16 @@ fn echo(old: &mut TcpStream) {
     old.write_all(&byte).unwrap();
 }
 
+/// Likewise, to be called while recording, with a connection that is made now.
+fn to_have_packets_looked_at() -> impl FnOnce() + Send {
+    let (mut old, mut other) = both_ends(&TcpListener::bind("127.0.0.1:0").unwrap());
+    move || {
+        let echoes = named("plim-echo", move || echo(&mut other));
+        have_packets_looked_at(&mut old);
+        echoes.join().unwrap();
+    }
+}
+
 fn first_bytes() -> Vec<u8> {
     let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     begin.extend(frame(SETTINGS, 0, 0, &[0; 6]));
@@ -609,11 +619,9 @@ fn tells_streams(seen: &Seen, port: u16) -> bool {
 fn streams_of_http2_are_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (mut old, mut other) = both_ends(&TcpListener::bind("127.0.0.1:0").unwrap());
+    let look = to_have_packets_looked_at();
     let load = move || {
-        let echoes = named("plim-echo", move || echo(&mut other));
-        have_packets_looked_at(&mut old);
-        echoes.join().unwrap();
+        look();
         let (client, server) = both_ends(&listener);
         ask_and_answer(client, server, first_bytes(), [1, 3, 5]);
     };
@@ -626,11 +634,9 @@ fn streams_of_a_connection_that_is_older_than_the_recording_are_told_apart() {
     let listener = TcpListener::bind("[::1]:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (client, server) = both_ends(&listener);
-    let (mut old, mut other) = both_ends(&TcpListener::bind("127.0.0.1:0").unwrap());
+    let look = to_have_packets_looked_at();
     let load = move || {
-        let echoes = named("plim-echo", move || echo(&mut other));
-        have_packets_looked_at(&mut old);
-        echoes.join().unwrap();
+        look();
         ask_and_answer(client, server, Vec::new(), [101, 103, 105]);
         drop(listener);
     };
@@ -763,11 +769,9 @@ fn encrypted_connections_that_may_be_http2_are_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let hello = client_hello(offer);
-        let (mut old, mut other) = both_ends(&TcpListener::bind("127.0.0.1:0").unwrap());
+        let look = to_have_packets_looked_at();
         let load = move || {
-            let echoes = named("plim-echo", move || echo(&mut other));
-            have_packets_looked_at(&mut old);
-            echoes.join().unwrap();
+            look();
             named("plim-both", move || {
                 let mut client = TcpStream::connect(address).unwrap();
                 let (mut server, _) = listener.accept().unwrap();

@@ -342,16 +342,16 @@ pub struct Sockets {
 impl Sockets {
     /// Whether the recorder looked at sockets, but not at those of UDP.
     pub fn lack_datagrams(&self) -> bool {
-        self.recorded && self.without.as_deref().is_some_and(|kinds| kinds.contains("UDP"))
+        self.lack("UDP")
     }
 
     /// Whether the recorder looked at sockets, but could not tell streams of HTTP/2 apart.
     pub fn lack_streams(&self) -> bool {
-        self.recorded
-            && self
-                .without
-                .as_deref()
-                .is_some_and(|kinds| kinds.contains("HTTP/2"))
+        self.lack("HTTP/2")
+    }
+
+    fn lack(&self, kind: &str) -> bool {
+        self.recorded && self.without.as_deref().is_some_and(|kinds| kinds.contains(kind))
     }
 }
 
