@@ -23,7 +23,18 @@ service() {
 		"idle work had $batch%"
 }
 
+# What the group has in one such second strays by 20 of 1000 under plimsoll, and by 11 under the kernel's own: the mean of five is held.
 cleared() {
+	total=0 shares=
+	for _ in 1 2 3 4 5; do
+		clear_once
+		total=$((total + share)) shares="$shares $share"
+	done
+	share=$((total / 5))
+	echo "  cpu.idle cleared, equal groups: in the next second $share of 1000 (mean of$shares)"
+}
+
+clear_once() {
 	mkdir "$root/one" "$root/other"
 	echo 1 >"$root/one/cpu.idle"
 	pids=
@@ -37,7 +48,6 @@ cleared() {
 	sleep 1
 	one=$(($(use one) - one)) other=$(($(use other) - other))
 	share=$((one * 1000 / (one + other)))
-	echo "  cpu.idle cleared, equal groups: in the next second $share of 1000"
 	# shellcheck disable=SC2086 # words
 	kill -9 $pids
 	# shellcheck disable=SC2086
