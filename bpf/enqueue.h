@@ -322,7 +322,7 @@ static int cpu_timer_fired(void *map, u32 *key, struct cpu_timer *timer)
 	}
 	if (stop_at_ns) {
 		if (now_ns >= stop_at_ns) {
-			c->stop_at_ns = 0;
+			/* The next tick looks again: while the kernel hands over the CPUs none is kicked. */
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		} else if (!next_ns || stop_at_ns < next_ns) {
 			next_ns = stop_at_ns;

@@ -206,7 +206,7 @@ struct live_knobs {
 struct live_mend {
 	u64 now_ns; /* out: the scheduler's clock */
 	u32 fail;
-	u32 reserved;
+	u32 took_over; /* the kernel has just handed over the CPUs */
 };
 
 struct live_exit {

@@ -545,7 +545,8 @@ int find_symbols(void *unused)
  * Starts timers that are owed where no CPU ticks, and period timers that should have fired long ago: `plimsoll run`
  * calls this 20 times a second. Once, on 7.2, a group's timer was not fired 15 s after its time, though the policy
  * counted it as active, and all of the group stayed parked; whether the kernel had refused to start it was not looked
- * at then. With `fail` it fails, as an internal error would: a program of its own would take as long to load as any.
+ * at then. With `fail` it fails, as an internal error would, and with `took_over` it forgives what CPUs owe by now: programs of
+ * their own would take as long to load as any.
  */
 SEC("syscall")
 int mend_timers(struct live_mend *args)
@@ -571,6 +572,8 @@ int mend_timers(struct live_mend *args)
 		if (!group || (slot && !group->alive))
 			continue;
 		pool = &group->g.pool;
+		if (args->took_over)
+			pl_bw_forgive(pool);
 		if (!pl_bw_timer_overdue(pool, now_ns))
 			continue;
 		S->timers_overdue++;

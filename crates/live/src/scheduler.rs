@@ -40,6 +40,15 @@ impl std::fmt::Display for Ended {
     }
 }
 
+/// What `mend_timers` is called for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mend {
+    Timers,
+    Fail,
+    /// Forgives what CPUs owe, too.
+    TookOver,
+}
+
 /// A scheduler that is loaded and attached. Dropping it hands the CPUs back to the kernel's own.
 pub struct Scheduler<'obj> {
     skel: PlimsollSkel<'obj>,
@@ -159,6 +168,9 @@ impl<'obj> Scheduler<'obj> {
                 "the scheduler cannot begin, and the kernel's own goes on: {ended}"
             )));
         }
+        scheduler
+            .call_mend(Mend::TookOver)
+            .map_err(|error| refused("what ran as the CPUs were handed over cannot be forgiven", error))?;
         Ok(scheduler)
     }
 
@@ -246,14 +258,14 @@ impl<'obj> Scheduler<'obj> {
 
     /// Makes the scheduler fail, as an internal error would.
     pub fn fail_on_purpose(&self) -> Result<()> {
-        self.call_mend(true)
+        self.call_mend(Mend::Fail)
             .map(drop)
             .map_err(|error| Error::Failed(format!("the scheduler cannot be made to fail: {error}")))
     }
 
     /// The scheduler's clock, which is not the one that programs can read. `None`: the kernel does not tell.
     pub fn now_ns(&self) -> Option<u64> {
-        self.call_mend(false).ok()
+        self.call_mend(Mend::Timers).ok()
     }
 
     /// Starts timers that the kernel did not start when it was asked to, or that are overdue, and looks again which groups are
@@ -263,16 +275,17 @@ impl<'obj> Scheduler<'obj> {
         if unsafe { std::ptr::addr_of!((*self.state).relink_owed).read_volatile() } != 0 {
             self.set_knobs(&Knobs::default())?;
         }
-        self.call_mend(false)
+        self.call_mend(Mend::Timers)
             .map_err(|error| Error::Failed(format!("the scheduler's timers cannot be looked at: {error}")))?;
         Ok(self.state().timers_overdue)
     }
 
     /// Returns the scheduler's clock.
-    fn call_mend(&self, fail: bool) -> libbpf_rs::Result<u64> {
-        // bpf/intf.h's live_mend: the clock, whether to fail, nothing.
+    fn call_mend(&self, what: Mend) -> libbpf_rs::Result<u64> {
+        // bpf/intf.h's live_mend: the clock, whether to fail, whether the CPUs have just been taken over.
         let mut args = [0; 16];
-        args[8..12].copy_from_slice(&u32::from(fail).to_ne_bytes());
+        args[8..12].copy_from_slice(&u32::from(what == Mend::Fail).to_ne_bytes());
+        args[12..].copy_from_slice(&u32::from(what == Mend::TookOver).to_ne_bytes());
         let input = ProgramInput {
             context_in: Some(&mut args),
             ..ProgramInput::default()

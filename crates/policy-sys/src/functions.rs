@@ -47,6 +47,7 @@ extern "C" {
         now_ns: u64,
         config: *const BwConfig,
     ) -> u32;
+    pub fn pl_bw_forgive(pool: *mut Pool);
     pub fn pl_bw_release_next(pool: *mut Pool, now_ns: u64) -> *mut Balance;
 
     // pelt.h

@@ -137,6 +137,25 @@ fn a_timer_that_somebody_waits_for_is_overdue_whether_or_not_it_counts_as_active
 }
 
 #[test]
+fn what_ran_before_the_scheduler_took_over_is_forgiven_and_nothing_else() {
+    let mut bench = Bench::new(3, published());
+    bench.set(10 * MS, 100 * MS, 0, 0, 0);
+    bench.charge(0, 25 * MS, true, MS);
+    bench.charge(1, MS, true, MS);
+    let before = (bench.pool.runtime_ns, bench.balances[1].remaining_ns);
+    assert_eq!(
+        bench.balances[0].remaining_ns,
+        -15 * MS as i64,
+        "it has the pool's 10 ms"
+    );
+    unsafe { pl_bw_forgive(&mut *bench.pool) };
+    let owed = bench.balances.iter().map(|balance| balance.remaining_ns);
+    assert_eq!(owed.collect::<Vec<_>>(), [0, before.1.max(0), 0]);
+    assert_eq!(bench.pool.runtime_ns, before.0);
+    assert_eq!(bench.period(100 * MS)[0], 0, "released by the first refill");
+}
+
+#[test]
 fn onset_grants_its_share_of_the_burst_and_mainline_grants_none() {
     let mut bench = Bench::new(1, published());
     bench.set(10 * MS, 100 * MS, 40 * MS, 25, 0);
