@@ -41,6 +41,9 @@ fn main() {
     for file in [
         "record.bpf.c",
         "record.h",
+        "record_kernel.h",
+        "record_cpu.h",
+        "record_threads.h",
         "record_sockets.h",
         "record_datagrams.h",
         "record_streams.h",
