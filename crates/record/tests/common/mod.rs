@@ -15,6 +15,8 @@ macro_rules! skipped {
     }};
 }
 
+pub mod seen;
+
 /// Records while `load` runs; `None`, with a word why, where the machine cannot.
 pub fn recorded(
     request: Option<RequestSpec>,
