@@ -24,8 +24,8 @@ const HELD_MIN_NS: i64 = 100_000;
 #[derive(Default)]
 pub struct Streams {
     frames: Vec<Frame>,
-    /// Sockets, by their numbers.
-    sockets: HashMap<u32, u64>,
+    /// Sockets, by their numbers, and since when a recorded thread uses each.
+    sockets: HashMap<u32, (u64, i64)>,
     /// How many streams a socket may have, by their numbers.
     counts: HashMap<u32, usize>,
     connections: u64,
@@ -40,7 +40,7 @@ pub struct Streams {
 impl Streams {
     /// A recorded thread used a socket for the first time.
     pub fn add_socket(&mut self, socket: &SocketRecord) {
-        self.sockets.insert(socket.number, socket.id);
+        self.sockets.insert(socket.number, (socket.id, socket.ts_ns));
         if socket.protocol == Protocol::Tcp {
             self.undecided.push_back((socket.ts_ns, socket.number));
         }
@@ -79,7 +79,8 @@ impl Streams {
     pub fn sealed(&self, connections: &Connections) -> u64 {
         let sealed = self.decided.iter().filter(|(_, &sealed)| sealed);
         let ids = sealed.filter_map(|(number, _)| self.sockets.get(number));
-        let accepted = ids.filter(|&&id| connections.get(id).is_some_and(|own| own.side == Side::Accepted));
+        let accepted =
+            ids.filter(|&&(id, _)| connections.get(id).is_some_and(|own| own.side == Side::Accepted));
         accepted.count() as u64
     }
 
@@ -89,12 +90,12 @@ impl Streams {
     }
 
     /// Tells streams apart: their connections take the place of their sockets' in the table. Returns what is needed to do so with
-    /// the sockets' events, and what was sent, in no order.
+    /// the sockets' events, and what needs none of these, in no order: what was sent, and what came before a thread used the socket.
     pub fn finish(mut self, connections: &mut Connections) -> (Told, Vec<Event>) {
         self.frames.sort_by_key(|frame| frame.ts_ns);
         let mut seen: HashMap<u64, Asked> = HashMap::new();
         for frame in &self.frames {
-            if let Some(&id) = self.sockets.get(&frame.number) {
+            if let Some(&(id, _)) = self.sockets.get(&frame.number) {
                 seen.entry(id).or_default().take(frame);
             }
         }
@@ -103,10 +104,11 @@ impl Streams {
             .filter_map(|(&id, seen)| Some((id, seen.by_going(connections.get(id)?.side)?)));
         let asks_by_going: HashMap<u64, bool> = asks.collect();
         let mut told = Told::default();
-        let mut sent = Vec::new();
+        let mut events = Vec::new();
+        let mut writers: HashMap<(u64, u32), u32> = HashMap::new();
         let mut pairs: HashMap<u64, Pair> = HashMap::new();
         for frame in &self.frames {
-            let Some(&id) = self.sockets.get(&frame.number) else {
+            let Some(&(id, used_ns)) = self.sockets.get(&frame.number) else {
                 continue;
             };
             let Some(&by_going) = asks_by_going.get(&id) else {
@@ -119,11 +121,21 @@ impl Streams {
                 continue;
             };
             let connection = told.connection(id, slot);
-            if !frame.goes {
-                let socket = told.sockets.entry(id).or_default();
+            if frame.goes {
+                writers.insert((id, frame.stream), frame.tid);
+                if by_going || frame.ends || frame.breaks {
+                    events.extend(went(frame, connection));
+                }
+                continue;
+            }
+            let socket = told.sockets.entry(id).or_default();
+            if frame.ts_ns < used_ns {
+                // The socket says of all that came before only when the first of it did, and it is read at once.
+                let by = peer.and_then(|peer| writers.get(&(peer, frame.stream)));
+                events.push(came(frame, connection, by.copied().unwrap_or(0)));
+                socket.unread.push_back((1, connection));
+            } else {
                 socket.coming.push_back((frame.ts_ns, frame.at, connection));
-            } else if by_going || frame.ends || frame.breaks {
-                sent.extend(went(frame, connection));
             }
         }
         let instead = told.ids.iter().zip(FIRST_ID..);
@@ -145,7 +157,7 @@ impl Streams {
         });
         let instead = instead.collect();
         connections.replace(instead);
-        (told, sent)
+        (told, events)
     }
 }
 
@@ -213,18 +225,28 @@ impl Pair {
     }
 }
 
-/// What was written, and when it left if it was held.
-fn went(frame: &Frame, connection: u64) -> impl Iterator<Item = Event> {
-    let event = |ts_ns, op, tid, bytes| Event {
+fn event(frame: &Frame, connection: u64, ts_ns: i64, op: SocketOp, tid: u32, bytes: u32) -> Event {
+    let what = What::Socket {
+        tid,
+        connection,
+        op,
+        bytes,
+    };
+    Event {
         ts_ns,
         cpu: frame.cpu,
-        what: What::Socket {
-            tid,
-            connection,
-            op,
-            bytes,
-        },
-    };
+        what,
+    }
+}
+
+/// What came: its sender's thread; 0: that is not recorded.
+fn came(frame: &Frame, connection: u64, tid: u32) -> Event {
+    event(frame, connection, frame.ts_ns, SocketOp::Arrived, tid, 1)
+}
+
+/// What was written, and when it left if it was held.
+fn went(frame: &Frame, connection: u64) -> impl Iterator<Item = Event> {
+    let event = |ts_ns, op, tid, bytes| event(frame, connection, ts_ns, op, tid, bytes);
     let wrote_ns = match frame.wrote_ns {
         0 => frame.ts_ns,
         known => known.min(frame.ts_ns),
@@ -345,7 +367,10 @@ mod tests {
                 CLIENT => (Side::Opened, (4000, 80)),
                 _ => (Side::Accepted, (80, 4000)),
             };
-            let socket = SocketRecord::example(number.into(), Protocol::Tcp, Some(side), ports);
+            let socket = SocketRecord {
+                ts_ns: 0,
+                ..SocketRecord::example(number.into(), Protocol::Tcp, Some(side), ports)
+            };
             streams.add_socket(&socket);
             connections.add(&socket);
         }
@@ -440,6 +465,42 @@ mod tests {
         assert_eq!(tell(&mut told, event(27, SocketOp::Read, 250)), [0, 1, 1]);
         assert_eq!(tell(&mut told, event(80, SocketOp::Closed, 0)), [0, 1]);
         assert!(tell(&mut told, event(81, SocketOp::Wrote, 10)).is_empty());
+    }
+
+    /// The socket itself says of three packets that the first one came at 5.
+    #[test]
+    fn what_came_before_a_thread_used_the_connection_came_at_its_own_time() {
+        let (mut streams, mut connections) = recorded(&[CLIENT, SERVER]);
+        streams.sockets.get_mut(&SERVER).unwrap().1 = 30;
+        add(&mut streams, 10, 1, true, "headers ends");
+        add(&mut streams, 20, 3, true, "headers ends");
+        add(&mut streams, 40, 1, false, "headers ends");
+        add(&mut streams, 50, 5, true, "headers ends");
+        add(&mut streams, 60, 3, false, "headers ends");
+        let (mut told, mut events) = streams.finish(&mut connections);
+        events.retain(|event| {
+            matches!(
+                event.what,
+                What::Socket {
+                    op: SocketOp::Arrived,
+                    ..
+                }
+            )
+        });
+        let came = |event: &Event| match event.what {
+            What::Socket { connection, tid, .. } => (event.ts_ns, connection, tid),
+            _ => unreachable!(),
+        };
+        let came: Vec<_> = events.iter().map(came).collect();
+        assert_eq!(came.iter().map(|own| own.0).collect::<Vec<_>>(), [10, 20]);
+        assert!(
+            came[0].1 != came[1].1 && came.iter().all(|own| own.2 == 10 * CLIENT),
+            "{came:?}"
+        );
+        assert!(tell(&mut told, event(5, SocketOp::Arrived, 300)).is_empty());
+        assert_eq!(tell(&mut told, event(30, SocketOp::Read, 300)).len(), 2);
+        assert_eq!(tell(&mut told, event(51, SocketOp::Arrived, 100)).len(), 1);
+        assert_eq!(tell(&mut told, event(52, SocketOp::Read, 100)).len(), 1);
     }
 
     #[test]
