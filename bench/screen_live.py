@@ -10,8 +10,8 @@ the same minutes. Each group is planned from it with the goal that `screen` has:
   fine, too large       today's limit meets the goal, and no more CPUs are recommended; too large: what is recommended is below
                         three quarters of it, and by 0.1 CPUs or more
   bursts                today's does not meet it, and in the plan's replays a burst of one quota halves what today's is throttled
-  too small             it does not halve it; or today's meets the goal as recorded, and more CPUs are recommended, as its work is not
-                        to be near to its limit
+  too small             it does not halve it; or another run may want more CPU time than the limit gives, as the plan has it, which no burst
+                        makes up for; or today's meets the goal as recorded, and more CPUs are recommended
 
 What is recommended is printed beside it: it may be more CPUs with a burst, as a plan holds its goal at the high end of its ranges.
 
@@ -127,7 +127,8 @@ def planned(found, limit, now, burst):
     cpus, _ = recommended(found)
     if found["plan"]["today"]["meets"] and cpus is not None and cpus <= 1.001 * limit:
         return "too large" if cpus < 0.75 * limit and limit - cpus >= WORTH_CPUS else "fine"
-    return "bursts" if not found["plan"]["today"]["meets"] and burst <= now / 2 else "too small"
+    helps = not found["plan"]["today"]["meets"] and burst <= now / 2 and found["request_cpus"] <= limit
+    return "bursts" if helps else "too small"
 
 
 def throttled(args, trace, name, burst_us):

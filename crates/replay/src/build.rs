@@ -157,11 +157,9 @@ impl Program {
                 });
                 let stretches = phase::standstills(timeline, member);
                 let phase_ns = phase::of_periods(&stretches, period_ns, throttled).or_else(|| {
-                    let never =
-                        throttled.is_some_and(|kernel| kernel.periods == 0) && groups[ix].burst_us == 0;
-                    let quota_us = groups[ix].quota_us.filter(|_| never)? as f64;
-                    let of_work_ns = quota_us * 1000.0 / groups[ix].charged();
-                    phase::of_none_throttled(timeline, period_ns, of_work_ns as u64, member)
+                    let kernel = throttled.filter(|_| groups[ix].burst_us == 0)?;
+                    let of_work_ns = groups[ix].quota_us? as f64 * 1000.0 / groups[ix].charged();
+                    phase::of_full_periods(timeline, period_ns, of_work_ns as u64, kernel.periods, member)
                 });
                 let first_ns =
                     phase_ns.and_then(|at| phase::left_at_start(timeline, &stretches, period_ns, at, member));

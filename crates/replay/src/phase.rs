@@ -75,12 +75,13 @@ const PLACES: i64 = 100;
 /// Of all periods together; what comes after that is not looked at: an hour of periods of 100 ms, 32 MB.
 const PLACES_MAX: i64 = 4_000_000;
 
-/// Likewise of a group without burst that the kernel counted no throttled period of: where what it ran between two boundaries is
-/// furthest from its quota. `None`: wherever they lie it is below that.
-pub(crate) fn of_none_throttled(
+/// Likewise of a group without burst, by how many periods the kernel counted as throttled: where as many hold a whole quota of its
+/// run time between two boundaries, and the fullest of the others is furthest from that. `None`: wherever boundaries lie it is as many.
+pub(crate) fn of_full_periods(
     timeline: &Timeline,
     period_ns: u64,
     quota_ns: u64,
+    throttled: u64,
     member: impl Fn(usize) -> bool,
 ) -> Option<u64> {
     let place_ns = (period_ns as i64 / PLACES).max(1);
@@ -100,20 +101,34 @@ pub(crate) fn of_none_throttled(
             from_ns = next_ns;
         }
     }
-    let most_ns = |place: i64| {
-        let begin = (place - first).rem_euclid(PLACES) as usize;
-        let periods = ran_ns[begin.min(count)..].chunks(PLACES as usize);
-        let before: u64 = ran_ns[..begin.min(count)].iter().sum();
-        periods
+    // How many are full, and the fullest of those that the kernel did not throttle.
+    let full = |place: i64| {
+        let begin = ((place - first).rem_euclid(PLACES) as usize).min(count);
+        let mut periods: Vec<u64> = ran_ns[begin..]
+            .chunks(PLACES as usize)
             .map(|period| period.iter().sum())
-            .max()
-            .unwrap_or(0)
-            .max(before)
+            .collect();
+        periods.push(ran_ns[..begin].iter().sum());
+        let full = periods.iter().filter(|ns| **ns >= quota_ns).count() as u64;
+        let fullest_first = |ns: &u64| std::cmp::Reverse(*ns);
+        let other_ns = match (throttled as usize) < periods.len() {
+            true => {
+                *periods
+                    .select_nth_unstable_by_key(throttled as usize, fullest_first)
+                    .1
+            }
+            false => 0,
+        };
+        (full, other_ns)
     };
-    let most: Vec<u64> = (0..PLACES).map(most_ns).collect();
-    let (place, _) = most.iter().enumerate().min_by_key(|(_, ns)| **ns)?;
-    most.iter()
-        .any(|ns| *ns >= quota_ns)
+    let by_place: Vec<(u64, u64)> = (0..PLACES).map(full).collect();
+    let (place, _) = by_place
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, (full, other_ns))| (full.abs_diff(throttled), *other_ns))?;
+    by_place
+        .iter()
+        .any(|(full, _)| *full != by_place[0].0)
         .then_some(place as u64 * place_ns as u64)
 }
 
