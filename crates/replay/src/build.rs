@@ -14,14 +14,15 @@ use crate::cost::stretches;
 use crate::error::SettingsError;
 use crate::exchanges;
 use crate::groups::{counts, depth, find, groups, indices, is_below, normal, upwards, Group};
-use crate::loops::{hand_on, open_work_ns, HOPS_MAX};
+use crate::loops::{hand_on, open_work_ns};
 use crate::machine::{sibling_speeds, Dense};
 use crate::marks::{Mark, Marks};
+use crate::outside::{self, Answer, Woken};
 use crate::phase;
 use crate::placement::placement;
 use crate::program::{Burst, Deed, Program, Start, Thread, NONE};
 use crate::recorder;
-use crate::recording::{firsts, is_from_outside, is_stuck, same_program};
+use crate::recording::{firsts, is_from_outside, is_stuck, same_program, woken_for};
 use crate::request::{last_end_ns, Arrival as Begins, Loop, RequestInfo};
 use crate::requests::{self, By};
 use crate::rivals;
@@ -66,13 +67,25 @@ impl Program {
                 work_ns,
                 recorder_ns: recorder_ns[ix],
             });
-            add_bursts(timeline, ix, &speeds[ix], &mut bursts, &mut pacings);
         }
         let target = find_target(&groups, &threads, target)?;
         let sockets = match request {
             None => sockets::find(timeline, &threads, &groups, target),
             Some(_) => Sockets::default(),
         };
+        let by_sockets = !sockets.requests.is_empty();
+        // What they set off is woken by parts of requests that sockets tell of.
+        let answers = match by_sockets {
+            true => outside::find(timeline, |moment| {
+                is_below(&groups, threads[moment.thread as usize].group, target)
+            }),
+            false => Vec::new(),
+        };
+        let woken = answers.iter().filter_map(|answer| Some((answer.woke?, answer)));
+        let woken: Woken = woken.collect();
+        for ix in 0..timeline.threads.len() {
+            add_bursts(timeline, ix, &speeds[ix], &woken, &mut bursts, &mut pacings);
+        }
         let inside = |process: &Process| {
             let mut own = threads.iter().zip(&timeline.threads);
             own.any(|(t, known)| known.tgid == Some(process.tgid) && is_below(&groups, t.group, target))
@@ -85,8 +98,7 @@ impl Program {
             .collect();
         let go_versions = go.into_iter().cloned().collect();
         keep_arrivals(timeline, &sockets, &firsts, &mut bursts);
-        hand_on(timeline, &firsts, &mut bursts);
-        let by_sockets = !sockets.requests.is_empty();
+        hand_on(timeline, &firsts, &woken, &mut bursts);
         let by = match request {
             Some(request) => By::Given(request),
             None if by_sockets => By::Sockets(&sockets),
@@ -117,9 +129,12 @@ impl Program {
             }
         }
         let exchanges = match by_sockets {
-            true => exchanges::find(timeline, served(timeline, &found.requests), |moment| {
-                is_below(&groups, threads[moment.thread as usize].group, target)
-            }),
+            true => exchanges::find(
+                timeline,
+                served(timeline, &found.requests),
+                |moment| is_below(&groups, threads[moment.thread as usize].group, target),
+                &answers,
+            ),
             false => Vec::new(),
         };
         for (ix, exchange) in exchanges.iter().enumerate() {
@@ -177,7 +192,7 @@ impl Program {
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
         let mut seats = places.seats;
-        let parts = match by_sockets {
+        let (parts, delayed) = match by_sockets {
             true => segments::cut(
                 timeline,
                 &mut threads,
@@ -187,7 +202,7 @@ impl Program {
                 &requests,
                 &exchanges,
             ),
-            false => Vec::new(),
+            false => (Vec::new(), Vec::new()),
         };
         Ok(Program {
             threads,
@@ -217,6 +232,7 @@ impl Program {
             parts,
             seats,
             actions,
+            delayed,
             requests,
             rivals,
             only_rivals,
@@ -291,7 +307,7 @@ fn sent(timeline: &Timeline, bursts: &[Burst], firsts: &[u32], requests: &[reque
     let mut sent = Vec::new();
     for (thread, first) in timeline.threads.iter().zip(firsts) {
         for (known, own) in thread.bursts.iter().zip(&bursts[*first as usize..]) {
-            if is_from_outside(known.cause) && !own.open {
+            if is_from_outside(known.cause) && !own.open && own.start != Start::Message {
                 sent.push(known.woken_ns);
             }
         }
@@ -332,14 +348,16 @@ fn add_bursts(
     timeline: &Timeline,
     ix: usize,
     speeds: &[f32],
+    woken: &Woken,
     out: &mut Vec<Burst>,
     pacings: &mut Vec<(String, &'static str, Pacing, u64)>,
 ) {
     let thread = &timeline.threads[ix];
     // Arrivals from outside that tell nothing keep their times: a client that does not slow down is the harder case
     // for a limit.
-    let by_timer = arrivals_of(thread, |cause| matches!(cause, Cause::Timer));
-    let by_others = arrivals_of(thread, is_from_outside);
+    let answer = |i: usize| woken.get(&(ix as u32, i as u32)).copied();
+    let by_timer = arrivals_of(thread, |_, cause| matches!(cause, Cause::Timer));
+    let by_others = arrivals_of(thread, |i, cause| is_from_outside(cause) && answer(i).is_none());
     let timers = timer_pacing(&by_timer);
     let devices = pacing(&by_others, Pacing::Open);
     for (kind, found, pacing) in [("timer", by_timer, timers), ("outside", by_others, devices)] {
@@ -358,6 +376,7 @@ fn add_bursts(
             _ => (Start::At, since_start),
         };
         let (start, at_ns) = match burst.cause {
+            _ if answer(i).is_some() => (Start::Message, 0),
             Cause::Start => (Start::At, since_start),
             Cause::Thread { .. } => (Start::Message, 0),
             Cause::Fork { .. } => (Start::Fork, 0),
@@ -370,7 +389,8 @@ fn add_bursts(
             Cause::Outside { .. } | Cause::Interrupt => devices,
             _ => Pacing::Closed,
         };
-        let own_program = match burst.cause {
+        let waits = match burst.cause {
+            _ if answer(i).is_some() => answer(i).is_some_and(Answer::is_waited_for),
             Cause::Thread { thread: waker, .. } => same_program(thread, &timeline.threads[waker as usize]),
             _ => false,
         };
@@ -381,7 +401,7 @@ fn add_bursts(
             thread: ix as u32,
             request: NONE,
             start,
-            strict: before.is_some() && (stuck || own_program) && start != Start::At,
+            strict: before.is_some() && (stuck || waits) && start != Start::At,
             open: start == Start::At && pacing == Pacing::Open,
             exits: burst.end == End::Exit,
         });
@@ -410,7 +430,7 @@ fn keep_arrivals(timeline: &Timeline, sockets: &Sockets, firsts: &[u32], bursts:
         let thread = &timeline.threads[burst.thread as usize];
         let known = &thread.bursts[ix - firsts[burst.thread as usize] as usize];
         burst.open = open > 0;
-        if burst.open && is_from_outside(known.cause) {
+        if burst.open && is_from_outside(known.cause) && burst.start != Start::Message {
             // Data that was there before set it off, whatever woke a thread that had no time for them.
             burst.start = Start::At;
             burst.at_ns = (known.woken_ns.min(first_ns) - timeline.start_ns).max(0) as u64;
@@ -419,28 +439,13 @@ fn keep_arrivals(timeline: &Timeline, sockets: &Sockets, firsts: &[u32], bursts:
     }
 }
 
-/// Which burst the data that arrived at `begin_ns` set off, where the one that reads them was woken by others: a pool's
-/// dispatcher, a runtime's poller.
-fn woken_for(timeline: &Timeline, reads: (u32, u32), begin_ns: i64) -> Option<(u32, u32)> {
-    let mut at = reads;
-    for _ in 0..HOPS_MAX {
-        let burst = &timeline.threads[at.0 as usize].bursts[at.1 as usize];
-        match burst.cause {
-            _ if burst.woken_ns < begin_ns => return None,
-            Cause::Thread { thread, burst, .. } | Cause::Fork { thread, burst, .. } => at = (thread, burst),
-            cause => return is_from_outside(cause).then_some(at),
-        }
-    }
-    None
-}
-
 /// Pairs of neighbouring wake-ups of one kind; waits for storage are left out.
-fn arrivals_of(thread: &ThreadTimeline, is: fn(Cause) -> bool) -> Vec<Arrival> {
+fn arrivals_of(thread: &ThreadTimeline, is: impl Fn(usize, Cause) -> bool) -> Vec<Arrival> {
     let mut found = Vec::new();
     let mut last: Option<i64> = None;
     for (i, burst) in thread.bursts.iter().enumerate().skip(1) {
         let before = &thread.bursts[i - 1];
-        if !is(burst.cause) || is_stuck(before.end) {
+        if !is(i, burst.cause) || is_stuck(before.end) {
             continue;
         }
         if let Some(woken_ns) = last {

@@ -6,8 +6,11 @@
 //!
 //! Which request an exchange is for: a question is for the request that was read last in the same burst, else for the only
 //! one that its thread has read and not answered; but if the answer to it is passed on to a client, for that client's. What
-//! comes back on a connection is for what was asked on it.
+//! comes back on a connection is for what was asked on it. Likewise what others are asked that are not recorded: question and answer
+//! are one exchange then, from who asks to who reads; see `outside.rs`.
+use crate::outside::Answer;
 use crate::program::{Deed, NONE};
+use crate::questions::{take, Questions};
 use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketOp, ThreadIx, Timeline};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,6 +24,16 @@ pub(crate) struct Exchange {
     pub request: u32,
     /// Into `Timeline::connections`: the end that reads.
     connection: usize,
+    /// What lies between; `None`: nothing.
+    pub outside: Option<Outside>,
+}
+
+/// Others that are not recorded.
+pub(crate) struct Outside {
+    /// How long after the question their answer came.
+    pub after_ns: u64,
+    /// The burst that it set off; `None`: none.
+    pub woke: Option<(ThreadIx, u32)>,
 }
 
 /// What a thread does, in order of time.
@@ -32,13 +45,26 @@ struct Event {
 }
 
 /// `served`: of each request, when and where it is first read and when and where it is answered. `inside`: whether a thread is
-/// one of the service's.
+/// one of the service's. `answers`: of others.
 pub(crate) fn find(
     timeline: &Timeline,
     served: impl Iterator<Item = (i64, Moment, Deed)>,
     inside: impl Fn(&Moment) -> bool,
+    answers: &[Answer],
 ) -> Vec<Exchange> {
-    let mut exchanges = Vec::new();
+    let asked = answers.iter().map(|answer| Exchange {
+        sent_ns: answer.asked_ns,
+        sent: answer.asked,
+        read_ns: answer.read_ns,
+        read: answer.read,
+        request: NONE,
+        connection: answer.connection,
+        outside: Some(Outside {
+            after_ns: (answer.came_ns - answer.asked_ns).max(0) as u64,
+            woke: answer.woke,
+        }),
+    });
+    let mut exchanges: Vec<Exchange> = asked.collect();
     for (connection, known) in timeline.connections.iter().enumerate() {
         add(&mut exchanges, connection, known, &inside);
     }
@@ -84,54 +110,11 @@ fn add(
                         read: by,
                         request: NONE,
                         connection,
+                        outside: None,
                     });
                 }
             }
             _ => {}
-        }
-    }
-}
-
-/// So much is read: when and where the last of it was sent. Of a Unix stream it is not known how much was.
-fn take(unread: &mut VecDeque<(i64, Moment, u32)>, bytes: u32) -> Option<(i64, Moment)> {
-    let mut left = bytes;
-    let mut last = None;
-    while let Some((ns, by, sent)) = unread.pop_front() {
-        last = Some((ns, by));
-        left = left.saturating_sub(sent);
-        if left == 0 {
-            break;
-        }
-    }
-    last
-}
-
-/// What has been asked on a connection and not been answered, in order: it is answered in that order.
-#[derive(Default)]
-struct Questions {
-    /// Into the exchanges.
-    open: VecDeque<u32>,
-    /// The first has been answered, at least in part.
-    answered: bool,
-}
-
-impl Questions {
-    fn ask(&mut self, question: u32) {
-        if self.answered {
-            self.open.pop_front();
-        }
-        self.answered = false;
-        self.open.push_back(question);
-    }
-
-    /// What an answer is to. The only question stays: its answer may come in parts.
-    fn answer(&mut self) -> Option<u32> {
-        match self.open.len() {
-            0 | 1 => {
-                self.answered = true;
-                self.open.front().copied()
-            }
-            _ => self.open.pop_front(),
         }
     }
 }
@@ -142,6 +125,8 @@ enum Part {
     Question,
     /// To this question; `None`: that was not recorded.
     Answer(Option<u32>),
+    /// A question to others, and their answer.
+    Both,
 }
 
 fn parts(timeline: &Timeline, exchanges: &[Exchange], events: &[Event]) -> Vec<Part> {
@@ -152,7 +137,12 @@ fn parts(timeline: &Timeline, exchanges: &[Exchange], events: &[Event]) -> Vec<P
         let Deed::Send(exchange) = event.deed else {
             continue;
         };
-        let (asker, is_question) = askers[exchanges[exchange as usize].connection];
+        let own = &exchanges[exchange as usize];
+        if own.outside.is_some() {
+            parts[exchange as usize] = Part::Both;
+            continue;
+        }
+        let (asker, is_question) = askers[own.connection];
         let asked = asked.entry(asker).or_default();
         match is_question {
             true => asked.ask(exchange),
@@ -197,7 +187,7 @@ fn say_whose(timeline: &Timeline, exchanges: &mut [Exchange], events: &[Event]) 
             }
             Deed::Send(exchange) => {
                 exchanges[exchange as usize].request = match parts[exchange as usize] {
-                    Part::Question => {
+                    Part::Question | Part::Both => {
                         let known = passed_on.get(&exchange).copied();
                         known.or_else(|| own.current(event.by.burst)).unwrap_or(NONE)
                     }
@@ -240,6 +230,7 @@ fn passed_on(parts: &[Part], events: &[Event]) -> BTreeMap<u32, u32> {
             Deed::End(request) if own.burst == event.by.burst => own.requests.push(request),
             Deed::Receive(exchange) => match parts[exchange as usize] {
                 Part::Answer(Some(question)) => own.read(event.by.burst, question, &mut found),
+                Part::Both => own.read(event.by.burst, exchange, &mut found),
                 _ => own.find(&mut found),
             },
             _ => own.find(&mut found),

@@ -3,33 +3,31 @@
 //!
 //! A burst that begins at a time of the recording is open if that time is kept ([`crate::Pacing::Open`]): a schedule,
 //! packets of clients that do not wait. One that begins a while after the work before is closed. What is woken or forked
-//! by another thread is what its waker is, and what goes on after a wait for storage is what it was before.
+//! by another thread is what its waker is, what an answer from others sets off is what its question is, and what goes on after a wait
+//! for storage is what it was before.
 //!
 //! A closed loop is such a chain without an end: the answer wakes the client, which asks again. Whatever once started it
 //! must not count for ever, so a chain is followed through [`HOPS_MAX`] wake-ups only.
 use crate::groups::{is_below, Group};
+use crate::outside::Woken;
 use crate::program::{Burst, Thread};
-use crate::recording::is_stuck;
+use crate::recording::{is_stuck, HOPS_MAX};
 use plimsoll_trace::{Cause, Timeline};
 
-/// As many as a transaction of several queries to another process takes there and back; of a closed loop it is a few
-/// requests behind each arrival from outside.
-pub(crate) const HOPS_MAX: usize = 16;
-
 /// Marks the bursts that arrivals set off. Those that are arrivals themselves have been marked.
-pub(crate) fn hand_on(timeline: &Timeline, firsts: &[u32], bursts: &mut [Burst]) {
+pub(crate) fn hand_on(timeline: &Timeline, firsts: &[u32], woken: &Woken, bursts: &mut [Burst]) {
     let open: Vec<bool> = (0..bursts.len())
-        .map(|burst| is_open(timeline, firsts, bursts, burst))
+        .map(|burst| is_open(timeline, firsts, woken, bursts, burst))
         .collect();
     for (burst, open) in bursts.iter_mut().zip(open) {
         burst.open = open;
     }
 }
 
-fn is_open(timeline: &Timeline, firsts: &[u32], arrivals: &[Burst], burst: usize) -> bool {
+fn is_open(timeline: &Timeline, firsts: &[u32], woken: &Woken, arrivals: &[Burst], burst: usize) -> bool {
     let mut at = burst;
     for _ in 0..HOPS_MAX {
-        match before(timeline, firsts, arrivals, at) {
+        match before(timeline, firsts, woken, arrivals, at) {
             Some(earlier) if !arrivals[at].open => at = earlier,
             _ => break,
         }
@@ -37,14 +35,17 @@ fn is_open(timeline: &Timeline, firsts: &[u32], arrivals: &[Burst], burst: usize
     arrivals[at].open
 }
 
-/// The burst that this one is a part of, as that woke it or as it waited for storage; `None`: none.
-fn before(timeline: &Timeline, firsts: &[u32], bursts: &[Burst], at: usize) -> Option<usize> {
+/// The burst that this one is a part of, as that woke it or asked for what it was woken by, or as it waited for storage; `None`: none.
+fn before(timeline: &Timeline, firsts: &[u32], woken: &Woken, bursts: &[Burst], at: usize) -> Option<usize> {
     let thread = bursts[at].thread as usize;
     let own = at - firsts[thread] as usize;
     let known = &timeline.threads[thread].bursts;
     // Looked at first: the waker only brings what the storage has.
     if own > 0 && is_stuck(known[own - 1].end) {
         return Some(at - 1);
+    }
+    if let Some(answer) = woken.get(&(thread as u32, own as u32)) {
+        return Some((firsts[answer.asked.thread as usize] + answer.asked.burst) as usize);
     }
     match known[own].cause {
         Cause::Thread { thread, burst, .. } | Cause::Fork { thread, burst, .. } => {

@@ -58,6 +58,15 @@ pub(crate) enum Deed {
     /// Ends of an exchange. `segments.rs` makes wake-ups of them.
     Send(u32),
     Receive(u32),
+    /// Into [`Program::delayed`].
+    WakeLater(u32),
+}
+
+/// A burst that is woken a while after something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delayed {
+    pub burst: BurstIx,
+    pub after_ns: u64,
 }
 
 /// Something that happens after `at_ns` of a burst's work.
@@ -132,6 +141,8 @@ pub struct Program {
     /// Where each burst ran first.
     pub(crate) seats: Vec<Seat>,
     pub(crate) actions: Vec<Action>,
+    /// What [`Deed::WakeLater`] wakes.
+    pub(crate) delayed: Vec<Delayed>,
     pub(crate) requests: Vec<RequestInfo>,
     /// What the rest of the machine wanted of each CPU.
     pub(crate) rivals: Vec<Rival>,
@@ -146,7 +157,7 @@ pub(crate) struct Part {
     pub request: u32,
     /// The burst in which its thread worked for that request before; [`NONE`]: it is the first.
     pub before: BurstIx,
-    /// The burst that wakes it; [`NONE`]: none does.
+    /// The burst that wakes it, at once or later; [`NONE`]: none does.
     pub waker: BurstIx,
     /// The first of what its thread did in one go.
     pub first: BurstIx,
@@ -207,6 +218,7 @@ impl Program {
         of(self.bursts.len(), size_of::<Burst>() + size_of::<Seat>())
             + of(self.parts.len(), size_of::<Part>())
             + of(self.actions.len(), size_of::<Action>())
+            + of(self.delayed.len(), size_of::<Delayed>())
             + of(self.requests.len(), size_of::<RequestInfo>())
             + of(self.threads.len(), size_of::<Thread>())
             + of(

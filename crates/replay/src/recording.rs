@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What several modules ask of a recording: which CPU ran which thread, which threads are of one program, what a wait
-//! was for.
+//! was for, what set a burst off.
 use plimsoll_trace::{Cause, End, ThreadTimeline, Timeline};
 
 /// Index of each thread's first burst in the order of all; one more at the end.
@@ -26,6 +26,25 @@ pub(crate) fn is_stuck(end: End) -> bool {
 
 pub(crate) fn is_from_outside(cause: Cause) -> bool {
     matches!(cause, Cause::Outside { .. } | Cause::Interrupt)
+}
+
+/// As many as a transaction of several queries to another process takes there and back; of a closed loop it is a few
+/// requests behind each arrival from outside.
+pub(crate) const HOPS_MAX: usize = 16;
+
+/// Which burst the data that arrived at `begin_ns` set off, where the one that reads them was woken by others: a pool's
+/// dispatcher, a runtime's poller.
+pub(crate) fn woken_for(timeline: &Timeline, reads: (u32, u32), begin_ns: i64) -> Option<(u32, u32)> {
+    let mut at = reads;
+    for _ in 0..HOPS_MAX {
+        let burst = &timeline.threads[at.0 as usize].bursts[at.1 as usize];
+        match burst.cause {
+            _ if burst.woken_ns < begin_ns => return None,
+            Cause::Thread { thread, burst, .. } | Cause::Fork { thread, burst, .. } => at = (thread, burst),
+            cause => return is_from_outside(cause).then_some(at),
+        }
+    }
+    None
 }
 
 /// Threads of one process, or processes of one program.

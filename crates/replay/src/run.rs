@@ -3,6 +3,7 @@
 use crate::error::SettingsError;
 use crate::machine::resize;
 use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};
+use crate::outside_task::OutsideTask;
 use crate::program::{Program, Start};
 use crate::request::last_end_ns;
 use crate::rival_task::RivalTask;
@@ -76,6 +77,14 @@ pub fn replay_cancelled_by(
             spec.start_ns = first.at_ns;
         }
         spec.affinity = spec.affinity.filter(|set| set.iter().all(|cpu| cpu < nr_cpus));
+        config.add_task(spec);
+    }
+    if !program.delayed.is_empty() {
+        let channel = config.add_channel(u32::MAX);
+        debug_assert_eq!(channel, OutsideTask::channel(program));
+        let task = OutsideTask::new(program.clone(), state.clone());
+        let mut spec = TaskSpec::new(GroupId(0), workload, "outside".to_string(), task);
+        (spec.background, spec.external) = (true, true);
         config.add_task(spec);
     }
     if !settings.alone {

@@ -19,7 +19,7 @@
 //! A burst that neither reads nor answers works for what its thread has read and not answered yet, if that is one request.
 use crate::exchanges::Exchange;
 use crate::placement::Seat;
-use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Part, Start, Thread, NONE};
+use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Part, Start, Thread, NONE};
 use crate::request::RequestInfo;
 use plimsoll_trace::{Cause, ThreadTimeline, Timeline};
 use std::collections::BTreeSet;
@@ -34,7 +34,8 @@ struct Segment {
     actions: Vec<Action>,
 }
 
-/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too. Returns what each is a part of.
+/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too. Returns what each is a part of, and what is
+/// woken later.
 pub(crate) fn cut(
     timeline: &Timeline,
     threads: &mut [Thread],
@@ -43,7 +44,7 @@ pub(crate) fn cut(
     seats: &mut Vec<Seat>,
     requests: &[RequestInfo],
     exchanges: &[Exchange],
-) -> Vec<Part> {
+) -> (Vec<Part>, Vec<Delayed>) {
     let old = std::mem::take(bursts);
     let old_actions = std::mem::take(actions);
     let old_seats = std::mem::take(seats);
@@ -55,6 +56,10 @@ pub(crate) fn cut(
     let mut read_by: Vec<BurstIx> = vec![NONE; exchanges.len()];
     let mut spans: Vec<Span> = Vec::with_capacity(old.len());
     let mut for_data: Vec<BurstIx> = Vec::new();
+    let answers = exchanges
+        .iter()
+        .filter_map(|exchange| exchange.outside.as_ref()?.woke);
+    let answers: BTreeSet<(u32, u32)> = answers.collect();
     for (ix, burst) in old.iter().enumerate() {
         first_of.push(bursts.len() as u32);
         let known = &threads[burst.thread as usize].bursts;
@@ -65,13 +70,20 @@ pub(crate) fn cut(
         let woken_ns = recorded.woken_ns;
         owed.forget(requests, (woken_ns - timeline.start_ns).max(0) as u64);
         let own = &old_actions[actions_of(&old, old_actions.len(), ix)];
-        let has_set_off = |exchange: u32| has_woken(timeline, &exchanges[exchange as usize], recorded.cause);
+        let has_set_off = |exchange: u32| {
+            let exchange = &exchanges[exchange as usize];
+            match &exchange.outside {
+                Some(outside) => outside.woke.is_some(),
+                None => has_woken(timeline, exchange, recorded.cause),
+            }
+        };
         let segments = segments(own, burst.work_ns, requests, |exchange| {
             (!has_set_off(exchange), exchanges[exchange as usize].request)
         });
         let reads_what_woke_it =
             |action: &Action| matches!(action.deed, Deed::Receive(exchange) if has_set_off(exchange));
-        if burst.strict && own.iter().any(reads_what_woke_it) {
+        let is_answer = answers.contains(&(burst.thread, ix as u32 - known.start));
+        if burst.strict && (is_answer || own.iter().any(reads_what_woke_it)) {
             for_data.push(bursts.len() as BurstIx);
         }
         let only = owed.only();
@@ -138,14 +150,28 @@ pub(crate) fn cut(
         }
     }
     first_of.push(bursts.len() as u32);
+    let mut delayed: Vec<Delayed> = Vec::new();
     for action in actions.iter_mut() {
         match &mut action.deed {
             Deed::Wake(burst) | Deed::Fork(burst) => *burst = first_of[*burst as usize],
-            Deed::Send(exchange) if read_by[*exchange as usize] != NONE => {
-                action.deed = Deed::Wake(read_by[*exchange as usize]);
+            Deed::Send(exchange) => {
+                let exchange = *exchange as usize;
+                let (after_ns, woke) = match &exchanges[exchange].outside {
+                    Some(outside) => (Some(outside.after_ns), outside.woke),
+                    None => (None, None),
+                };
+                let woke = woke.map(|(thread, burst)| threads[thread as usize].bursts.start + burst);
+                let burst = woke.map_or(read_by[exchange], |burst| first_of[burst as usize]);
+                action.deed = match after_ns {
+                    _ if burst == NONE => continue,
+                    None => Deed::Wake(burst),
+                    Some(after_ns) => {
+                        delayed.push(Delayed { burst, after_ns });
+                        Deed::WakeLater(delayed.len() as u32 - 1)
+                    }
+                };
             }
-            Deed::Send(_) => {}
-            Deed::Begin(_) | Deed::Await(_) | Deed::End(_) | Deed::Receive(_) => {}
+            Deed::Begin(_) | Deed::Await(_) | Deed::End(_) | Deed::Receive(_) | Deed::WakeLater(_) => {}
         }
     }
     for thread in threads {
@@ -153,7 +179,7 @@ pub(crate) fn cut(
         thread.bursts = first_of[own.start as usize]..first_of[own.end as usize];
     }
     hand_over(bursts, actions, &of, &spans);
-    let parts = parts(bursts, actions, &of, requests.len());
+    let parts = parts(bursts, actions, &delayed, &of, requests.len());
     let takes_turns: BTreeSet<u32> = (0..)
         .zip(&parts)
         .filter(|(ix, part)| part.before != NONE && others_between(&of, part.before, *ix))
@@ -163,7 +189,7 @@ pub(crate) fn cut(
         let burst = &mut bursts[ix as usize];
         burst.strict &= !takes_turns.contains(&burst.thread);
     }
-    parts
+    (parts, delayed)
 }
 
 /// Whether a thread worked for another request between two parts of one: an event loop, which asks another process and does not wait
@@ -241,7 +267,13 @@ fn hand_over(bursts: &mut [Burst], actions: &mut Vec<Action>, of: &[u32], spans:
     }
 }
 
-fn parts(bursts: &[Burst], actions: &[Action], of: &[u32], nr_requests: usize) -> Vec<Part> {
+fn parts(
+    bursts: &[Burst],
+    actions: &[Action],
+    delayed: &[Delayed],
+    of: &[u32],
+    nr_requests: usize,
+) -> Vec<Part> {
     let mut parts = vec![Part::UNKNOWN; bursts.len()];
     let mut last: Vec<BurstIx> = vec![NONE; nr_requests];
     let mut first = 0;
@@ -258,9 +290,12 @@ fn parts(bursts: &[Burst], actions: &[Action], of: &[u32], nr_requests: usize) -
             }
         }
         for action in &actions[actions_of(bursts, actions.len(), ix)] {
-            if let Deed::Wake(woken) = action.deed {
-                parts[woken as usize].waker = ix as u32;
-            }
+            let woken = match action.deed {
+                Deed::Wake(woken) => woken,
+                Deed::WakeLater(later) => delayed[later as usize].burst,
+                _ => continue,
+            };
+            parts[woken as usize].waker = ix as u32;
         }
     }
     parts

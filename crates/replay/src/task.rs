@@ -3,6 +3,7 @@
 mod put_off;
 
 use crate::inbox::Inbox;
+use crate::outside_task::OutsideTask;
 use crate::program::{BurstIx, Deed, Program, Start, NONE};
 use crate::state::State;
 use plimsoll_sim::{Behaviour, ChannelId, Context, CpuSet, GroupId, Seat, Step, TaskSpec};
@@ -324,6 +325,12 @@ impl Behaviour for ThreadTask {
                             Deed::Wake(woken) => {
                                 self.state.set_sent(woken);
                                 return self.wake(woken);
+                            }
+                            Deed::WakeLater(delayed) => {
+                                return Step::Send {
+                                    channel: OutsideTask::channel(&self.program),
+                                    value: u64::from(delayed),
+                                }
                             }
                             Deed::Send(_) | Deed::Receive(_) => {}
                         }

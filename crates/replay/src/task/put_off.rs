@@ -142,8 +142,10 @@ impl ThreadTask {
         let mut at = 0;
         while at < seen.len().min(HAND_ON) {
             for action in &self.program.actions[self.program.actions_of(seen[at])] {
-                let Deed::Wake(woken) = action.deed else {
-                    continue;
+                let woken = match action.deed {
+                    Deed::Wake(woken) => woken,
+                    Deed::WakeLater(delayed) => self.program.delayed[delayed as usize].burst,
+                    _ => continue,
                 };
                 if self.is_done(woken) || seen.contains(&woken) {
                     continue;

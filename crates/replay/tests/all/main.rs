@@ -4,6 +4,7 @@ mod all_work;
 mod common;
 mod machine;
 mod modules;
+mod outside;
 mod phase;
 mod replay;
 mod rivals;
