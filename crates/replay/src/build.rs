@@ -20,7 +20,7 @@ use crate::marks::{Mark, Marks};
 use crate::outside::{self, Answer, Woken};
 use crate::phase;
 use crate::placement::placement;
-use crate::program::{Burst, Deed, Program, Start, Thread, NONE};
+use crate::program::{Burst, Deed, Delayed, Program, Start, Thread, NONE};
 use crate::recorder;
 use crate::recording::{firsts, is_from_outside, is_stuck, same_program, woken_for};
 use crate::request::{last_end_ns, Arrival as Begins, Loop, RequestInfo};
@@ -128,6 +128,16 @@ impl Program {
                 false => marks.end(ix as u32, request.end),
             }
         }
+        let mut delayed: Vec<Delayed> = Vec::new();
+        for (request, next) in follow_answers(timeline, &found.requests, &firsts, &woken) {
+            let burst = &mut bursts[next.burst as usize];
+            (burst.start, burst.strict) = (Start::Message, false);
+            let before = &found.requests[request as usize];
+            let ns = before.info.begin_ns + before.info.latency_ns;
+            let deed = Deed::WakeLater(delayed.len() as u32);
+            marks.socket(before.end, timeline.start_ns + ns as i64, deed);
+            delayed.push(next);
+        }
         let exchanges = match by_sockets {
             true => exchanges::find(
                 timeline,
@@ -192,17 +202,18 @@ impl Program {
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
         let mut seats = places.seats;
-        let (parts, delayed) = match by_sockets {
+        let parts = match by_sockets {
             true => segments::cut(
                 timeline,
                 &mut threads,
                 &mut bursts,
                 &mut actions,
+                &mut delayed,
                 &mut seats,
                 &requests,
                 &exchanges,
             ),
-            false => (Vec::new(), Vec::new()),
+            false => Vec::new(),
         };
         Ok(Program {
             threads,
@@ -437,6 +448,35 @@ fn keep_arrivals(timeline: &Timeline, sockets: &Sockets, firsts: &[u32], bursts:
             burst.strict = false;
         }
     }
+}
+
+/// What a client that waits for its answers sets off as it asks again: that request, and the burst with the time between.
+fn follow_answers(
+    timeline: &Timeline,
+    requests: &[requests::Pair],
+    firsts: &[u32],
+    woken: &Woken,
+) -> Vec<(u32, Delayed)> {
+    let mut taken: BTreeSet<(u32, u32)> = woken.keys().copied().collect();
+    let mut found = Vec::new();
+    for own in requests {
+        let Begins::After { request, pause_ns } = own.info.arrival else {
+            continue;
+        };
+        let Some((_, Mark::Works(thread, burst, _))) = own.read else {
+            continue;
+        };
+        let begin_ns = timeline.start_ns + own.info.begin_ns as i64;
+        let woken = woken_for(timeline, (thread, burst), begin_ns);
+        if let Some((thread, burst)) = woken.filter(|woken| taken.insert(*woken)) {
+            let next = Delayed {
+                burst: firsts[thread as usize] + burst,
+                after_ns: pause_ns,
+            };
+            found.push((request, next));
+        }
+    }
+    found
 }
 
 /// Pairs of neighbouring wake-ups of one kind; waits for storage are left out.

@@ -21,6 +21,7 @@ mod cost;
 mod error;
 mod exchanges;
 mod groups;
+mod hand_over;
 mod inbox;
 mod loops;
 mod machine;

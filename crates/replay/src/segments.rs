@@ -13,13 +13,14 @@
 //! Likewise where it reads what another thread of the service has sent: that begins a burst, which the sender wakes; see
 //! `exchanges.rs`. If the sender woke the thread for just that, it is there already.
 //!
-//! And where a thread goes on with a request that another one had worked for last, without being woken for it, as a runtime moves its own
-//! tasks between threads that run: the one hands it over to the other.
+//! And where a thread goes on with a request that another one had worked for last: see `hand_over.rs`.
 //!
 //! A burst that neither reads nor answers works for what its thread has read and not answered yet, if that is one request.
 use crate::exchanges::Exchange;
+use crate::hand_over::{hand_over, Span};
 use crate::placement::Seat;
 use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Part, Start, Thread, NONE};
+use crate::recording::is_stuck;
 use crate::request::RequestInfo;
 use plimsoll_trace::{Cause, ThreadTimeline, Timeline};
 use std::collections::BTreeSet;
@@ -34,32 +35,33 @@ struct Segment {
     actions: Vec<Action>,
 }
 
-/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too. Returns what each is a part of, and what is
-/// woken later.
+/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too. Returns what each is a part of.
+/// `delayed`: what is woken later; adds to it.
 pub(crate) fn cut(
     timeline: &Timeline,
     threads: &mut [Thread],
     bursts: &mut Vec<Burst>,
     actions: &mut Vec<Action>,
+    delayed: &mut Vec<Delayed>,
     seats: &mut Vec<Seat>,
     requests: &[RequestInfo],
     exchanges: &[Exchange],
-) -> (Vec<Part>, Vec<Delayed>) {
+) -> Vec<Part> {
+    let firsts: Vec<u32> = threads.iter().map(|thread| thread.bursts.start).collect();
     let old = std::mem::take(bursts);
     let old_actions = std::mem::take(actions);
     let old_seats = std::mem::take(seats);
     let mut first_of: Vec<BurstIx> = Vec::with_capacity(old.len() + 1);
     let mut of: Vec<u32> = Vec::with_capacity(old.len());
+    // Likewise, of those that read or answer it.
+    let mut acts_for: Vec<u32> = Vec::with_capacity(old.len());
     actions.reserve(old_actions.len());
     let mut owed = Owed::default();
     // The part that begins as an exchange is read.
     let mut read_by: Vec<BurstIx> = vec![NONE; exchanges.len()];
     let mut spans: Vec<Span> = Vec::with_capacity(old.len());
-    let mut for_data: Vec<BurstIx> = Vec::new();
-    let answers = exchanges
-        .iter()
-        .filter_map(|exchange| exchange.outside.as_ref()?.woke);
-    let answers: BTreeSet<(u32, u32)> = answers.collect();
+    // What waits for a thread of its own program, and whether it reads what that has sent.
+    let mut in_turn: Vec<(BurstIx, bool)> = Vec::new();
     for (ix, burst) in old.iter().enumerate() {
         first_of.push(bursts.len() as u32);
         let known = &threads[burst.thread as usize].bursts;
@@ -80,17 +82,20 @@ pub(crate) fn cut(
         let segments = segments(own, burst.work_ns, requests, |exchange| {
             (!has_set_off(exchange), exchanges[exchange as usize].request)
         });
-        let reads_what_woke_it =
-            |action: &Action| matches!(action.deed, Deed::Receive(exchange) if has_set_off(exchange));
-        let is_answer = answers.contains(&(burst.thread, ix as u32 - known.start));
-        if burst.strict && (is_answer || own.iter().any(reads_what_woke_it)) {
-            for_data.push(bursts.len() as BurstIx);
+        if burst.strict && !was_stuck(ix as u32 - known.start, &timeline.threads[burst.thread as usize]) {
+            let reads_what_woke_it =
+                |action: &Action| matches!(action.deed, Deed::Receive(exchange) if has_set_off(exchange));
+            in_turn.push((bursts.len() as BurstIx, own.iter().any(reads_what_woke_it)));
         }
         let only = owed.only();
         match &segments[..] {
             [] => of.push(only),
             [one] if one.owner == NONE => of.push(only),
             _ => of.extend(segments.iter().map(|segment| segment.owner)),
+        }
+        match &segments[..] {
+            [] => acts_for.push(NONE),
+            _ => acts_for.extend(segments.iter().map(|segment| segment.owner)),
         }
         owed.follow(own);
         if segments.len() < 2 {
@@ -101,6 +106,7 @@ pub(crate) fn cut(
             seats.push(old_seats[ix]);
             actions.extend_from_slice(own);
             spans.push(Span {
+                of: ix as u32,
                 start_ns: recorded.woken_ns,
                 end_ns: recorded.end_ns,
             });
@@ -140,6 +146,7 @@ pub(crate) fn cut(
                 )
             };
             spans.push(Span {
+                of: ix as u32,
                 start_ns: at(segment.from_ns),
                 end_ns: at(segment.to_ns),
             });
@@ -150,7 +157,9 @@ pub(crate) fn cut(
         }
     }
     first_of.push(bursts.len() as u32);
-    let mut delayed: Vec<Delayed> = Vec::new();
+    for later in delayed.iter_mut() {
+        later.burst = first_of[later.burst as usize];
+    }
     for action in actions.iter_mut() {
         match &mut action.deed {
             Deed::Wake(burst) | Deed::Fork(burst) => *burst = first_of[*burst as usize],
@@ -178,18 +187,27 @@ pub(crate) fn cut(
         let own = &thread.bursts;
         thread.bursts = first_of[own.start as usize]..first_of[own.end as usize];
     }
-    hand_over(bursts, actions, &of, &spans);
-    let parts = parts(bursts, actions, &delayed, &of, requests.len());
+    let moved = hand_over(
+        timeline, &firsts, &first_of, bursts, actions, delayed, &acts_for, &spans,
+    );
+    let parts = parts(bursts, actions, delayed, &of, requests.len());
     let takes_turns: BTreeSet<u32> = (0..)
         .zip(&parts)
         .filter(|(ix, part)| part.before != NONE && others_between(&of, part.before, *ix))
         .map(|(ix, _)| bursts[ix].thread)
         .collect();
-    for ix in for_data {
+    for (ix, reads) in in_turn {
         let burst = &mut bursts[ix as usize];
-        burst.strict &= !takes_turns.contains(&burst.thread);
+        // Threads between which a runtime moves requests wait for whatever comes next.
+        burst.strict &= !(takes_turns.contains(&burst.thread) && (reads || moved.contains(&burst.thread)));
     }
-    (parts, delayed)
+    parts
+}
+
+/// Whether a thread waited for storage before one of its bursts.
+fn was_stuck(burst: u32, thread: &ThreadTimeline) -> bool {
+    let before = burst.checked_sub(1).map(|before| &thread.bursts[before as usize]);
+    before.is_some_and(|before| is_stuck(before.end))
 }
 
 /// Whether a thread worked for another request between two parts of one: an event loop, which asks another process and does not wait
@@ -198,12 +216,6 @@ fn others_between(of: &[u32], before: BurstIx, part: usize) -> bool {
     of[before as usize + 1..part]
         .iter()
         .any(|&request| request != NONE)
-}
-
-/// When a burst, or a part of one, was done in the recording.
-struct Span {
-    start_ns: i64,
-    end_ns: i64,
 }
 
 /// When a recorded burst had done so much of its work.
@@ -219,52 +231,6 @@ fn at_work(thread: &ThreadTimeline, burst: &plimsoll_trace::Burst, done_ns: u64,
         left_ns -= run_ns;
     }
     burst.end_ns
-}
-
-/// A part that goes on with a request which another thread had worked for last waits for that one, and for nothing else that its own
-/// thread did before.
-fn hand_over(bursts: &mut [Burst], actions: &mut Vec<Action>, of: &[u32], spans: &[Span]) {
-    let mut by_request: Vec<BurstIx> = (0..of.len() as u32)
-        .filter(|&ix| of[ix as usize] != NONE)
-        .collect();
-    by_request.sort_by_key(|&ix| (of[ix as usize], spans[ix as usize].end_ns));
-    let mut handed: Vec<(BurstIx, BurstIx)> = Vec::new();
-    for parts in by_request.chunk_by(|&a, &b| of[a as usize] == of[b as usize]) {
-        for &part in parts {
-            if bursts[part as usize].start != Start::Data {
-                continue;
-            }
-            let start_ns = spans[part as usize].start_ns;
-            let earlier = parts.partition_point(|&ix| spans[ix as usize].end_ns <= start_ns);
-            let last = parts[..earlier].iter().rfind(|&&ix| ix != part);
-            if let Some(&last) =
-                last.filter(|&&ix| bursts[ix as usize].thread != bursts[part as usize].thread)
-            {
-                handed.push((last, part));
-            }
-        }
-    }
-    if handed.is_empty() {
-        return;
-    }
-    handed.sort_unstable();
-    let old = std::mem::take(actions);
-    actions.reserve(old.len() + handed.len());
-    let mut next = handed.iter().peekable();
-    for ix in 0..bursts.len() {
-        let own = &old[actions_of(bursts, old.len(), ix)];
-        bursts[ix].actions = actions.len() as u32;
-        actions.extend_from_slice(own);
-        while let Some(&(_, part)) = next.next_if(|&&(last, _)| last as usize == ix) {
-            actions.push(Action {
-                at_ns: bursts[ix].work_ns,
-                deed: Deed::Wake(part),
-            });
-        }
-    }
-    for (_, part) in handed {
-        bursts[part as usize].start = Start::Sent;
-    }
 }
 
 fn parts(

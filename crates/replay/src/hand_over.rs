@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where a request goes on that was worked for before, with nothing that wakes its thread for it.
+//!
+//! A runtime moves its own tasks between threads that run: the one hands the request over to the other, which goes on with it at
+//! once and waits for nothing else that it did before itself.
+//!
+//! Or the request slept, and a timer went off. Timers of a runtime are its own: whichever of its threads waits next wakes up for the
+//! first of them, so the time since that thread's own last work says nothing. It is the time since the request was worked for last
+//! that is kept. A thread that runs as the timer goes off leaves no wake-up: how long the request slept then is not known, and is
+//! taken to be as long as half of those slept that did leave one, of those that could have been over by then.
+use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Start, NONE};
+use crate::recording::HOPS_MAX;
+use plimsoll_trace::{Cause, Timeline};
+use std::collections::BTreeSet;
+
+/// Runtimes look after their threads every now and then, more often than this; ns.
+const SLEEP_NS_MIN: i64 = 1_000_000;
+/// Fewer sleeps say nothing of others.
+const SLEEPS_MIN: usize = 8;
+
+/// When a burst, or a part of one, was done in the recording.
+pub(crate) struct Span {
+    /// The burst, before it was cut.
+    pub of: BurstIx,
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+/// One burst sets off another.
+struct Handed {
+    by: BurstIx,
+    to: BurstIx,
+    /// After its end.
+    after_ns: u64,
+}
+
+/// `firsts`: of each thread's bursts, before they were cut; `first_of`: of what each of those was cut into; `of`: the request that each
+/// part reads or answers. Adds what sets parts off to the actions of others, and what does so later to `delayed`. Returns the threads
+/// of one process between which requests were moved.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn hand_over(
+    timeline: &Timeline,
+    firsts: &[u32],
+    first_of: &[BurstIx],
+    bursts: &mut [Burst],
+    actions: &mut Vec<Action>,
+    delayed: &mut Vec<Delayed>,
+    of: &[u32],
+    spans: &[Span],
+) -> BTreeSet<u32> {
+    let pairs = one_after_the_other(of, spans);
+    let mut handed: Vec<Handed> = Vec::new();
+    let mut slept_ns: Vec<i64> = Vec::new();
+    for &(by, to) in &pairs {
+        let end_ns = spans[by as usize].end_ns;
+        let timer = match bursts[to as usize].start {
+            Start::Data | Start::Sent => None,
+            _ => timer_of(timeline, firsts, spans[to as usize].of, end_ns),
+        };
+        let Some((timer, woken_ns)) = timer else {
+            continue;
+        };
+        slept_ns.push(woken_ns - end_ns);
+        let to = first_of[timer as usize];
+        // Its own thread slept for nothing else, or two requests woke up at once.
+        let follows =
+            spans[by as usize].of + 1 == timer && bursts[by as usize].thread == bursts[to as usize].thread;
+        if !follows && bursts[to as usize].start != Start::Message {
+            (bursts[to as usize].start, bursts[to as usize].strict) = (Start::Message, false);
+            let after_ns = (woken_ns - end_ns) as u64;
+            handed.push(Handed { by, to, after_ns });
+        }
+    }
+    slept_ns.sort_unstable();
+    for &(by, to) in &pairs {
+        if bursts[to as usize].start != Start::Data {
+            continue;
+        }
+        let gap_ns = spans[to as usize].start_ns - spans[by as usize].end_ns;
+        let over = slept_ns.partition_point(|ns| *ns <= gap_ns);
+        let after_ns = match slept_ns.len() >= SLEEPS_MIN && over > 0 {
+            true => slept_ns[over / 2] as u64,
+            false => 0,
+        };
+        if after_ns > 0 || bursts[by as usize].thread != bursts[to as usize].thread {
+            bursts[to as usize].start = Start::Sent;
+            handed.push(Handed { by, to, after_ns });
+        }
+    }
+    let thread = |burst: BurstIx| bursts[burst as usize].thread;
+    let process = |thread: u32| timeline.threads[thread as usize].tgid;
+    let moved = handed.iter().map(|one| [thread(one.by), thread(one.to)]);
+    let within = |[by, to]: &[u32; 2]| by != to && process(*by) == process(*to);
+    let moved = moved.filter(within).flatten().collect();
+    add(bursts, actions, delayed, handed);
+    moved
+}
+
+/// Of each request's parts in order of time, each but the first with the last that was over as it began.
+fn one_after_the_other(of: &[u32], spans: &[Span]) -> Vec<(BurstIx, BurstIx)> {
+    let mut by_request: Vec<BurstIx> = (0..of.len() as u32)
+        .filter(|&ix| of[ix as usize] != NONE)
+        .collect();
+    by_request.sort_by_key(|&ix| (of[ix as usize], spans[ix as usize].end_ns));
+    let mut pairs = Vec::new();
+    for parts in by_request.chunk_by(|&a, &b| of[a as usize] == of[b as usize]) {
+        for &part in parts {
+            let start_ns = spans[part as usize].start_ns;
+            let earlier = parts.partition_point(|&ix| spans[ix as usize].end_ns <= start_ns);
+            let last = parts[..earlier].iter().rfind(|&&ix| ix != part);
+            pairs.extend(last.map(|&last| (last, part)));
+        }
+    }
+    pairs
+}
+
+/// The burst that a timer woke, after `since_ns`, and that woke this one, itself or through others. Bursts are those before they
+/// were cut.
+fn timer_of(timeline: &Timeline, firsts: &[u32], burst: BurstIx, since_ns: i64) -> Option<(BurstIx, i64)> {
+    let mut thread = firsts.partition_point(|first| *first <= burst) - 1;
+    let mut own = burst - firsts[thread];
+    for _ in 0..HOPS_MAX {
+        let known = &timeline.threads[thread].bursts[own as usize];
+        match known.cause {
+            _ if known.woken_ns < since_ns => return None,
+            Cause::Timer if known.woken_ns - since_ns >= SLEEP_NS_MIN => {
+                return Some((firsts[thread] + own, known.woken_ns))
+            }
+            Cause::Thread {
+                thread: by, burst, ..
+            } => (thread, own) = (by as usize, burst),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Each sets off the other as it ends.
+fn add(bursts: &mut [Burst], actions: &mut Vec<Action>, delayed: &mut Vec<Delayed>, mut handed: Vec<Handed>) {
+    if handed.is_empty() {
+        return;
+    }
+    handed.sort_unstable_by_key(|one| (one.by, one.to));
+    let old = std::mem::take(actions);
+    actions.reserve(old.len() + handed.len());
+    let mut next = handed.iter().peekable();
+    for ix in 0..bursts.len() {
+        let own = &old[actions_of(bursts, old.len(), ix)];
+        bursts[ix].actions = actions.len() as u32;
+        actions.extend_from_slice(own);
+        while let Some(one) = next.next_if(|one| one.by as usize == ix) {
+            let deed = match one.after_ns {
+                0 => Deed::Wake(one.to),
+                after_ns => {
+                    delayed.push(Delayed {
+                        burst: one.to,
+                        after_ns,
+                    });
+                    Deed::WakeLater(delayed.len() as u32 - 1)
+                }
+            };
+            actions.push(Action {
+                at_ns: bursts[ix].work_ns,
+                deed,
+            });
+        }
+    }
+}
