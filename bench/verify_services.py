@@ -17,6 +17,7 @@ and, with --services more, eighteen others (--services more --packages says what
   workers   Node with three worker threads               datagrams  Go over UDP, a goroutine and a port for each request
   tls       Go over HTTP/2, encrypted                    h2c        Go over HTTP/2, waiting 20 ms: several requests at once
   apache    four processes that run PHP themselves       outside    Go, which asks redis in another group
+  away      Go, which waits 30 ms for redis there
 
 (a) alone; (b) beside two spinning groups of the service's weight; (c) while throttled by a limit of 1.25 times its use.
 In each the service is recorded with `record --cgroup` and nothing else said, planned, and run under what was recommended:
@@ -94,9 +95,11 @@ SERVICES |= {
                [["/usr/sbin/apache2", "-f", "{bin}/apache.conf", "-D", "FOREGROUND"]]),
     "outside": (["go", "build", "-o", "{bin}/backed", f"{sources}/backed.go"],
                 [["sh", "-c", "sleep 1; exec {bin}/backed {at}:17501 {at}:17600"]]),
+    "away": (["go", "build", "-o", "{bin}/backed", f"{sources}/backed.go"],
+             [["sh", "-c", "sleep 1; exec {bin}/backed {at}:17501 {at}:17600 32 0.03"]]),
 }
 # What a service asks that is not in its group.
-OUTSIDE = {"outside": ["redis-server", "--port", "17600", "--bind", "{at}", "--save", "", "--protected-mode", "no"]}
+OUTSIDE = dict.fromkeys(("outside", "away"), SERVICES["redis"][1][0])
 ASKED = {"tls": ("https", ["-insecure"]), "h2c": ("http", ["-h2c"])}  # how, where not over HTTP/1.1
 MORE = [name for name in SERVICES if name not in USUAL]
 MORE_PACKAGES = ["gunicorn", "puma", "php-cli", "nginx-light", "redis-server", "haproxy", "php-fpm", "erlang-base",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Asks redis over one of four connections that it keeps: backed ADDRESS:PORT ADDRESS:PORT-OF-REDIS
+// Asks redis over one of so many connections that it keeps, for work or for what comes after a while:
+// backed ADDRESS:PORT ADDRESS:PORT-OF-REDIS [CONNECTIONS WAIT-IN-SECONDS]
 package main
 
 import (
@@ -9,9 +10,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 )
 
-const script = "local s = 0 for i = 1, 40000 do s = s + i end return s"
+const sums = "EVAL \"local s = 0 for i = 1, 40000 do s = s + i end return s\" 0"
 
 func work(rounds int) [32]byte {
 	sum := sha256.Sum256([]byte{1})
@@ -22,7 +24,12 @@ func work(rounds int) [32]byte {
 }
 
 func main() {
-	free := make(chan *bufio.ReadWriter, 4)
+	connections, question := 4, sums
+	if len(os.Args) > 4 {
+		connections, _ = strconv.Atoi(os.Args[3])
+		question = "BLPOP nothing " + os.Args[4]
+	}
+	free := make(chan *bufio.ReadWriter, connections)
 	for i := 0; i < cap(free); i++ {
 		redis, err := net.Dial("tcp", os.Args[2])
 		if err != nil {
@@ -34,7 +41,7 @@ func main() {
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		work(4000)
 		redis := <-free
-		fmt.Fprintf(redis, "EVAL \"%s\" 0\r\n", script)
+		fmt.Fprintf(redis, "%s\r\n", question)
 		redis.Flush()
 		answer, err := redis.ReadString('\n')
 		free <- redis

@@ -4,8 +4,9 @@ mod all_work;
 mod common;
 mod machine;
 mod modules;
-mod outside;
+
 mod phase;
 mod replay;
 mod rivals;
+mod set_off;
 mod sockets;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A service that asks a database which is not recorded: answers follow their questions, whenever those are asked.
+//! What sets work off that no recorded thread wakes: the answer of a database, a timer, a client that asks again. Each follows what it
+//! waited for, whenever that comes.
 use crate::common::{compile, p, run};
 use plimsoll_replay::{recorded, Program};
 use plimsoll_trace::example::{connection, header, switch, waking, MS};
@@ -29,11 +30,21 @@ impl Recording {
         self.0.push(Event { ts_ns, cpu: 1, what });
     }
 
+    fn wakes(&mut self, ts_ns: i64, context: Context) {
+        self.0.push(waking(ts_ns + 1, 1, THREAD, 0, context));
+        self.0.push(switch(ts_ns + 2, 1, 0, State::Runnable, THREAD));
+    }
+
     /// Something arrives and wakes the thread.
     fn comes(&mut self, ts_ns: i64, connection: u64) {
         self.socket(ts_ns, 0, connection, SocketOp::Arrived);
-        self.0.push(waking(ts_ns + 1, 1, THREAD, 0, Context::Interrupt));
-        self.0.push(switch(ts_ns + 2, 1, 0, State::Runnable, THREAD));
+        self.wakes(ts_ns, Context::Interrupt);
+    }
+
+    /// The thread stands still, as one that is throttled does.
+    fn is_held(&mut self, from_ns: i64, to_ns: i64) {
+        self.0.push(switch(from_ns, 1, THREAD, State::Runnable, 0));
+        self.0.push(switch(to_ns, 1, 0, State::Runnable, THREAD));
     }
 
     fn sleeps(&mut self, ts_ns: i64) {
@@ -140,4 +151,73 @@ fn a_thread_that_waits_for_its_answer_does_nothing_else() {
         let (was, is) = (p(&seen, percent), p(&replayed, percent));
         assert!((was - is).abs() < 1.0, "p{percent}: {was} ms, replayed {is}");
     }
+}
+
+/// Two requests, 10 ms apart: each is read, sleeps for 30 ms and is answered. The thread is held for 15 ms as it has read the second,
+/// so that the first's timer goes off 4 ms after its last work.
+#[test]
+fn a_request_sleeps_as_long_whatever_its_thread_did_meanwhile() {
+    let mut all = Recording(vec![switch(1, 1, THREAD, State::Sleeping, 0)]);
+    for round in 0..REQUESTS {
+        let came_ns = (1 + round) * 100 * MS + round * round % 17 * MS;
+        for (client, came_ns, held_ns) in [(CLIENT, came_ns, 0), (OTHER_CLIENT, came_ns + 10 * MS, 15 * MS)] {
+            all.comes(came_ns, client);
+            all.socket(came_ns + 3, THREAD, client, SocketOp::Read);
+            if held_ns > 0 {
+                all.is_held(came_ns + MS / 2, came_ns + MS / 2 + held_ns);
+            }
+            let slept_ns = came_ns + held_ns + MS;
+            all.sleeps(slept_ns);
+            all.wakes(slept_ns + 30 * MS, Context::Timer);
+            all.socket(slept_ns + 31 * MS, THREAD, client, SocketOp::Wrote);
+            all.sleeps(slept_ns + 31 * MS + 1);
+        }
+    }
+    let (program, machine) = all.compile();
+    assert!(p(&recorded(&program), 75.0) > 46.0);
+    let replayed = run(&program, &machine, &[]);
+    let (least, most) = (p(&replayed, 0.0), p(&replayed, 100.0));
+    assert!(least > 31.9 && most < 32.5, "{least} to {most} ms");
+}
+
+/// Two clients that wait, one for 5 ms and one for 20 between an answer and its next request. Every fifth request is held for 8 ms.
+#[test]
+fn a_client_asks_again_a_while_after_its_own_answer() {
+    let mut all = Recording(vec![switch(1, 1, THREAD, State::Sleeping, 0)]);
+    let mut next = [(10 * MS, CLIENT, 5 * MS), (12 * MS, OTHER_CLIENT, 20 * MS)];
+    let mut free_ns = 0;
+    for request in 0..400 {
+        next.sort_unstable();
+        let (came_ns, client, pause_ns) = next[0];
+        let asleep = came_ns > free_ns;
+        let read_ns = came_ns.max(free_ns) + 3;
+        match asleep {
+            true => {
+                if free_ns > 0 {
+                    all.sleeps(free_ns + 1);
+                }
+                all.comes(came_ns, client);
+            }
+            false => all.socket(came_ns, 0, client, SocketOp::Arrived),
+        }
+        all.socket(read_ns, THREAD, client, SocketOp::Read);
+        let held_ns = if request % 5 == 4 { 8 * MS } else { 0 };
+        if held_ns > 0 {
+            all.is_held(read_ns + MS, read_ns + MS + held_ns);
+        }
+        free_ns = read_ns + held_ns + WORK_NS;
+        all.socket(free_ns, THREAD, client, SocketOp::Wrote);
+        // Never to the ns alike, as no client's are.
+        next[0].0 = free_ns + pause_ns + request * request % 7 * 10_000;
+    }
+    all.sleeps(free_ns + 1);
+    let (program, machine) = all.compile();
+    assert!(program.is_closed_loop(), "{:?}", program.classes);
+    assert!(p(&recorded(&program), 90.0) > 9.9);
+    let replayed = run(&program, &machine, &[]);
+    let (middle, most) = (p(&replayed, 50.0), p(&replayed, 100.0));
+    assert!(
+        middle < 2.1 && most < 4.1,
+        "half within {middle} ms, all within {most}"
+    );
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Screening held to what is known: workloads made in the simulator, their cpu.stat sampled as a server would, screened, and
 //! compared with what the simulation itself gives under other limits; the order in which they are worth recording, with how
-//! much their requests lose to the limit; and the class of the first PLANS, with what `plan` says of a recording of them.
+//! much their requests lose to the limit; whether burst helps the first REPLAYED, with what replays of a recording of them say; and the
+//! class of the first PLANS of these, with what follows from a plan.
 //!
-//!     cargo run --release -p plimsoll-screen --example known -- [WORKLOADS] [FIRST_SEED] [PLANS] [--each]
+//!     cargo run --release -p plimsoll-screen --example known -- [WORKLOADS] [FIRST_SEED] [REPLAYED] [PLANS] [--each]
 mod planned;
 mod ranking;
 mod sampler;
 mod screened;
 mod workload;
 
-use planned::{planned, Planned};
+use planned::{planned, replayed, Planned};
 use plimsoll_screen::{Class, Options};
 use plimsoll_sim::observer::NoObserver;
 use plimsoll_sim::{Limits, Results};
@@ -67,13 +68,20 @@ struct Outcome {
     /// By which `screen` chooses what is worth recording; 0: it is not called throttled.
     worth: f64,
     lost: f64,
-    /// `None`: not among those that are planned.
-    planned: Option<Result<Planned, String>>,
+    /// `None`: not among those that are replayed.
+    replayed: Option<Result<Replay, String>>,
     /// What was sampled is not cpu.stat: a mistake in this program.
     wrong_sampler: bool,
 }
 
-fn known(seed: u64, plans: bool) -> Outcome {
+struct Replay {
+    holds: bool,
+    profits: bool,
+    /// `None`: not among those that are planned.
+    planned: Option<Result<Planned, String>>,
+}
+
+fn known(seed: u64, replays: bool, plans: bool) -> Outcome {
     let known = Known::of(seed);
     let (results, sampler) = known.run(seed, (known.limit, PERIOD_NS, 0.0));
     let stat = results.groups[1].stat.expect("it has a limit");
@@ -97,7 +105,14 @@ fn known(seed: u64, plans: bool) -> Outcome {
         compared: compared.collect(),
         worth: rows[1].worth_recording(),
         lost: lost(&results, &unlimited),
-        planned: plans.then(|| planned(&known, seed, rows[1].throttled_share)),
+        replayed: replays.then(|| {
+            let replayed = replayed(&known, seed)?;
+            Ok(Replay {
+                holds: replayed.holds,
+                profits: replayed.profits,
+                planned: plans.then(|| planned(&known, &replayed, rows[1].throttled_share)),
+            })
+        }),
         classes: std::array::from_fn(|i| rows[i].class),
         first_look: FIRST_LOOKS.map(|every| at_first_look(&sampler.samples, every, known.limit)),
         throttled,
@@ -128,10 +143,10 @@ fn main() {
         args.next()
             .map_or(default, |text| text.parse().expect("a whole number"))
     };
-    let (nr, first, plans) = (number(200), number(1001), number(0));
+    let (nr, first, replays, plans) = (number(200), number(1001), number(0), number(0));
     let all: Vec<Outcome> = (first..first + nr)
         .into_par_iter()
-        .map(|seed| known(seed, seed < first + plans))
+        .map(|seed| known(seed, seed < first + replays, seed < first + plans))
         .collect();
     let count = |of: &dyn Fn(&Outcome) -> bool| all.iter().filter(|one| of(one)).count();
     println!(
@@ -184,6 +199,9 @@ fn main() {
         );
     }
     order(&all);
+    if replays > 0 {
+        beside_replays(&all);
+    }
     if plans > 0 {
         beside_plan(&all);
     }
@@ -216,32 +234,59 @@ fn order(all: &[Outcome]) {
     }
 }
 
+fn without_name(why: &str) -> &str {
+    let what = why.split_once(": ").map_or(why, |(_, what)| what);
+    what.split(';').next().unwrap_or_default()
+}
+
+fn beside_replays(all: &[Outcome]) {
+    let of: Vec<(&Outcome, &Result<Replay, String>)> = all
+        .iter()
+        .filter_map(|o| Some((o, o.replayed.as_ref()?)))
+        .collect();
+    let mut refused = BTreeMap::new();
+    for why in of.iter().filter_map(|(_, replayed)| replayed.as_ref().err()) {
+        *refused.entry(without_name(why)).or_insert(0) += 1;
+    }
+    for (why, nr) in refused {
+        println!("no replay of {nr}: {why}");
+    }
+    for held in [true, false] {
+        let of = of
+            .iter()
+            .filter_map(|(o, replayed)| Some((o, replayed.as_ref().ok()?)));
+        let of: Vec<_> = of.filter(|(_, replayed)| replayed.holds || !held).collect();
+        let named = |o: &Outcome| o.classes[1] == Class::ThrottledByBursts;
+        let count = |is: &dyn Fn(&Outcome, &Replay) -> bool| of.iter().filter(|(o, r)| is(o, r)).count();
+        println!(
+            "{} whose replays {}: named as bursts {}, burst halves it in the replays of {}, both {}",
+            of.len(),
+            if held { "hold" } else { "hold or not" },
+            count(&|o, _| named(o)),
+            count(&|_, r| r.profits),
+            count(&|o, r| named(o) && r.profits),
+        );
+    }
+}
+
 fn beside_plan(all: &[Outcome]) {
-    let of = all.iter().filter_map(|o| Some((o, o.planned.as_ref()?)));
+    let of = all.iter().filter_map(|o| {
+        let replay = o.replayed.as_ref()?.as_ref().ok()?;
+        Some((o, replay.holds, replay.planned.as_ref()?))
+    });
     let (mut classes, mut refused) = (BTreeMap::new(), BTreeMap::new());
     let mut pairs = Vec::new();
-    // Named as bursts, burst halves it in the replays, both.
-    let mut replayed = [0; 3];
-    for (outcome, planned) in of {
+    for (outcome, holds, planned) in of {
         match planned {
             Ok(plan) => {
-                let named = outcome.classes[1] == Class::ThrottledByBursts;
-                let each = [named, plan.profits, named && plan.profits];
-                let each = each.map(|is| u32::from(is && plan.holds));
-                replayed.iter_mut().zip(each).for_each(|(sum, one)| *sum += one);
                 *classes
-                    .entry((plan.holds, outcome.classes[1], plan.class))
+                    .entry((holds, outcome.classes[1], plan.class))
                     .or_insert(0) += 1;
-                if outcome.worth > 0.0 && plan.holds {
+                if outcome.worth > 0.0 && holds {
                     pairs.push((outcome.worth, plan.gain_ns));
                 }
             }
-            // Without the file's name.
-            Err(why) => {
-                let what = why.split_once(": ").map_or(why.as_str(), |(_, what)| what);
-                let what = what.split(';').next().unwrap_or_default();
-                *refused.entry(what).or_insert(0) += 1
-            }
+            Err(why) => *refused.entry(without_name(why)).or_insert(0) += 1,
         }
     }
     for ((holds, screen, plan), nr) in &classes {
@@ -269,10 +314,6 @@ fn beside_plan(all: &[Outcome]) {
         count(&|screen, _| screen == bursts),
         count(&|screen, plan| screen == bursts && plan == bursts),
         count(&|_, plan| plan == bursts),
-    );
-    println!(
-        "where replays hold: named as bursts {}, burst halves it in the replays of {}, both {}",
-        replayed[0], replayed[1], replayed[2]
     );
     println!(
         "order of {} by what plan gains of the 99th percentile: correlation {:.2}",

@@ -4,7 +4,7 @@
 mod recorder;
 
 use crate::workload::{of, Known, CPUS, GROUP, PATH, PERIOD_NS};
-use plimsoll_plan::{Goal, Question, Recordings, Replicates, Subject, REPLICATES};
+use plimsoll_plan::{self_check, Goal, Question, Recordings, Replicates, Subject, REPLICATES};
 use plimsoll_replay::Settings;
 use plimsoll_screen::{Class, Options};
 use plimsoll_trace::{example, Cpu, CpuStat, Group};
@@ -12,17 +12,42 @@ use recorder::Recorder;
 
 /// That `plan` sees: the beginning of what is sampled. One minute is too little: of seeds 9001 to 9200 some were throttled twice as often
 /// in it as over the whole time.
-const SECONDS: u64 = 240;
+const SECONDS: u64 = 480;
+
+/// What replays say of burst.
+pub struct Replayed {
+    recordings: Recordings,
+    /// Whether the replays show what was recorded.
+    pub holds: bool,
+    /// Burst of one quota at today's limit halves what is throttled, as `plan` replays it.
+    pub profits: bool,
+}
 
 /// The class that follows from a plan, and what it gains.
 pub struct Planned {
     pub class: Class,
-    /// Whether the replays show what was recorded.
-    pub holds: bool,
     /// Of the 99th percentile of latency, ns.
     pub gain_ns: f64,
-    /// Burst of one quota at today's limit halves what is throttled, as `plan` replays it.
-    pub profits: bool,
+}
+
+/// # Errors
+/// Why it cannot be replayed.
+pub fn replayed(known: &Known, seed: u64) -> Result<Replayed, String> {
+    let recordings = recorded(known, seed)?;
+    let (now, burst) = (throttled(&recordings, 0.0)?, throttled(&recordings, known.limit)?);
+    let source = recordings.median();
+    let settings = Settings::recorded(&source.program);
+    let again = source.replay(&settings).map_err(|error| error.to_string())?;
+    Ok(Replayed {
+        holds: self_check(
+            &source.program,
+            &plimsoll_replay::recorded(&source.program),
+            &again,
+        )
+        .holds(),
+        profits: now >= Options::default().throttled_share && burst <= now / 2.0,
+        recordings,
+    })
 }
 
 /// The goal is what the class "bursts" promises: throttled in less than `Options::throttled_share` of the periods, or half as often
@@ -30,19 +55,17 @@ pub struct Planned {
 ///
 /// # Errors
 /// Why there is no plan.
-pub fn planned(known: &Known, seed: u64, counted: f64) -> Result<Planned, String> {
+pub fn planned(known: &Known, replayed: &Replayed, counted: f64) -> Result<Planned, String> {
     let options = Options::default();
     let goal = format!(
         "throttled < {:.3}%",
         100.0 * options.throttled_share.max(counted / 2.0)
     );
-    let recordings = recorded(known, seed)?;
-    let (now, burst) = (throttled(&recordings, 0.0)?, throttled(&recordings, known.limit)?);
     let question = Question::about(vec![goal
         .parse::<Goal>()
         .map_err(|error| format!("{error:?}"))?]);
     let answer = question
-        .answer(&recordings, &|_, _| {})
+        .answer(&replayed.recordings, &|_, _| {})
         .map_err(|error| error.to_string())?;
     let (new, today) = (&answer.plan.recommended, &answer.plan.today);
     let cpus = new
@@ -58,9 +81,7 @@ pub fn planned(known: &Known, seed: u64, counted: f64) -> Result<Planned, String
     };
     Ok(Planned {
         class,
-        holds: answer.holds(),
         gain_ns: today.p99_ns.unwrap_or(0.0) - new.p99_ns.unwrap_or(0.0),
-        profits: now >= options.throttled_share && burst <= now / 2.0,
     })
 }
 
