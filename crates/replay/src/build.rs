@@ -20,7 +20,7 @@ use crate::marks::{Mark, Marks};
 use crate::outside::{self, Answer, Woken};
 use crate::phase;
 use crate::placement::placement;
-use crate::program::{Burst, Deed, Delayed, Program, Start, Thread, NONE};
+use crate::program::{Burst, Deed, Delayed, Program, Start, Thread, Work, NONE};
 use crate::recorder;
 use crate::recording::{firsts, is_from_outside, is_stuck, same_program, woken_for};
 use crate::request::{last_end_ns, Arrival as Begins, Loop, RequestInfo};
@@ -83,8 +83,8 @@ impl Program {
         };
         let woken = answers.iter().filter_map(|answer| Some((answer.woke?, answer)));
         let woken: Woken = woken.collect();
-        for ix in 0..timeline.threads.len() {
-            add_bursts(timeline, ix, &speeds[ix], &woken, &mut bursts, &mut pacings);
+        for (ix, speeds) in speeds.iter().enumerate() {
+            add_bursts(timeline, ix, speeds, &woken, &mut bursts, &mut pacings);
         }
         let inside = |process: &Process| {
             let mut own = threads.iter().zip(&timeline.threads);
@@ -154,7 +154,7 @@ impl Program {
         for (burst, request) in marks.take_due() {
             bursts[burst as usize].request = request;
         }
-        let mut actions = marks.into_actions(&mut bursts, &speeds);
+        let actions = marks.into_actions(&mut bursts, &speeds);
         let requests: Vec<RequestInfo> = found.requests.iter().map(|r| r.info).collect();
         if let Some(last_ns) = last_end_ns(found.requests.iter().map(|r| &r.info)) {
             let from_ns = timeline.start_ns + last_ns as i64;
@@ -201,20 +201,22 @@ impl Program {
         let only_rivals = rivals::only_rivals(&groups, &rivals, threads.iter().map(|t| t.group));
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
-        let mut seats = places.seats;
+        let mut work = Work {
+            bursts,
+            actions,
+            delayed,
+            seats: places.seats,
+        };
         let parts = match by_sockets {
-            true => segments::cut(
-                timeline,
-                &mut threads,
-                &mut bursts,
-                &mut actions,
-                &mut delayed,
-                &mut seats,
-                &requests,
-                &exchanges,
-            ),
+            true => segments::cut(timeline, &mut threads, &mut work, &requests, &exchanges),
             false => Vec::new(),
         };
+        let Work {
+            bursts,
+            actions,
+            delayed,
+            seats,
+        } = work;
         Ok(Program {
             threads,
             groups,

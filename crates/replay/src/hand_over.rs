@@ -34,66 +34,96 @@ struct Handed {
     after_ns: u64,
 }
 
-/// `firsts`: of each thread's bursts, before they were cut; `first_of`: of what each of those was cut into; `of`: the request that each
-/// part reads or answers. Adds what sets parts off to the actions of others, and what does so later to `delayed`. Returns the threads
-/// of one process between which requests were moved.
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn hand_over(
-    timeline: &Timeline,
-    firsts: &[u32],
-    first_of: &[BurstIx],
-    bursts: &mut [Burst],
-    actions: &mut Vec<Action>,
-    delayed: &mut Vec<Delayed>,
-    of: &[u32],
-    spans: &[Span],
-) -> BTreeSet<u32> {
-    let pairs = one_after_the_other(of, spans);
-    let mut handed: Vec<Handed> = Vec::new();
-    let mut slept_ns: Vec<i64> = Vec::new();
-    for &(by, to) in &pairs {
-        let end_ns = spans[by as usize].end_ns;
-        let timer = match bursts[to as usize].start {
-            Start::Data | Start::Sent => None,
-            _ => timer_of(timeline, firsts, spans[to as usize].of, end_ns),
-        };
-        let Some((timer, woken_ns)) = timer else {
-            continue;
-        };
-        slept_ns.push(woken_ns - end_ns);
-        let to = first_of[timer as usize];
-        // Its own thread slept for nothing else, or two requests woke up at once.
-        let follows =
-            spans[by as usize].of + 1 == timer && bursts[by as usize].thread == bursts[to as usize].thread;
-        if !follows && bursts[to as usize].start != Start::Message {
-            (bursts[to as usize].start, bursts[to as usize].strict) = (Start::Message, false);
-            let after_ns = (woken_ns - end_ns) as u64;
-            handed.push(Handed { by, to, after_ns });
+/// Bursts that were cut, and what is known of them.
+pub(crate) struct Cut<'a> {
+    pub timeline: &'a Timeline,
+    /// Of each thread's bursts, before they were cut.
+    pub firsts: &'a [u32],
+    /// Of what each of those was cut into.
+    pub first_of: &'a [BurstIx],
+    /// The request that each part reads or answers.
+    pub of: &'a [u32],
+    pub spans: &'a [Span],
+}
+
+impl Cut<'_> {
+    /// Adds what sets parts off to the actions of others, and what does so later to `delayed`. Returns the threads of one process between
+    /// which requests were moved.
+    pub fn hand_over(
+        &self,
+        bursts: &mut [Burst],
+        actions: &mut Vec<Action>,
+        delayed: &mut Vec<Delayed>,
+    ) -> BTreeSet<u32> {
+        let spans = self.spans;
+        let pairs = one_after_the_other(self.of, spans);
+        let mut handed: Vec<Handed> = Vec::new();
+        let mut slept_ns: Vec<i64> = Vec::new();
+        for &(by, to) in &pairs {
+            let end_ns = spans[by as usize].end_ns;
+            let timer = match bursts[to as usize].start {
+                Start::Data | Start::Sent => None,
+                _ => self.timer_of(spans[to as usize].of, end_ns),
+            };
+            let Some((timer, woken_ns)) = timer else {
+                continue;
+            };
+            slept_ns.push(woken_ns - end_ns);
+            let to = self.first_of[timer as usize];
+            // Its own thread slept for nothing else, or two requests woke up at once.
+            let follows = spans[by as usize].of + 1 == timer
+                && bursts[by as usize].thread == bursts[to as usize].thread;
+            if !follows && bursts[to as usize].start != Start::Message {
+                (bursts[to as usize].start, bursts[to as usize].strict) = (Start::Message, false);
+                let after_ns = (woken_ns - end_ns) as u64;
+                handed.push(Handed { by, to, after_ns });
+            }
         }
+        slept_ns.sort_unstable();
+        for &(by, to) in &pairs {
+            if bursts[to as usize].start != Start::Data {
+                continue;
+            }
+            let gap_ns = spans[to as usize].start_ns - spans[by as usize].end_ns;
+            let over = slept_ns.partition_point(|ns| *ns <= gap_ns);
+            let after_ns = match slept_ns.len() >= SLEEPS_MIN && over > 0 {
+                true => slept_ns[over / 2] as u64,
+                false => 0,
+            };
+            if after_ns > 0 || bursts[by as usize].thread != bursts[to as usize].thread {
+                bursts[to as usize].start = Start::Sent;
+                handed.push(Handed { by, to, after_ns });
+            }
+        }
+        let thread = |burst: BurstIx| bursts[burst as usize].thread;
+        let process = |thread: u32| self.timeline.threads[thread as usize].tgid;
+        let moved = handed.iter().map(|one| [thread(one.by), thread(one.to)]);
+        let within = |[by, to]: &[u32; 2]| by != to && process(*by) == process(*to);
+        let moved = moved.filter(within).flatten().collect();
+        add(bursts, actions, delayed, handed);
+        moved
     }
-    slept_ns.sort_unstable();
-    for &(by, to) in &pairs {
-        if bursts[to as usize].start != Start::Data {
-            continue;
+
+    /// The burst that a timer woke, after `since_ns`, and that woke this one, itself or through others. Bursts are those before they
+    /// were cut.
+    fn timer_of(&self, burst: BurstIx, since_ns: i64) -> Option<(BurstIx, i64)> {
+        let mut thread = self.firsts.partition_point(|first| *first <= burst) - 1;
+        let mut own = burst - self.firsts[thread];
+        for _ in 0..HOPS_MAX {
+            let known = &self.timeline.threads[thread].bursts[own as usize];
+            match known.cause {
+                _ if known.woken_ns < since_ns => return None,
+                Cause::Timer if known.woken_ns - since_ns >= SLEEP_NS_MIN => {
+                    return Some((self.firsts[thread] + own, known.woken_ns))
+                }
+                Cause::Thread {
+                    thread: by, burst, ..
+                } => (thread, own) = (by as usize, burst),
+                _ => return None,
+            }
         }
-        let gap_ns = spans[to as usize].start_ns - spans[by as usize].end_ns;
-        let over = slept_ns.partition_point(|ns| *ns <= gap_ns);
-        let after_ns = match slept_ns.len() >= SLEEPS_MIN && over > 0 {
-            true => slept_ns[over / 2] as u64,
-            false => 0,
-        };
-        if after_ns > 0 || bursts[by as usize].thread != bursts[to as usize].thread {
-            bursts[to as usize].start = Start::Sent;
-            handed.push(Handed { by, to, after_ns });
-        }
+        None
     }
-    let thread = |burst: BurstIx| bursts[burst as usize].thread;
-    let process = |thread: u32| timeline.threads[thread as usize].tgid;
-    let moved = handed.iter().map(|one| [thread(one.by), thread(one.to)]);
-    let within = |[by, to]: &[u32; 2]| by != to && process(*by) == process(*to);
-    let moved = moved.filter(within).flatten().collect();
-    add(bursts, actions, delayed, handed);
-    moved
 }
 
 /// Of each request's parts in order of time, each but the first with the last that was over as it began.
@@ -112,27 +142,6 @@ fn one_after_the_other(of: &[u32], spans: &[Span]) -> Vec<(BurstIx, BurstIx)> {
         }
     }
     pairs
-}
-
-/// The burst that a timer woke, after `since_ns`, and that woke this one, itself or through others. Bursts are those before they
-/// were cut.
-fn timer_of(timeline: &Timeline, firsts: &[u32], burst: BurstIx, since_ns: i64) -> Option<(BurstIx, i64)> {
-    let mut thread = firsts.partition_point(|first| *first <= burst) - 1;
-    let mut own = burst - firsts[thread];
-    for _ in 0..HOPS_MAX {
-        let known = &timeline.threads[thread].bursts[own as usize];
-        match known.cause {
-            _ if known.woken_ns < since_ns => return None,
-            Cause::Timer if known.woken_ns - since_ns >= SLEEP_NS_MIN => {
-                return Some((firsts[thread] + own, known.woken_ns))
-            }
-            Cause::Thread {
-                thread: by, burst, ..
-            } => (thread, own) = (by as usize, burst),
-            _ => return None,
-        }
-    }
-    None
 }
 
 /// Each sets off the other as it ends.

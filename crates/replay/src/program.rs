@@ -69,6 +69,14 @@ pub(crate) struct Delayed {
     pub after_ns: u64,
 }
 
+/// All that threads do; see [`Program`].
+pub(crate) struct Work {
+    pub bursts: Vec<Burst>,
+    pub actions: Vec<Action>,
+    pub delayed: Vec<Delayed>,
+    pub seats: Vec<Seat>,
+}
+
 /// Something that happens after `at_ns` of a burst's work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Action {

@@ -17,9 +17,9 @@
 //!
 //! A burst that neither reads nor answers works for what its thread has read and not answered yet, if that is one request.
 use crate::exchanges::Exchange;
-use crate::hand_over::{hand_over, Span};
+use crate::hand_over::{Cut, Span};
 use crate::placement::Seat;
-use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Part, Start, Thread, NONE};
+use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Part, Start, Thread, Work, NONE};
 use crate::recording::is_stuck;
 use crate::request::RequestInfo;
 use plimsoll_trace::{Cause, ThreadTimeline, Timeline};
@@ -36,17 +36,19 @@ struct Segment {
 }
 
 /// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too. Returns what each is a part of.
-/// `delayed`: what is woken later; adds to it.
 pub(crate) fn cut(
     timeline: &Timeline,
     threads: &mut [Thread],
-    bursts: &mut Vec<Burst>,
-    actions: &mut Vec<Action>,
-    delayed: &mut Vec<Delayed>,
-    seats: &mut Vec<Seat>,
+    work: &mut Work,
     requests: &[RequestInfo],
     exchanges: &[Exchange],
 ) -> Vec<Part> {
+    let Work {
+        bursts,
+        actions,
+        delayed,
+        seats,
+    } = work;
     let firsts: Vec<u32> = threads.iter().map(|thread| thread.bursts.start).collect();
     let old = std::mem::take(bursts);
     let old_actions = std::mem::take(actions);
@@ -187,9 +189,14 @@ pub(crate) fn cut(
         let own = &thread.bursts;
         thread.bursts = first_of[own.start as usize]..first_of[own.end as usize];
     }
-    let moved = hand_over(
-        timeline, &firsts, &first_of, bursts, actions, delayed, &acts_for, &spans,
-    );
+    let cut = Cut {
+        timeline,
+        firsts: &firsts,
+        first_of: &first_of,
+        of: &acts_for,
+        spans: &spans,
+    };
+    let moved = cut.hand_over(bursts, actions, delayed);
     let parts = parts(bursts, actions, delayed, &of, requests.len());
     let takes_turns: BTreeSet<u32> = (0..)
         .zip(&parts)
