@@ -31,7 +31,7 @@ static __always_inline void set_slice(struct task_struct *p, u64 slice_ns)
 
 /*
  * at_border will be called, and others are served where that takes long. It comes in vain while the kernel hands over the CPUs: until
- * then it takes none away, and spinners of three CPUs ran for six milliseconds each.
+ * then it takes none away, and spinners of two CPUs ran for six milliseconds each.
  */
 static __always_inline void goes_on_to_border(struct live_cpu PL_MEM *c, u32 cpu, u64 now_ns)
 {

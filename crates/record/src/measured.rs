@@ -9,9 +9,9 @@ use plimsoll_trace::RECORDER_EVENT_MAX_NS;
 use std::cell::RefCell;
 
 pub struct Measured {
-    pub cost: Option<Cost>,
-    pub events: u64,
-    pub ns: u64,
+    cost: Option<Cost>,
+    events: u64,
+    ns: u64,
 }
 
 impl Measured {

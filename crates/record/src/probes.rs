@@ -549,21 +549,18 @@ impl Hooks {
                 .is_some()
         };
         let function = |name: &str| btf.type_by_name::<Func>(name).is_some();
-        let hooks = Hooks {
-            ready_tracepoint: tracepoint("sk_data_ready") && tracepoint("sock_recv_length"),
-            send_tracepoint: tracepoint("tcp_sendmsg_locked"),
-            sendpages: function("do_tcp_sendpages") && !tracepoint("tcp_sendmsg_locked"),
-            datagrams: None,
-            streams: true,
-        };
         let writes = match function("udp_sendmsg") {
             true if function("udpv6_sendmsg") => Writes::Functions6,
             true => Writes::Functions,
             false => Writes::Packets,
         };
+        let ready_tracepoint = tracepoint("sk_data_ready") && tracepoint("sock_recv_length");
         let hooks = Hooks {
-            datagrams: Some(writes).filter(|_| hooks.ready_tracepoint),
-            ..hooks
+            ready_tracepoint,
+            send_tracepoint: tracepoint("tcp_sendmsg_locked"),
+            sendpages: function("do_tcp_sendpages") && !tracepoint("tcp_sendmsg_locked"),
+            datagrams: ready_tracepoint.then_some(writes),
+            streams: true,
         };
         let mut missing = Vec::new();
         for name in ["inet_sock_set_state", "tcp_retransmit_skb"] {

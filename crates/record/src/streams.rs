@@ -122,7 +122,9 @@ impl Streams {
             };
             let connection = told.connection(id, slot);
             if frame.goes {
-                writers.insert((id, frame.stream), frame.tid);
+                if by_going {
+                    writers.insert((id, frame.stream), frame.tid);
+                }
                 if by_going || frame.ends || frame.breaks {
                     events.extend(went(frame, connection));
                 }
