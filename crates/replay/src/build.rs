@@ -17,7 +17,7 @@ use crate::groups::{counts, depth, find, groups, indices, is_below, normal, upwa
 use crate::loops::{hand_on, open_work_ns};
 use crate::machine::{sibling_speeds, Dense};
 use crate::marks::{Mark, Marks};
-use crate::outside::{self, Answer, Woken};
+use crate::outside::{self, Woken};
 use crate::phase;
 use crate::placement::placement;
 use crate::program::{Burst, Deed, Delayed, Program, Start, Thread, Work, NONE};
@@ -403,7 +403,7 @@ fn add_bursts(
             _ => Pacing::Closed,
         };
         let waits = match burst.cause {
-            _ if answer(i).is_some() => answer(i).is_some_and(Answer::is_waited_for),
+            _ if answer(i).is_some() => answer(i).is_some_and(|answer| answer.is_waited_for),
             Cause::Thread { thread: waker, .. } => same_program(thread, &timeline.threads[waker as usize]),
             _ => false,
         };

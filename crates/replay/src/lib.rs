@@ -13,7 +13,7 @@
 //! - What threads ran that are not recorded competes for its CPU: see `rivals.rs`.
 //! - Work is CPU time. That caches are colder after a throttling is not in it.
 //!
-//! Memory is linear in the trace: 44 bytes for each burst, 16 for each wake-up and mark, 48 for each request, once;
+//! Memory is linear in the trace: 44 bytes for each burst, 16 for each wake-up, mark and what is woken later, 48 for each request, once;
 //! 16 bytes for each request in each run.
 mod arrivals;
 mod build;

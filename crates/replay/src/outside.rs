@@ -27,17 +27,12 @@ pub(crate) struct Answer {
     pub connection: usize,
     /// The burst that it set off, of the thread that reads it or of one that hands it on; `None`: that thread was not asleep.
     pub woke: Option<(ThreadIx, u32)>,
+    /// From its question on its thread slept, and did nothing but read earlier parts of the answer.
+    pub is_waited_for: bool,
 }
 
 /// Bursts that answers set off.
 pub(crate) type Woken<'a> = BTreeMap<(ThreadIx, u32), &'a Answer>;
-
-impl Answer {
-    /// The thread slept from its question until the answer woke it.
-    pub fn is_waited_for(&self) -> bool {
-        self.woke == Some((self.asked.thread, self.asked.burst + 1))
-    }
-}
 
 /// In order of time. `inside`: whether a thread is one of the service's.
 pub(crate) fn find(timeline: &Timeline, inside: impl Fn(&Moment) -> bool) -> Vec<Answer> {
@@ -48,9 +43,20 @@ pub(crate) fn find(timeline: &Timeline, inside: impl Fn(&Moment) -> bool) -> Vec
         .collect();
     answers.sort_by_key(|answer| answer.came_ns);
     let mut woken = BTreeSet::new();
+    // Bursts that wait for an answer, each with its question.
+    let mut waiting: BTreeSet<(ThreadIx, u32, i64)> = BTreeSet::new();
     for answer in &mut answers {
         // The first that came set it off.
         answer.woke = answer.woke.filter(|burst| woken.insert(*burst));
+        let (asked, asked_ns) = (answer.asked, answer.asked_ns);
+        waiting.insert((asked.thread, asked.burst, asked_ns));
+        if let Some((thread, burst)) = answer.woke {
+            let waited = burst.checked_sub(1).map(|before| (thread, before, asked_ns));
+            answer.is_waited_for = waited.is_some_and(|waited| waiting.contains(&waited));
+            if answer.is_waited_for {
+                waiting.insert((thread, burst, asked_ns));
+            }
+        }
     }
     answers
 }
@@ -101,6 +107,7 @@ fn on(
                     read: by,
                     connection,
                     woke: woken_for(timeline, (by.thread, by.burst), first_ns.unwrap_or(came_ns)),
+                    is_waited_for: false,
                 });
             }
             _ => {}
