@@ -201,6 +201,8 @@ impl Program {
         let only_rivals = rivals::only_rivals(&groups, &rivals, threads.iter().map(|t| t.group));
         let open_work_ns = open_work_ns(timeline, &threads, &groups, &bursts, target);
         let stretches = stretches(timeline, &threads, &groups, target, &found.requests);
+        let mut answered_ns: Vec<u64> = answers.iter().map(outside::Answer::after_ns).collect();
+        answered_ns.sort_unstable();
         let mut work = Work {
             bursts,
             actions,
@@ -224,6 +226,7 @@ impl Program {
             target,
             others_ns: timeline.others.iter().map(|run| run.run_ns).sum(),
             sockets: by_sockets.then_some(sockets.counts),
+            answered_ns,
             pairing: found.pairing,
             go_versions,
             open_work_ns,

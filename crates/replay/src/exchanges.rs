@@ -60,7 +60,7 @@ pub(crate) fn find(
         request: NONE,
         connection: answer.connection,
         outside: Some(Outside {
-            after_ns: (answer.came_ns - answer.asked_ns).max(0) as u64,
+            after_ns: answer.after_ns(),
             woke: answer.woke,
         }),
     });

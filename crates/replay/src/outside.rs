@@ -31,6 +31,13 @@ pub(crate) struct Answer {
     pub is_waited_for: bool,
 }
 
+impl Answer {
+    /// How long after its question it came.
+    pub fn after_ns(&self) -> u64 {
+        (self.came_ns - self.asked_ns).max(0) as u64
+    }
+}
+
 /// Bursts that answers set off.
 pub(crate) type Woken<'a> = BTreeMap<(ThreadIx, u32), &'a Answer>;
 

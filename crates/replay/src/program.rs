@@ -119,6 +119,8 @@ pub struct Program {
     pub others_ns: u64,
     /// What was seen on the sockets, if requests are what those say.
     pub sockets: Option<SocketCounts>,
+    /// After how long what the service asked others was answered, ns, ascending; each part of an answer that was read by itself.
+    pub answered_ns: Vec<u64>,
     /// Whether answers can be told apart, if requests are what wake-ups of clients say.
     pub pairing: Pairing,
     /// Versions of Go that the planned group's processes were built with, each once.

@@ -179,6 +179,15 @@ pub fn heading(source: &Source) -> String {
         }
         text += "\n";
     }
+    if !program.answered_ns.is_empty() {
+        let ms = |percent| figure(percentile_ns(&program.answered_ns, percent) as f64 / 1e6);
+        text += &format!(
+            "asked of others that are not recorded: {} answers, half of them within {} ms, 99 of 100 within {} ms: no limit changes that\n",
+            program.answered_ns.len(),
+            ms(50.0),
+            ms(99.0)
+        );
+    }
     text += &format!(
         "work that arrivals set off which keep their times: {:.1}% of the group's CPU time\n",
         program.open_share() * 100.0
