@@ -6,7 +6,7 @@
   node    one event loop and its collector                     python  a thread a connection under one lock; one request in
   front   two processes: one asks the other, in one group              twenty takes ten times as long
 
-and, with --services more, eighteen others (--services more --packages says what they need):
+and, with --services more, nineteen others (--services more --packages says what they need):
 
   gunicorn  three Python processes, a connection a request  tasks   Python's asyncio, which hands work to threads
   puma      Ruby, a pool of threads                         php     PHP's own server, three processes; closing ends an answer
@@ -17,7 +17,7 @@ and, with --services more, eighteen others (--services more --packages says what
   workers   Node with three worker threads               datagrams  Go over UDP, a goroutine and a port for each request
   tls       Go over HTTP/2, encrypted                    h2c        Go over HTTP/2, waiting 20 ms: several requests at once
   apache    four processes that run PHP themselves       outside    Go, which asks redis in another group
-  away      Go, which waits 30 ms for redis there
+  away      Go, which waits 40 ms for redis there
 
 (a) alone; (b) beside two spinning groups of the service's weight; (c) while throttled by a limit of 1.25 times its use.
 In each the service is recorded with `record --cgroup` and nothing else said, planned, and run under what was recommended:

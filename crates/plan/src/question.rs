@@ -4,12 +4,12 @@
 use crate::figure::figure;
 use crate::goal::{Goal, Subject};
 use crate::paste::{paste, Paste};
-use crate::quantities::{self_check, SelfCheck};
+use crate::quantities::SelfCheck;
 use crate::recordings::Recordings;
 use crate::search::{check, plan, Options, Other, Plan, PlanError, Verdict};
 use crate::source::Source;
 use crate::target::Target;
-use plimsoll_replay::{recorded, Group, Program, Semantics, SettingsError};
+use plimsoll_replay::{Group, Program, Semantics, SettingsError};
 use plimsoll_stats::percentile_ns;
 use plimsoll_trace::DOUBTFUL_SHARE_MAX;
 use std::ops::RangeInclusive;
@@ -124,7 +124,7 @@ impl Question {
         // A job takes whatever CPU there is, and a limit makes it longer: throttling is how.
         let throttled_goal_is_default =
             !recordings.median().program.is_job() && Goal::add_default(&mut goals);
-        let checks = recordings.sources.iter().map(shown);
+        let checks = recordings.sources.iter().map(Source::self_check);
         let checks = checks.collect::<Result<Vec<SelfCheck>, SettingsError>>()?;
         let target = self.target.unwrap_or(match self.semantics {
             Semantics::Mainline => Target::Cgroup,
@@ -155,11 +155,6 @@ impl Question {
             asked: self.target,
         })
     }
-}
-
-fn shown(source: &Source) -> Result<SelfCheck, SettingsError> {
-    let program = &source.program;
-    Ok(self_check(program, &recorded(program), source.replayed()?))
 }
 
 impl Answer {

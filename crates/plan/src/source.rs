@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace file, read, believed and compiled; or the reasons why not.
+use crate::quantities::{self_check, SelfCheck};
 use plimsoll_replay::{machine, recorded, replay_cancelled_by, Outcome, Program, Settings, SettingsError};
 use plimsoll_sim::{Costs, Machine};
 use plimsoll_trace::{Place, RequestSpec, Sockets, Timeline, TraceError, DOUBTFUL_SHARE_MAX};
@@ -188,6 +189,18 @@ impl Source {
             .get_or_init(run)
             .as_ref()
             .map_err(SettingsError::clone)
+    }
+
+    /// Whether that shows what was recorded.
+    ///
+    /// # Errors
+    /// As for [`Source::replay`].
+    pub fn self_check(&self) -> Result<SelfCheck, SettingsError> {
+        Ok(self_check(
+            &self.program,
+            &recorded(&self.program),
+            self.replayed()?,
+        ))
     }
 
     /// A figure of the ascending latencies of one class, or of all, as recorded, over that of the replay under the

@@ -9,7 +9,7 @@
 //! that is kept. A thread that runs as the timer goes off leaves no wake-up: how long the request slept then is not known, and is
 //! taken to be as long as half of those slept that did leave one, of those that could have been over by then.
 use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Start, NONE};
-use crate::recording::HOPS_MAX;
+use crate::recording::first_cause;
 use plimsoll_trace::{Cause, Timeline};
 use std::collections::BTreeSet;
 
@@ -107,22 +107,11 @@ impl Cut<'_> {
     /// The burst that a timer woke, after `since_ns`, and that woke this one, itself or through others. Bursts are those before they
     /// were cut.
     fn timer_of(&self, burst: BurstIx, since_ns: i64) -> Option<(BurstIx, i64)> {
-        let mut thread = self.firsts.partition_point(|first| *first <= burst) - 1;
-        let mut own = burst - self.firsts[thread];
-        for _ in 0..HOPS_MAX {
-            let known = &self.timeline.threads[thread].bursts[own as usize];
-            match known.cause {
-                _ if known.woken_ns < since_ns => return None,
-                Cause::Timer if known.woken_ns - since_ns >= SLEEP_NS_MIN => {
-                    return Some((self.firsts[thread] + own, known.woken_ns))
-                }
-                Cause::Thread {
-                    thread: by, burst, ..
-                } => (thread, own) = (by as usize, burst),
-                _ => return None,
-            }
-        }
-        None
+        let thread = self.firsts.partition_point(|first| *first <= burst) - 1;
+        let own = (thread as u32, burst - self.firsts[thread]);
+        let ((thread, own), known) = first_cause(self.timeline, own, since_ns)?;
+        (known.cause == Cause::Timer && known.woken_ns - since_ns >= SLEEP_NS_MIN)
+            .then(|| (self.firsts[thread as usize] + own, known.woken_ns))
     }
 }
 

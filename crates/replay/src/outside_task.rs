@@ -23,7 +23,14 @@ impl OutsideTask {
         }
     }
 
-    /// Where a thread sends what it asks, into [`Program::delayed`].
+    /// How a thread asks for what comes later, one of [`Program::delayed`].
+    pub fn ask(program: &Program, delayed: u32) -> Step {
+        Step::Send {
+            channel: Self::channel(program),
+            value: u64::from(delayed),
+        }
+    }
+
     pub fn channel(program: &Program) -> ChannelId {
         ChannelId(program.threads.len() as u32)
     }
@@ -41,11 +48,7 @@ impl Behaviour for OutsideTask {
             Some(Reverse((due_ns, asked))) if due_ns <= now_ns => {
                 self.due.pop();
                 let burst = self.program.delayed[asked as usize].burst;
-                self.state.set_sent(burst);
-                Step::Send {
-                    channel: ChannelId(self.program.bursts[burst as usize].thread),
-                    value: u64::from(burst),
-                }
+                self.state.wake(&self.program, burst)
             }
             Some(Reverse((at_ns, _))) => Step::ReceiveUntil { channel, at_ns },
             None => Step::Receive { channel },

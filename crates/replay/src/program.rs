@@ -62,6 +62,17 @@ pub(crate) enum Deed {
     WakeLater(u32),
 }
 
+impl Deed {
+    /// The burst that it wakes, now or later.
+    pub fn wakes(self, delayed: &[Delayed]) -> Option<BurstIx> {
+        match self {
+            Deed::Wake(burst) => Some(burst),
+            Deed::WakeLater(later) => Some(delayed[later as usize].burst),
+            _ => None,
+        }
+    }
+}
+
 /// A burst that is woken a while after something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delayed {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What several modules ask of a recording: which CPU ran which thread, which threads are of one program, what a wait
 //! was for, what set a burst off.
-use plimsoll_trace::{Cause, End, ThreadTimeline, Timeline};
+use plimsoll_trace::{Burst, Cause, End, ThreadTimeline, Timeline};
 
 /// Index of each thread's first burst in the order of all; one more at the end.
 pub(crate) fn firsts(timeline: &Timeline) -> Vec<u32> {
@@ -32,19 +32,36 @@ pub(crate) fn is_from_outside(cause: Cause) -> bool {
 /// requests behind each arrival from outside.
 pub(crate) const HOPS_MAX: usize = 16;
 
+/// A burst, the one that woke it, and so on up, each with its thread's number and its own there.
+pub(crate) fn wakers(timeline: &Timeline, burst: (u32, u32)) -> impl Iterator<Item = ((u32, u32), &Burst)> {
+    let known = |at: (u32, u32)| &timeline.threads[at.0 as usize].bursts[at.1 as usize];
+    let all = std::iter::successors(Some(burst), move |&at| woken_by(known(at).cause));
+    all.take(HOPS_MAX).map(move |at| (at, known(at)))
+}
+
+/// The burst that no thread woke, and that woke this one, itself or through others, all since then.
+pub(crate) fn first_cause(
+    timeline: &Timeline,
+    burst: (u32, u32),
+    since_ns: i64,
+) -> Option<((u32, u32), &Burst)> {
+    let (at, first) = wakers(timeline, burst).last()?;
+    // It was woken before all others.
+    (first.woken_ns >= since_ns && woken_by(first.cause).is_none()).then_some((at, first))
+}
+
+fn woken_by(cause: Cause) -> Option<(u32, u32)> {
+    match cause {
+        Cause::Thread { thread, burst, .. } | Cause::Fork { thread, burst, .. } => Some((thread, burst)),
+        _ => None,
+    }
+}
+
 /// Which burst the data that arrived at `begin_ns` set off, where the one that reads them was woken by others: a pool's
 /// dispatcher, a runtime's poller.
 pub(crate) fn woken_for(timeline: &Timeline, reads: (u32, u32), begin_ns: i64) -> Option<(u32, u32)> {
-    let mut at = reads;
-    for _ in 0..HOPS_MAX {
-        let burst = &timeline.threads[at.0 as usize].bursts[at.1 as usize];
-        match burst.cause {
-            _ if burst.woken_ns < begin_ns => return None,
-            Cause::Thread { thread, burst, .. } | Cause::Fork { thread, burst, .. } => at = (thread, burst),
-            cause => return is_from_outside(cause).then_some(at),
-        }
-    }
-    None
+    let (first, burst) = first_cause(timeline, reads, begin_ns)?;
+    is_from_outside(burst.cause).then_some(first)
 }
 
 /// Threads of one process, or processes of one program.

@@ -20,7 +20,7 @@ use crate::exchanges::Exchange;
 use crate::hand_over::{Cut, Span};
 use crate::placement::Seat;
 use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Part, Start, Thread, Work, NONE};
-use crate::recording::is_stuck;
+use crate::recording::{is_stuck, wakers};
 use crate::request::RequestInfo;
 use plimsoll_trace::{Cause, ThreadTimeline, Timeline};
 use std::collections::BTreeSet;
@@ -78,7 +78,7 @@ pub(crate) fn cut(
             let exchange = &exchanges[exchange as usize];
             match &exchange.outside {
                 Some(outside) => outside.woke.is_some(),
-                None => has_woken(timeline, exchange, recorded.cause),
+                None => has_woken(timeline, exchange, (burst.thread, ix as u32 - known.start)),
             }
         };
         let segments = segments(own, burst.work_ns, requests, |exchange| {
@@ -89,15 +89,14 @@ pub(crate) fn cut(
                 |action: &Action| matches!(action.deed, Deed::Receive(exchange) if has_set_off(exchange));
             in_turn.push((bursts.len() as BurstIx, own.iter().any(reads_what_woke_it)));
         }
-        let only = owed.only();
-        match &segments[..] {
-            [] => of.push(only),
-            [one] if one.owner == NONE => of.push(only),
-            _ => of.extend(segments.iter().map(|segment| segment.owner)),
-        }
+        let cut_from = acts_for.len();
         match &segments[..] {
             [] => acts_for.push(NONE),
             _ => acts_for.extend(segments.iter().map(|segment| segment.owner)),
+        }
+        match &acts_for[cut_from..] {
+            [NONE] => of.push(owed.only()),
+            owners => of.extend_from_slice(owners),
         }
         owed.follow(own);
         if segments.len() < 2 {
@@ -263,12 +262,9 @@ fn parts(
             }
         }
         for action in &actions[actions_of(bursts, actions.len(), ix)] {
-            let woken = match action.deed {
-                Deed::Wake(woken) => woken,
-                Deed::WakeLater(later) => delayed[later as usize].burst,
-                _ => continue,
-            };
-            parts[woken as usize].waker = ix as u32;
+            if let Some(woken) = action.deed.wakes(delayed) {
+                parts[woken as usize].waker = ix as u32;
+            }
         }
     }
     parts
@@ -384,27 +380,13 @@ fn receive(all: &mut Vec<Segment>, read: u32, (waits, request): (bool, u32), at_
     }
 }
 
-/// How many threads one after another are looked at to find what set a burst off.
-const CHAIN_MAX: usize = 8;
-
 /// Whether the reading burst was woken by the sender, then or later, or by a thread that was, as a runtime's that waits for data does.
-fn has_woken(timeline: &Timeline, exchange: &Exchange, mut cause: Cause) -> bool {
+fn has_woken(timeline: &Timeline, exchange: &Exchange, reads: (u32, u32)) -> bool {
     let sent = &exchange.sent;
-    for _ in 0..CHAIN_MAX {
-        let Cause::Thread {
-            thread,
-            burst,
-            at_work_ns,
-        } = cause
-        else {
-            return false;
-        };
-        if (thread, burst) == (sent.thread, sent.burst) && sent.at_work_ns <= at_work_ns {
-            return true;
-        }
-        cause = timeline.threads[thread as usize].bursts[burst as usize].cause;
-    }
-    false
+    wakers(timeline, reads).any(|(_, woken)| {
+        matches!(woken.cause, Cause::Thread { thread, burst, at_work_ns }
+            if (thread, burst) == (sent.thread, sent.burst) && sent.at_work_ns <= at_work_ns)
+    })
 }
 
 /// The burst is about to answer: since when did it work for that?

@@ -3,7 +3,7 @@
 use crate::program::{BurstIx, Program, Thread};
 use crate::request::Arrival;
 use crate::settings::Settings;
-use plimsoll_sim::WorkloadId;
+use plimsoll_sim::{ChannelId, Step, WorkloadId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const UNSET: u64 = u64::MAX;
@@ -23,6 +23,14 @@ pub(crate) struct State {
     /// The machine has the recorded CPUs, and the recorded kernel's scheduler.
     pub has_seats: bool,
     pub workload: WorkloadId,
+}
+
+/// Wakes a burst's thread for it.
+pub(crate) fn tell(program: &Program, burst: BurstIx) -> Step {
+    Step::Send {
+        channel: ChannelId(program.bursts[burst as usize].thread),
+        value: u64::from(burst),
+    }
 }
 
 impl State {
@@ -77,8 +85,10 @@ impl State {
         self.sent.has(burst)
     }
 
-    pub fn set_sent(&self, burst: BurstIx) {
+    /// What it reads is there: its thread is to be told.
+    pub fn wake(&self, program: &Program, burst: BurstIx) -> Step {
         self.sent.set(burst);
+        tell(program, burst)
     }
 
     /// How long a thread's work takes here, as a share of the recorded time.

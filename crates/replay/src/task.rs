@@ -43,8 +43,8 @@ pub(crate) struct ThreadTask {
     left_over: Vec<Range<BurstIx>>,
     /// What it was waiting for when it took up one of those: no burst after this one.
     resume: BurstIx,
-    /// Bursts to wake in place of one that was put off.
-    to_wake: VecDeque<BurstIx>,
+    /// What to wake in place of a burst that was put off.
+    to_wake: VecDeque<Deed>,
     /// Next burst that has a time of its own, from the recording.
     next_at: BurstIx,
     left: u32,
@@ -239,11 +239,13 @@ impl ThreadTask {
         }
     }
 
-    fn wake(&self, burst: BurstIx) -> Step {
-        Step::Send {
-            channel: ChannelId(self.program.bursts[burst as usize].thread),
-            value: u64::from(burst),
-        }
+    /// Wakes what a deed wakes, now or later. `None`: it wakes nothing, or that is done.
+    fn wake(&self, deed: Deed) -> Option<Step> {
+        let woken = deed.wakes(&self.program.delayed)?;
+        (!self.is_done(woken)).then(|| match deed {
+            Deed::WakeLater(delayed) => OutsideTask::ask(&self.program, delayed),
+            _ => self.state.wake(&self.program, woken),
+        })
     }
 
     /// What comes after a burst.
@@ -296,8 +298,11 @@ impl Behaviour for ThreadTask {
         }
         let now_ns = ctx.now_ns();
         loop {
-            if let Some(woken) = self.to_wake.pop_front() {
-                return self.wake(woken);
+            if let Some(deed) = self.to_wake.pop_front() {
+                match self.wake_instead(deed) {
+                    Some(step) => return step,
+                    None => continue,
+                }
             }
             match self.doing {
                 Doing::Working(burst) => {
@@ -321,15 +326,9 @@ impl Behaviour for ThreadTask {
                                 let thread = self.program.bursts[child as usize].thread;
                                 ctx.spawn(ThreadTask::spec(&self.program, &self.state, thread, true));
                             }
-                            Deed::Wake(woken) if self.is_done(woken) => {}
-                            Deed::Wake(woken) => {
-                                self.state.set_sent(woken);
-                                return self.wake(woken);
-                            }
-                            Deed::WakeLater(delayed) => {
-                                return Step::Send {
-                                    channel: OutsideTask::channel(&self.program),
-                                    value: u64::from(delayed),
+                            Deed::Wake(_) | Deed::WakeLater(_) => {
+                                if let Some(step) = self.wake(action.deed) {
+                                    return step;
                                 }
                             }
                             Deed::Send(_) | Deed::Receive(_) => {}

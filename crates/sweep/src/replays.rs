@@ -8,8 +8,8 @@ use crate::shard::Shard;
 use crate::shelf::{by_recordings, with_recording, RecordingsError, Shelf, Which};
 use crate::spec::check_keys;
 use plimsoll_columns::{Cell, Row};
-use plimsoll_plan::{self_check, Figures, Source};
-use plimsoll_replay::{recorded, Settings, SettingsError};
+use plimsoll_plan::{Figures, Source};
+use plimsoll_replay::{Settings, SettingsError};
 use plimsoll_scenario::{find, Problem, Problems, Tree};
 use plimsoll_trace::RequestSpec;
 use schemars::JsonSchema;
@@ -189,9 +189,10 @@ fn replay(source: &Source, sets: &Sets, seed: u64) -> Result<Row, SettingsError>
     let mut changed = settings(source, sets)?;
     changed.seed = seed;
     let outcome = source.replay(&changed)?;
-    let program = &source.program;
-    let check = self_check(program, &recorded(program), source.replayed()?);
-    let mut row = fields(&Figures::of(program, &outcome));
-    row.insert("self_check_holds".into(), Cell::Flag(check.holds()));
+    let mut row = fields(&Figures::of(&source.program, &outcome));
+    row.insert(
+        "self_check_holds".into(),
+        Cell::Flag(source.self_check()?.holds()),
+    );
     Ok(row)
 }

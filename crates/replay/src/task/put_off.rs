@@ -5,12 +5,14 @@
 //! a thread that waited for a lock may have waited for one that a later request held. In a replay in which they do not pile
 //! up the later one is not there at that time, and no answer may wait for it. So
 //! - a burst is put off until its request is there, and its thread goes on with what else there is for it;
-//! - what a burst that is put off would wake for earlier requests is woken at once: a lock passes by those who do not ask
-//!   for it;
+//! - what a burst that is put off would wake for earlier requests is woken at once, or after what it would wait for an
+//!   answer: a lock passes by those who do not ask for it;
 //! - a thread does not wait to be woken by a burst that will be put off;
 //! - a timer that an earlier request waits for runs though its thread had done what is put off before it.
 use super::{Doing, ThreadTask};
 use crate::program::{BurstIx, Deed, Start, NONE};
+use crate::state::tell;
+use plimsoll_sim::Step;
 use std::ops::Range;
 
 /// How far a thread looks beyond a request whose data is not there. Of what it does in one go, few requests overtake so
@@ -142,20 +144,27 @@ impl ThreadTask {
         let mut at = 0;
         while at < seen.len().min(HAND_ON) {
             for action in &self.program.actions[self.program.actions_of(seen[at])] {
-                let woken = match action.deed {
-                    Deed::Wake(woken) => woken,
-                    Deed::WakeLater(delayed) => self.program.delayed[delayed as usize].burst,
-                    _ => continue,
+                let Some(woken) = action.deed.wakes(&self.program.delayed) else {
+                    continue;
                 };
                 if self.is_done(woken) || seen.contains(&woken) {
                     continue;
                 }
                 match self.first_request(woken) < own {
-                    true => self.to_wake.push_back(woken),
                     false => seen.push(woken),
+                    true => self.to_wake.push_back(action.deed),
                 }
             }
             at += 1;
+        }
+    }
+
+    /// What it reads was not sent by that, so its thread puts it off, and what that would wake is handed on.
+    pub(super) fn wake_instead(&self, deed: Deed) -> Option<Step> {
+        let woken = deed.wakes(&self.program.delayed)?;
+        match self.program.bursts[woken as usize].start {
+            Start::Sent => Some(tell(&self.program, woken)),
+            _ => self.wake(deed),
         }
     }
 

@@ -4,7 +4,7 @@
 mod recorder;
 
 use crate::workload::{of, Known, CPUS, GROUP, PATH, PERIOD_NS};
-use plimsoll_plan::{self_check, Goal, Question, Recordings, Replicates, Subject, REPLICATES};
+use plimsoll_plan::{Goal, Question, Recordings, Replicates, Subject, REPLICATES};
 use plimsoll_replay::Settings;
 use plimsoll_screen::{Class, Options};
 use plimsoll_trace::{example, Cpu, CpuStat, Group};
@@ -35,16 +35,9 @@ pub struct Planned {
 pub fn replayed(known: &Known, seed: u64) -> Result<Replayed, String> {
     let recordings = recorded(known, seed)?;
     let (now, burst) = (throttled(&recordings, 0.0)?, throttled(&recordings, known.limit)?);
-    let source = recordings.median();
-    let settings = Settings::recorded(&source.program);
-    let again = source.replay(&settings).map_err(|error| error.to_string())?;
+    let check = recordings.median().self_check();
     Ok(Replayed {
-        holds: self_check(
-            &source.program,
-            &plimsoll_replay::recorded(&source.program),
-            &again,
-        )
-        .holds(),
+        holds: check.map_err(|error| error.to_string())?.holds(),
         profits: now >= Options::default().throttled_share && burst <= now / 2.0,
         recordings,
     })
