@@ -8,8 +8,12 @@
 //! first of them, so the time since that thread's own last work says nothing. It is the time since the request was worked for last
 //! that is kept. A thread that runs as the timer goes off leaves no wake-up: how long the request slept then is not known, and is
 //! taken to be as long as half of those slept that did leave one, of those that could have been over by then.
+//!
+//! Or it is the next one of a client that waits: it comes after the answer to the one before, though the thread that read it had never
+//! blocked meanwhile, as one does not that is throttled all the time.
 use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Start, NONE};
 use crate::recording::first_cause;
+use crate::request::{Arrival, RequestInfo};
 use plimsoll_trace::{Cause, Timeline};
 use std::collections::BTreeSet;
 
@@ -44,6 +48,7 @@ pub(crate) struct Cut<'a> {
     /// The request that each part reads or answers.
     pub of: &'a [u32],
     pub spans: &'a [Span],
+    pub requests: &'a [RequestInfo],
 }
 
 impl Cut<'_> {
@@ -95,6 +100,7 @@ impl Cut<'_> {
                 handed.push(Handed { by, to, after_ns });
             }
         }
+        handed.extend(self.ask_again(bursts, actions));
         let thread = |burst: BurstIx| bursts[burst as usize].thread;
         let process = |thread: u32| self.timeline.threads[thread as usize].tgid;
         let moved = handed.iter().map(|one| [thread(one.by), thread(one.to)]);
@@ -102,6 +108,37 @@ impl Cut<'_> {
         let moved = moved.filter(within).flatten().collect();
         add(bursts, actions, delayed, handed);
         moved
+    }
+
+    /// A client that waits asks again after its own answer, though what it then asked was read in the middle of something.
+    fn ask_again(&self, bursts: &mut [Burst], actions: &[Action]) -> Vec<Handed> {
+        let mut read_by = vec![NONE; self.requests.len()];
+        let mut ended_by = vec![NONE; self.requests.len()];
+        for ix in 0..bursts.len() {
+            for action in &actions[actions_of(bursts, actions.len(), ix)] {
+                match action.deed {
+                    Deed::Await(request) => read_by[request as usize] = ix as BurstIx,
+                    Deed::End(request) => ended_by[request as usize] = ix as BurstIx,
+                    _ => {}
+                }
+            }
+        }
+        let mut handed = Vec::new();
+        for (own, &to) in self.requests.iter().zip(&read_by) {
+            let Arrival::After { request, pause_ns } = own.arrival else {
+                continue;
+            };
+            let by = ended_by[request as usize];
+            if by != NONE && to != NONE && bursts[to as usize].start == Start::Data {
+                bursts[to as usize].start = Start::Sent;
+                handed.push(Handed {
+                    by,
+                    to,
+                    after_ns: pause_ns,
+                });
+            }
+        }
+        handed
     }
 
     /// The burst that a timer woke, after `since_ns`, and that woke this one, itself or through others. Bursts are those before they

@@ -194,6 +194,7 @@ pub(crate) fn cut(
         first_of: &first_of,
         of: &acts_for,
         spans: &spans,
+        requests,
     };
     let moved = cut.hand_over(bursts, actions, delayed);
     let parts = parts(bursts, actions, delayed, &of, requests.len());

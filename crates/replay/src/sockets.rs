@@ -17,7 +17,7 @@
 use crate::arrivals::{self, Arrival, Pacing};
 use crate::groups::{is_below, Group};
 use crate::marks::Mark;
-use crate::pool::come_whatever_is_owed;
+use crate::pool;
 use crate::program::{SocketCounts, Thread};
 use crate::request::Loop;
 use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketEvent, SocketOp, Timeline};
@@ -201,9 +201,14 @@ impl Sockets {
 
     /// Says of each request whether it keeps its own time. One that follows no answer does.
     fn classify(&mut self) {
-        if self.keep_one_schedule() || self.come_whatever_is_owed() {
+        if self.keep_one_schedule() {
             return;
         }
+        let unclear = match self.pool() {
+            Some(Pacing::Open) => return,
+            Some(Pacing::Closed) => Pacing::Closed,
+            None => Pacing::Open,
+        };
         let arrival = |own: &Asked| {
             let before = &self.requests[own.before?];
             Some(Arrival {
@@ -220,7 +225,7 @@ impl Sockets {
                 .iter()
                 .filter_map(|&i| arrival(&self.requests[i]))
                 .collect();
-            if arrivals::pacing(&all, Pacing::Open) == Pacing::Closed {
+            if arrivals::pacing(&all, unclear) == Pacing::Closed {
                 closed.extend(members);
             }
         };
@@ -240,10 +245,10 @@ impl Sockets {
             .for_each(|i| self.requests[i].kind = Loop::Closed);
     }
 
-    fn come_whatever_is_owed(&self) -> bool {
+    fn pool(&self) -> Option<Pacing> {
         let connections = self.requests.iter().filter(|r| r.before.is_none()).count();
         let own = self.requests.iter().map(|r| (r.begin_ns, r.left_ns()));
-        come_whatever_is_owed(&own.collect::<Vec<_>>(), connections)
+        pool::pacing(&own.collect::<Vec<_>>(), connections)
     }
 
     /// A client that sends at a constant rate takes any free connection: the schedule shows in all together.

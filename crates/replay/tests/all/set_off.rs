@@ -221,3 +221,35 @@ fn a_client_asks_again_a_while_after_its_own_answer() {
         "half within {middle} ms, all within {most}"
     );
 }
+
+/// A client that waits asks again 0.3 ms after its answer. The thread stands still for 50 to 98 ms before each of its two parts and never blocks: whatever
+/// comes meanwhile is there, so that all is one burst. Without that it reads nothing before it was asked.
+#[test]
+fn a_client_that_waits_asks_again_after_its_answer_though_the_thread_never_blocked() {
+    let mut all = Recording(vec![switch(1, 1, THREAD, State::Sleeping, 0)]);
+    let mut now_ns = 10 * MS;
+    all.comes(now_ns, CLIENT);
+    now_ns += 3;
+    for request in 0..REQUESTS {
+        let held_ns = (50 + request * request % 17 * 3) * MS;
+        all.socket(now_ns, THREAD, CLIENT, SocketOp::Read);
+        now_ns += WORK_NS;
+        all.socket(now_ns, THREAD, DATABASE, SocketOp::Wrote);
+        all.socket(now_ns + ANSWER_NS, 0, DATABASE, SocketOp::Arrived);
+        all.is_held(now_ns + 1, now_ns + held_ns);
+        now_ns += held_ns + 1;
+        all.socket(now_ns, THREAD, DATABASE, SocketOp::Read);
+        now_ns += WORK_NS;
+        all.socket(now_ns, THREAD, CLIENT, SocketOp::Wrote);
+        all.socket(now_ns + 3 * MS / 10, 0, CLIENT, SocketOp::Arrived);
+        all.is_held(now_ns + 1, now_ns + held_ns);
+        now_ns += held_ns + 1;
+    }
+    all.sleeps(now_ns);
+    let (program, machine) = all.compile();
+    assert!(program.is_closed_loop(), "{:?}", program.classes);
+    assert!(p(&recorded(&program), 50.0) > 100.0);
+    let replayed = run(&program, &machine, &[]);
+    let (least, most) = (p(&replayed, 0.0), p(&replayed, 100.0));
+    assert!(least > 23.9 && most < 24.5, "{least} to {most} ms");
+}
