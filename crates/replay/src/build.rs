@@ -15,7 +15,7 @@ use crate::error::SettingsError;
 use crate::exchanges;
 use crate::groups::{counts, depth, find, groups, indices, is_below, normal, upwards, Group};
 use crate::loops::{hand_on, open_work_ns};
-use crate::machine::{sibling_speeds, Dense};
+use crate::machine::{idle_charged_ns, sibling_speeds, Dense};
 use crate::marks::{Mark, Marks};
 use crate::outside::{self, Woken};
 use crate::phase;
@@ -191,6 +191,9 @@ impl Program {
                 (groups[ix].phase_ns, groups[ix].first_ns) = (phase_ns, first_ns);
             }
         }
+        let idle_charged_ns = idle_charged_ns(timeline, &groups[target as usize], |thread: u32| {
+            is_below(&groups, threads[thread as usize].group, target)
+        });
         let rivals = rivals::find(
             timeline,
             &groups,
@@ -237,6 +240,7 @@ impl Program {
             switches: timeline.quality.switches,
             stretches,
             seeks_idle_from: places.seeks_idle_from.unwrap_or(0),
+            idle_charged_ns,
             spares_own_group: places.spares_own_group,
             kernel: header
                 .machine

@@ -33,12 +33,12 @@ pub struct Group {
 /// By how much of it a group's CPU time in the trace may exceed the kernel's own count. From switch to switch there are
 /// interrupts in it, and what a hypervisor took, which many kernels charge to no task.
 const OVERCOUNT_MAX: f64 = 0.05;
-/// The kernel may charge more than the trace shows: on a CPU that was idle from before the switch, which is 7 to 12% of what
-/// a Go service uses that wakes up for some hundred microseconds at a time. More than this is not believed: of a few milliseconds
-/// in all, what was used between the first count and the first event is much.
+/// The kernel may charge more than the trace shows: on a CPU that was idle from before the switch (some 20 us in a virtual machine,
+/// which is 7 to 12% of what a Go service uses that wakes up for some hundred microseconds at a time), and beside other groups. More
+/// than this is not believed: of a few milliseconds in all, what was used between the first count and the first event is much.
 const CHARGED_MAX: f64 = 1.25;
 /// Running threads are charged at ticks; at 100 Hz they are this far apart.
-const TICK_NS: f64 = 10_000_000.0;
+pub(crate) const TICK_NS: f64 = 10_000_000.0;
 
 impl Group {
     /// The last part of its path.
@@ -62,7 +62,7 @@ impl Group {
         })
     }
 
-    /// What the kernel charges to limits for each ns of CPU time in the trace: by its own count, which leaves out what a
+    /// What the kernel charged to limits for each ns of CPU time in the trace: by its own count, which leaves out what a
     /// hypervisor took, and interrupts in many kernels, and has what comes before a switch shows in the trace. A group
     /// that needs nearly all of its quota queues by that.
     pub(crate) fn charged(&self) -> f64 {

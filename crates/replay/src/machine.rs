@@ -4,6 +4,7 @@
 //! Recorded work already holds what the kernel did on a thread's behalf: system calls, wake-ups, switches. So those
 //! cost nothing again. What is not in it is the time from a wake-up of an idle CPU until the thread runs there; that
 //! is measured in the trace, by how long the CPU had been idle.
+use crate::groups::{Group, TICK_NS};
 use crate::placement::placement;
 use crate::recording::{runs_by_cpu, seen_cpus};
 use plimsoll_sim::{Costs, CpuPlace, IdleState, Machine, Topology};
@@ -15,6 +16,8 @@ use std::collections::BTreeMap;
 const IDLE_NS: [u64; 4] = [0, 20_000, 200_000, 2_000_000];
 /// Fewer wake-ups than this do not make a class.
 const SAMPLES_MIN: usize = 20;
+/// With fewer of its runs from idle something else is charged beyond the work.
+const FROM_IDLE_MIN: f64 = 0.1;
 
 /// Topology, clock and wake-up delays of the recording.
 pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
@@ -212,6 +215,26 @@ fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
         });
     }
     states
+}
+
+/// What the kernel charged a group beyond its work, for each time that a CPU came back from idle for one of its threads: see
+/// [`plimsoll_sim::Costs::idle_charged_ns`]. 0: nothing that is sure, or hardly one of its runs was so.
+pub(crate) fn idle_charged_ns(timeline: &Timeline, group: &Group, inside: impl Fn(u32) -> bool) -> u64 {
+    let (mut runs, mut from_idle) = (0usize, 0usize);
+    for pair in runs_by_cpu(timeline).iter().flat_map(|runs| runs.windows(2)) {
+        if !pair[1].is_others() && inside(pair[1].thread) {
+            runs += 1;
+            from_idle += usize::from(pair[0].end_ns < pair[1].start_ns);
+        }
+    }
+    if from_idle < SAMPLES_MIN || (from_idle as f64) < FROM_IDLE_MIN * runs as f64 {
+        return 0;
+    }
+    let beyond_ns = (group.charged() - 1.0) * group.work_ns as f64;
+    match beyond_ns > TICK_NS {
+        true => (beyond_ns / from_idle as f64).round() as u64,
+        false => 0,
+    }
 }
 
 /// For each burst the share of full speed that its CPU time was worth: below 1 where its core's other thread was busy.

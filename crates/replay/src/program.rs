@@ -151,6 +151,8 @@ pub struct Program {
     pub stretches: Vec<Stretch>,
     /// Runnable threads on a CPU from which a woken one seeks an idle CPU, as recorded.
     pub(crate) seeks_idle_from: u32,
+    /// What the kernel charged beyond the work, for each time that a CPU came back from idle for the group that is planned for.
+    pub(crate) idle_charged_ns: u64,
     /// Woken threads mostly wait for the running thread of their group, as recorded.
     pub(crate) spares_own_group: bool,
     /// The recorded kernel's rules.

@@ -44,6 +44,7 @@ pub fn replay_cancelled_by(
 ) -> Result<Outcome, SettingsError> {
     settings.check(program)?;
     let mut machine = machine.clone();
+    machine.costs.idle_charged_ns = program.idle_charged_ns;
     let nr_recorded = machine.topology.nr_cpus();
     if let Some(cpus) = settings.cpus {
         resize(&mut machine.topology, cpus);
@@ -172,8 +173,12 @@ fn add_groups(config: &mut Config, program: &Program, settings: &Settings) -> Re
             Some(known_ns) if as_recorded => known_ns + (settings.phase * period_ns as f64) as u64,
             _ => (phase * period_ns as f64) as u64,
         };
-        // The simulator charges all of the recorded work.
-        let of_work_ns = |us: u64| (us as f64 * 1000.0 / group.charged()).round() as u64;
+        // The simulator charges all of the recorded work, and what is charged beyond it only where that goes by wake-ups.
+        let charged = match program.idle_charged_ns {
+            0 => group.charged(),
+            _ => group.charged().min(1.0),
+        };
+        let of_work_ns = |us: u64| (us as f64 * 1000.0 / charged).round() as u64;
         spec.limits = Limits {
             // The least quota that there is may stand for less work than that.
             quota_ns: quota_us.map(|us| of_work_ns(us).max(BW_QUOTA_MIN_NS)),

@@ -227,6 +227,10 @@ pub struct CostsTable {
     /// turns. Default 0.
     #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
     pub idle_exit_per_busy_ns: Option<Number>,
+    /// Charged to the task that a CPU comes back from idle for, on top of its run time: the kernel's clock of it starts before
+    /// the switch. Default 0.
+    #[schemars(extend("minimum" = 0, "maximum" = COST_MAX_NS))]
+    pub idle_charged_ns: Option<Number>,
     /// Timers that are due at the same time are taken CPU by CPU: virtual CPUs that share one real one take turns.
     /// Default false.
     pub turns: Option<Flag>,
@@ -411,6 +415,11 @@ impl Build<'_> {
             "idle_exit_per_busy_ns",
             &table.idle_exit_per_busy_ns,
             &mut costs.idle_exit_per_busy_ns,
+        );
+        self.cost(
+            "idle_charged_ns",
+            &table.idle_charged_ns,
+            &mut costs.idle_charged_ns,
         );
         self.cost("halt_poll_ns", &table.halt_poll_ns, &mut costs.halt_poll_ns);
         self.cost("syscall_ns", &table.syscall_ns, &mut costs.syscall_ns);

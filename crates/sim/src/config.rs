@@ -248,6 +248,8 @@ pub struct Costs {
     /// On top of coming back from idle, for each CPU that is busy at the time: virtual CPUs that share one real one
     /// take turns.
     pub idle_exit_per_busy_ns: u64,
+    /// Charged to the task that a CPU comes back from idle for, on top of its run time: the kernel's clock of it starts before the switch.
+    pub idle_charged_ns: u64,
     /// Timers that are due at the same time are taken CPU by CPU: virtual CPUs that share one real one take turns.
     pub turns: bool,
     /// A virtual CPU that runs dry polls this long at most before its host takes it away (kvm's halt_poll_ns, grown and
@@ -313,6 +315,7 @@ impl Default for Costs {
                 },
             ],
             idle_exit_per_busy_ns: 0,
+            idle_charged_ns: 0,
             turns: false,
             halt_poll_ns: 0,
             smt_percent: 60,
@@ -351,6 +354,7 @@ impl Costs {
             migration_hot_ns: 0,
             idle_states: Vec::new(),
             idle_exit_per_busy_ns: 0,
+            idle_charged_ns: 0,
             turns: false,
             halt_poll_ns: 0,
             smt_percent: 100,

@@ -43,6 +43,7 @@ impl<C: Class> Engine<'_, C> {
             return;
         }
         let delta_ns = self.now_ns.saturating_sub(state.exec_ns);
+        let charged_ns = delta_ns + std::mem::take(&mut state.early_ns);
         state.exec_ns = state.exec_ns.max(self.now_ns);
         state.stats.task_ns += delta_ns;
         let task = &mut self.tasks[running as usize];
@@ -57,12 +58,13 @@ impl<C: Class> Engine<'_, C> {
         let mut touch: pl::Touch = pl::zeroed();
         let flags = pl::pl_task_charge(
             &mut task.policy,
-            delta_ns,
+            charged_ns,
             self.now_ns,
             &mut touch,
             &self.policy.core,
         );
-        self.class.ran(&mut entry!(self, running, cpu), delta_ns, leaves);
+        self.class
+            .ran(&mut entry!(self, running, cpu), charged_ns, leaves);
         if self.ledger.is_some() {
             self.book_use(group, delta_ns);
         }
@@ -374,6 +376,7 @@ impl<C: Class> Engine<'_, C> {
         let delay = exec_ns - task.runnable_ns;
         state.running = next;
         state.exec_ns = exec_ns;
+        state.early_ns = if state.idle { self.costs.idle_charged_ns } else { 0 };
         state.work_ns = work_ns;
         state.work_from_ns = exec_ns;
         state.speed_percent = speed;
@@ -532,7 +535,8 @@ impl<C: Class> Engine<'_, C> {
         if by_timer {
             let group = self.tasks[state.running as usize].group;
             let left_ns = self.memory.pl_group_budget(group, cpu, budget_ns);
-            budget_ns = budget_ns.min(left_ns.saturating_add(self.costs.limit_late_ns));
+            let work_ns = left_ns.saturating_sub(state.early_ns);
+            budget_ns = budget_ns.min(work_ns.saturating_add(self.costs.limit_late_ns));
         }
         let slice_ns = state.slice_end_ns.saturating_sub(state.exec_ns);
         let turn_ns = pl::pl_fair_turn(&state.fair, slice_ns, budget_ns);

@@ -106,6 +106,7 @@ fn check_costs(costs: &Costs) -> Result<(), ConfigError> {
         ("limit_late_ns", costs.limit_late_ns),
         ("migration_hot_ns", costs.migration_hot_ns),
         ("idle_exit_per_busy_ns", costs.idle_exit_per_busy_ns),
+        ("idle_charged_ns", costs.idle_charged_ns),
         ("halt_poll_ns", costs.halt_poll_ns),
         ("search_cpu_ns", costs.search_cpu_ns),
         ("newidle_level_ns", costs.newidle_level_ns),

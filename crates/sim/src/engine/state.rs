@@ -27,6 +27,8 @@ pub(super) struct Cpu {
     pub gives_way: bool,
     /// Run time is charged up to here; ahead of now while the CPU is still on its way to the task.
     pub exec_ns: u64,
+    /// To be charged on top of that, see `Costs::idle_charged_ns`.
+    pub early_ns: u64,
     /// The running task's work: what was left, as of when, and when it will be done.
     pub work_ns: u64,
     pub work_from_ns: u64,
@@ -93,6 +95,7 @@ impl Cpu {
             online: true,
             gives_way: false,
             exec_ns: 0,
+            early_ns: 0,
             work_ns: 0,
             work_from_ns: 0,
             work_end_ns: NEVER,

@@ -34,6 +34,40 @@ fn one_spinner_uses_its_quota_when_a_timer_enforces_it() {
 }
 
 #[test]
+fn what_is_charged_from_idle_counts_for_limits_and_not_as_work() {
+    // 1 ms of work each 10 ms.
+    let throttled_by = |charged_ns| {
+        let mut config = Config::new(Machine::new(Topology::flat(1)), 1000 * MS);
+        config.machine.costs.idle_charged_ns = charged_ns;
+        let mut group = GroupSpec::new("/limited", GroupId::ROOT);
+        group.limits = Limits::quota(10_500_000, 100 * MS);
+        let group = config.add_group(group);
+        let workload = config.add_workload("waker");
+        let mut next_ns = 0;
+        let wakes = move |ctx: &mut plimsoll_sim::Context| match ctx.now_ns() >= next_ns {
+            true => {
+                next_ns += 10 * MS;
+                Step::Compute { ns: MS }
+            }
+            false => Step::SleepUntil { at_ns: next_ns },
+        };
+        config.add_task(TaskSpec::new(group, workload, "waker", wakes));
+        let results = Simulation::new(config).unwrap().run(None).unwrap();
+        let stat = results.groups[1].stat.unwrap();
+        (stat.nr_throttled, results.groups[1].usage_ns as f64 / 1e6)
+    };
+    let (without, work_ms) = throttled_by(0);
+    assert_eq!(without, 0);
+    let (with, work_with_ms) = throttled_by(100_000);
+    assert!(with >= 9, "{with} of 10 periods");
+    // 10 ms of work are due in each period; some of the last one wait.
+    assert!(
+        work_with_ms <= work_ms && work_with_ms > 95.0,
+        "{work_ms}, {work_with_ms} ms"
+    );
+}
+
+#[test]
 fn four_spinners_share_one_quota() {
     let limits = Limits::quota(20 * MS, 100 * MS);
     let used = usage_ms(spinners(4, 4, limits, 2000 * MS, Enforce::Timer));
