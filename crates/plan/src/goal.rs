@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! goal     = quantity ("<" | "<=") value
-//! quantity = "p" NUMBER "(" NAME ")" | "mean(" NAME ")" | "max(" NAME ")" | "throttled"
+//! quantity = "p" NUMBER [of] | "mean" [of] | "max" [of] | "throttled"
+//! of       = "(" NAME ")"
 //! value    = NUMBER ("ns" | "us" | "ms" | "s" | "%")
 //! ```
 //! A time is above 0, and so is a share behind `<`: nothing is below it.
-//! `request` names every request; another name those that this program answers.
+//! `request` names every request, as no name does; another name those that this program answers.
 use std::fmt;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +125,7 @@ impl std::str::FromStr for Goal {
 /// As long as a recording may be.
 const LONGEST_NS: f64 = 86_400e9;
 
-const QUANTITIES: &str = "p99(request), any pNUMBER(NAME), mean(NAME), max(NAME), throttled";
+const QUANTITIES: &str = "p99 or p99(request), any pNUMBER(NAME), mean(NAME), max(NAME), throttled";
 
 struct Parser<'a> {
     text: &'a str,
@@ -199,8 +200,12 @@ impl Parser<'_> {
         }
     }
 
-    /// A name in parentheses; `request` is all of them.
+    /// A name in parentheses; `request` is all of them, as is none.
     fn class(&mut self) -> Result<Option<String>, GoalError> {
+        self.skip_space();
+        if !self.rest().starts_with('(') {
+            return Ok(None);
+        }
         self.expect("(")?;
         self.skip_space();
         let start = self.at;
@@ -296,6 +301,18 @@ mod tests {
     }
 
     #[test]
+    fn all_requests_need_no_name() {
+        for (short, long) in [
+            ("p99 < 5ms", "p99(request) < 5ms"),
+            ("mean<=5ms", "mean(request)<=5ms"),
+            ("max < 5ms", "max(request) < 5ms"),
+        ] {
+            let of = |text: &str| text.parse::<Goal>().unwrap().subject;
+            assert_eq!(of(short), of(long));
+        }
+    }
+
+    #[test]
     fn no_throttling_at_all_is_a_goal_whose_margin_has_a_sign_only_when_missed() {
         let goal: Goal = "throttled <= 0%".parse().unwrap();
         assert!(goal.is_met_by(0.0) && !goal.is_met_by(0.01));
@@ -314,10 +331,11 @@ mod tests {
     #[test]
     fn a_goal_that_cannot_be_read_shows_where() {
         for (text, position, allowed) in [
-            ("", 1, "p99(request)"),
-            ("latency < 5ms", 1, "p99(request)"),
+            ("", 1, "p99 or p99(request)"),
+            ("latency < 5ms", 1, "p99 or p99(request)"),
             ("p101(request) < 5ms", 1, "at most 100"),
-            ("p99 < 5ms", 5, "\"(\""),
+            ("p99 > 5ms", 5, "<"),
+            ("p99() < 5ms", 5, "request"),
             ("p99(request > 5ms", 18, "\")\""),
             ("p99(request) > 5ms", 14, "<"),
             ("p99(request) < fast", 16, "number"),

@@ -50,7 +50,7 @@ pub struct Args {
     traces: Vec<PathBuf>,
 
     /// What has to hold: pNUMBER(NAME), mean(NAME), max(NAME) or throttled, then < or <=, then a value with its unit.
-    /// NAME: request for all of them, or the program that answers. May be repeated. Without one for throttled, "throttled <
+    /// NAME: request for all of them, which no (NAME) is, too, or the program that answers. May be repeated. Without one for throttled, "throttled <
     /// 25%" is added (the share of periods above which Kubernetes' alert CPUThrottlingHigh fires), but not for jobs
     /// (process:); 'throttled <= 100%' takes that away
     #[arg(long = "goal", value_name = "GOAL", required = true)]
