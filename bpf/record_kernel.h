@@ -122,6 +122,7 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 lsndtime;
 	__u64 tcp_wstamp_ns;
+	__u64 tcp_clock_cache;
 };
 struct unix_address;
 struct unix_sock {

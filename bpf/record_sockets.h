@@ -306,10 +306,13 @@ static __always_inline void look_at_departure(struct socket_seen *seen, struct t
 	/* What was sent again left before, whether that was lost or only its acknowledgement late. */
 	if (tcp->lsndtime == seen->resent)
 		return;
-	/* That may have been a probe of an idle connection. When data was sent is known to the tick. */
+	/*
+	 * That may have been a probe of an idle connection, or the acknowledgement of what arrives now: that begins with a look
+	 * at the clock. When data was sent is known to the tick.
+	 */
 	tick_ns = 1000000000U / (__u32)CONFIG_HZ;
 	sent_ns = bpf_ktime_get_ns() - (__u32)((__u32)bpf_jiffies64() - tcp->lsndtime) * tick_ns;
-	if (left_ns > sent_ns + 2 * tick_ns) {
+	if (left_ns == tcp->tcp_clock_cache || left_ns > sent_ns + 2 * tick_ns) {
 		if ((__s64)(sent_ns - wrote_ns) < (__s64)(2 * tick_ns))
 			return;
 		left_ns = sent_ns;

@@ -15,11 +15,15 @@ use std::ptr;
 use std::time::Duration;
 
 fn set_option<T>(stream: &TcpStream, name: libc::c_int, value: &T) {
+    set_option_of(stream, libc::SOL_SOCKET, name, value);
+}
+
+fn set_option_of<T>(stream: &TcpStream, level: libc::c_int, name: libc::c_int, value: &T) {
     // SAFETY: `value` and what it points to live until the call returns, which keeps neither.
     let set = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
-            libc::SOL_SOCKET,
+            level,
             name,
             ptr::from_ref(value).cast(),
             size_of::<T>() as u32,
@@ -126,6 +130,41 @@ fn an_answer_that_is_held_is_seen_to_leave() {
         "{first} {left:?} {second}"
     );
     assert!(left[0] > *written && left[1] - second >= 45_000_000);
+}
+
+/// The server's kernel acknowledges each request as it comes, before that is seen. With the clock of that the answer before, which had
+/// left at once, looked held for as long as the client thought.
+#[test]
+fn an_answer_is_not_held_until_the_next_request_is_acknowledged() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let load = move || {
+        let server = named("plim-server", move || {
+            let (stream, _) = listener.accept().unwrap();
+            let at_once = || set_option_of(&stream, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &1);
+            at_once();
+            while (&stream).read_exact(&mut [0; 100]).is_ok() {
+                (&stream).write_all(&[1; 300]).unwrap();
+                at_once();
+            }
+        });
+        named("plim-client", move || {
+            let stream = TcpStream::connect(address).unwrap();
+            for _ in 0..30 {
+                ask(&stream, 1);
+                std::thread::sleep(Duration::from_millis(6));
+            }
+        })
+        .join()
+        .unwrap();
+        server.join().unwrap();
+    };
+    let Some(seen) = Seen::of(None, load) else { return };
+    let accepted = seen.connection(|c| c.local_port == Some(address.port()));
+    assert_eq!(seen.times(accepted.id, SocketOp::Wrote).len(), 30);
+    // On a slow machine any answer may leave some time after it was written.
+    let left = seen.times(accepted.id, SocketOp::Left);
+    assert!(left.len() <= 5, "{left:?}");
 }
 
 /// The client drops what arrives, for longer than the server waits until it sends again: when a limit let it write is not when
