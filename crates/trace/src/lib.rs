@@ -15,6 +15,7 @@ pub mod example;
 mod header;
 mod import;
 mod model;
+mod open_thread;
 mod quality;
 mod reader;
 mod reconstruct;

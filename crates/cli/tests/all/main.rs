@@ -5,6 +5,7 @@ mod common;
 mod licences;
 mod notice;
 mod outputs;
+mod plans;
 mod screen;
 mod simulate;
 mod sweep;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs the command as a user does.
 #![allow(dead_code)] // each of the tests' files uses some of it
+pub mod traces;
+
 use plimsoll_trace::example;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

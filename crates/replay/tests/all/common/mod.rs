@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the tests of replays share.
+pub mod sockets;
+
 use plimsoll_replay::{machine, replay, Outcome, Program, Settings};
 use plimsoll_sim::Machine;
 use plimsoll_stats::percentile_ns;
