@@ -184,6 +184,8 @@ struct record_datagram {
 /* Of a connection, whose stream is 0 here: it is not followed any more. */
 #define RECORD_FRAME_SEALED 8 /* it is encrypted, and may be HTTP/2 */
 #define RECORD_FRAME_OTHER 16 /* it is not HTTP/2 */
+/* Beside one of these: its TLS handshake was seen, and this packet brings the first data after it. */
+#define RECORD_FRAME_SECURED 32
 
 /* Frames of one HTTP/2 stream in one packet. */
 struct record_frame {

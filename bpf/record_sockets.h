@@ -53,11 +53,11 @@ struct socket_seen {
 	__u8 side;
 	__u8 established; /* seen from its beginning */
 	__u8 closed;
-	__u8 finished;	 /* the other end's FIN has been seen */
-	__u8 known_seqs; /* the next two are */
-	__u8 unframed;	 /* it does not speak HTTP/2: see record_streams.h */
-	__u8 followed;	 /* so were its packets, from the first one */
-	__u8 pad;
+	__u8 finished;	  /* the other end's FIN has been seen */
+	__u8 known_seqs;  /* the next two are */
+	__u8 unframed;	  /* it does not speak HTTP/2: see record_streams.h */
+	__u8 followed;	  /* so were its packets, from the first one */
+	__u8 shaking;	  /* its TLS handshake is under way, enum shaking */
 	__u32 rcv_nxt;	  /* what had arrived */
 	__u32 copied_seq; /* what had been read */
 	__u32 early_bytes;

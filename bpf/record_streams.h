@@ -19,7 +19,8 @@
  * Sequence numbers tell what is sent again. Where bytes are missing, or a packet holds too many frames, the next packet that
  * begins with a frame is waited for.
  *
- * Of an encrypted connection only that is told, unless its client has not offered HTTP/2 (ALPN, RFC 7301).
+ * Of an encrypted connection only that is told, unless its client has not offered HTTP/2 (ALPN, RFC 7301), and when the first
+ * data came after its handshake, if that was seen from its beginning: what came before is no request.
  *
  * Known limits: no connection that changes from HTTP/1.1 to HTTP/2 ("Upgrade"). Needs cgroup v2, by whose groups the kernel hands
  * out packets.
@@ -239,6 +240,7 @@ static __always_inline bool is_preface(struct __sk_buff *skb, __u32 at, __u32 en
 
 /* In a TLS record and the ClientHello in it (RFC 8446, 4.1.2 and 5.1). */
 #define TLS_CHANGE 0x14
+#define TLS_HANDSHAKE 0x16
 #define TLS_DATA 0x17
 #define TLS_LENGTH 3
 #define TLS_RECORD_HEADER 5
@@ -298,7 +300,48 @@ static __always_inline void leave_alone(struct socket_seen *seen, struct record_
 	seen->unframed = 1;
 	record->stream = 0;
 	record->flags = sealed ? RECORD_FRAME_SEALED : RECORD_FRAME_OTHER;
+	if (seen->shaking)
+		record->flags |= RECORD_FRAME_SECURED;
 	send_single(record, sizeof(*record));
+}
+
+enum shaking { SHAKING_NOT, SHAKING_OTHER, SHAKING_MAY_BE_HTTP2 };
+
+/* What the client has sent in its handshake. */
+enum shaken { SHAKEN_NOTHING, SHAKEN_HELLO, SHAKEN_OLD, SHAKEN_FINISHED };
+
+#define TLS_RECORDS_MAX 8 /* of one packet in a handshake */
+
+/*
+ * Whether a packet of the client brings data after the handshake. Before TLS 1.3 all of that has a type of its own; since then only
+ * the hello has, and the first record behind it that looks like data is the end of the client's part (RFC 8446, 2).
+ */
+__noinline int is_past_handshake(struct __sk_buff *skb, struct walk *walk, struct followed *way)
+{
+	__u8 type;
+
+	if (!walk || !way)
+		return 0;
+	if (way->skip >= walk->end - walk->at) {
+		way->skip -= walk->end - walk->at;
+		return 0;
+	}
+	walk->at += way->skip;
+	way->skip = 0;
+	for (int i = 0; i < TLS_RECORDS_MAX && walk->at + TLS_RECORD_HEADER <= walk->end; i++) {
+		if (bpf_skb_load_bytes(skb, walk->at, &type, 1))
+			return 0;
+		if (type == TLS_HANDSHAKE)
+			way->tries = way->tries == SHAKEN_NOTHING ? SHAKEN_HELLO : SHAKEN_OLD;
+		if (type == TLS_DATA && way->tries != SHAKEN_HELLO)
+			return 1;
+		if (type == TLS_DATA)
+			way->tries = SHAKEN_FINISHED;
+		walk->at += TLS_RECORD_HEADER + two_bytes(skb, walk->at + TLS_LENGTH);
+	}
+	if (walk->at > walk->end)
+		way->skip = walk->at - walk->end;
+	return 0;
 }
 
 /* A packet of a connection; `goes`: sent by it. */
@@ -341,6 +384,9 @@ static __always_inline void look_at_packet(struct __sk_buff *skb, bool goes)
 		return;
 	way = &both->way[goes];
 	back = &both->way[!goes];
+	/* What the server says in a handshake tells nothing. */
+	if (seen->shaking && !way->known)
+		return;
 	record->type = RECORD_TYPE_FRAME;
 	record->cpu = bpf_get_smp_processor_id();
 	record->ts_ns = bpf_ktime_get_ns();
@@ -354,6 +400,7 @@ static __always_inline void look_at_packet(struct __sk_buff *skb, bool goes)
 		ahead = way->next - sequence;
 		if (ahead < 0) {
 			way->framed = 0;
+			way->skip = 0;
 			way->part_bytes = 0;
 		} else if (ahead >= (__s32)(end - at)) {
 			return;
@@ -363,17 +410,25 @@ static __always_inline void look_at_packet(struct __sk_buff *skb, bool goes)
 		}
 	} else if (seen->followed && !back->known) {
 		/* The side that began the connection speaks first. */
-		if (!is_preface(skb, at, end)) {
-			leave_alone(seen, record, is_tls(skb, at) && offers_http2(skb, at, end));
+		if (is_preface(skb, at, end)) {
+			way->framed = 1;
+			way->skip = PREFACE_BYTES;
+		} else if (is_tls(skb, at)) {
+			seen->shaking = offers_http2(skb, at, end) ? SHAKING_MAY_BE_HTTP2 : SHAKING_OTHER;
+		} else {
+			leave_alone(seen, record, false);
 			return;
 		}
-		way->framed = 1;
-		way->skip = PREFACE_BYTES;
 	}
 	way->known = 1;
 	way->next = sequence + (end - at);
 	walk.begin = walk.at = at;
 	walk.end = end;
+	if (seen->shaking) {
+		if (is_past_handshake(skb, &walk, way))
+			leave_alone(seen, record, seen->shaking == SHAKING_MAY_BE_HTTP2);
+		return;
+	}
 	if (!follow(skb, way, &walk)) {
 		way->framed = 0;
 		way->part_bytes = 0;

@@ -62,17 +62,18 @@ pub struct NoRequests {
 
 /// Why requests that are under way at once on one connection may be taken for others.
 fn streams_in_doubt(sockets: &Sockets) -> Option<String> {
-    let which = match sockets.sealed {
-        0 if sockets.lack_streams() => {
-            "HTTP/2 was not looked for, as that needs cgroup v2 and CAP_NET_ADMIN".to_string()
-        }
+    let (which, besides) = match sockets.sealed {
+        0 if sockets.lack_streams() => (
+            "HTTP/2 was not looked for, as that needs cgroup v2 and CAP_NET_ADMIN".to_string(),
+            "; each TLS handshake counts as a request",
+        ),
         0 => return None,
-        1 => "a connection is encrypted and may be HTTP/2".into(),
-        n => format!("{n} connections are encrypted and may be HTTP/2"),
+        1 => ("a connection is encrypted and may be HTTP/2".into(), ""),
+        n => (format!("{n} connections are encrypted and may be HTTP/2"), ""),
     };
     Some(format!(
         "{which}: where requests are under way at once on one connection, an answer may be taken for that of another request; where \
-         clients wait for each answer, or speak HTTP/1.1, there is none"
+         clients wait for each answer, or speak HTTP/1.1, there is none{besides}"
     ))
 }
 

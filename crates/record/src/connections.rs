@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 
 /// What a connection takes at most in the header (JSON).
-const CONNECTION_BYTES: u64 = 220;
+const CONNECTION_BYTES: u64 = 250;
 
 /// What is never seen of sockets, however new the kernel.
 const LEFT_OUT: &str = "MPTCP, and the end of Unix streams";
@@ -86,6 +86,7 @@ impl Connections {
                 remote_port: port(record.ends.remote_port),
                 group: None,
                 peer: peer.map(|other| self.known[other].connection.id),
+                secured_ns: None,
             },
             tid: record.tid,
             ts_ns: record.ts_ns,
@@ -125,6 +126,13 @@ impl Connections {
     pub fn get(&self, id: u64) -> Option<&Connection> {
         let ix = *self.by_id.get(&id)?;
         Some(&self.known[ix].connection)
+    }
+
+    /// Its TLS handshake was over by then: see [`Connection::secured_ns`].
+    pub fn secure(&mut self, id: u64, ts_ns: i64) {
+        if let Some(&ix) = self.by_id.get(&id) {
+            self.known[ix].connection.secured_ns = Some(ts_ns);
+        }
     }
 
     fn len(&self) -> u64 {

@@ -261,6 +261,7 @@ impl Socket {
                         remote_port: Some(peer.1),
                         group: None,
                         peer: None,
+                        secured_ns: None,
                     },
                     socket: self.record,
                 });

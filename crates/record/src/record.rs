@@ -290,6 +290,7 @@ fn record_up_to(
     connections.add_flows(flows);
     spool.singles.extend(used);
     let sealed = streams.sealed(&connections);
+    streams.secure(&mut connections);
     let (told, sent) = streams.finish(&mut connections);
     spool.singles.extend(sent);
     // Rare records that found the ring full, and events that the kernel withheld.

@@ -31,6 +31,12 @@ pub struct Streams {
     connections: u64,
     /// Those that are not followed any more, by their numbers, and whether they may be HTTP/2.
     decided: HashMap<u32, bool>,
+    /// Those that are older than the recording.
+    existed: HashSet<u32>,
+    /// New ones are encrypted: each may begin with a handshake, which is seen from its first packet or not at all.
+    has_new_sealed: bool,
+    /// Those whose TLS handshake was seen, and when the first data came after it.
+    secured: Vec<(u32, i64)>,
     /// Those that have shown frames.
     framed: HashSet<u32>,
     /// Those that are to show what they are, since when a thread uses them.
@@ -41,12 +47,16 @@ impl Streams {
     /// A recorded thread used a socket for the first time.
     pub fn add_socket(&mut self, socket: &SocketRecord) {
         self.sockets.insert(socket.number, (socket.id, socket.ts_ns));
+        if socket.existed {
+            self.existed.insert(socket.number);
+        }
         if socket.protocol == Protocol::Tcp {
             self.undecided.push_back((socket.ts_ns, socket.number));
         }
     }
 
-    /// Whether packets need to be looked at: a connection is HTTP/2, or one that was used the first time not long ago may be.
+    /// Whether packets need to be looked at: a connection is HTTP/2, or one that was used the first time not long ago may be, or new
+    /// ones are encrypted.
     pub fn need_packets(&mut self, now_ns: i64) -> bool {
         let done = |&(ts_ns, number): &(i64, u32)| {
             now_ns - ts_ns > UNDECIDED_NS || self.decided.contains_key(&number)
@@ -54,12 +64,16 @@ impl Streams {
         while self.undecided.front().is_some_and(done) {
             self.undecided.pop_front();
         }
-        !self.framed.is_empty() || !self.undecided.is_empty()
+        self.has_new_sealed || !self.framed.is_empty() || !self.undecided.is_empty()
     }
 
     pub fn add(&mut self, frame: Frame) {
         if frame.sealed || frame.other {
             self.decided.insert(frame.number, frame.sealed);
+            self.has_new_sealed |= (frame.sealed || frame.secured) && !self.existed.contains(&frame.number);
+            if frame.secured {
+                self.secured.push((frame.number, frame.ts_ns));
+            }
             self.framed.remove(&frame.number);
             return;
         }
@@ -82,6 +96,15 @@ impl Streams {
         let accepted =
             ids.filter(|&&(id, _)| connections.get(id).is_some_and(|own| own.side == Side::Accepted));
         accepted.count() as u64
+    }
+
+    /// Says of connections when their TLS handshake was over.
+    pub fn secure(&self, connections: &mut Connections) {
+        for (number, ts_ns) in &self.secured {
+            if let Some((id, _)) = self.sockets.get(number) {
+                connections.secure(*id, *ts_ns);
+            }
+        }
     }
 
     /// How many connections they are at most.
@@ -392,6 +415,7 @@ mod tests {
                 ends: what.contains("ends"),
                 breaks: what.contains("breaks"),
                 sealed: false,
+                secured: false,
                 other: false,
                 at: 100,
                 wrote_ns: ts_ns - 1,

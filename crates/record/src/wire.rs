@@ -111,6 +111,8 @@ pub struct Frame {
     pub sealed: bool,
     /// None of these: the connection is not HTTP/2, and is not followed any more.
     pub other: bool,
+    /// Beside one of these: its TLS handshake was seen from its beginning, and this packet brings the first data after it.
+    pub secured: bool,
     /// Bytes of the packet's data up to where the last of them ends.
     pub at: u32,
     /// Of what goes: when the connection was last written to, and by which thread; 0: not known.
@@ -367,6 +369,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
                 breaks: flags & 4 != 0,
                 sealed: flags & 8 != 0,
                 other: flags & 16 != 0,
+                secured: flags & 32 != 0,
             })
         }
         4..=7 => {

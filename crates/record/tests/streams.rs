@@ -334,6 +334,66 @@ fn client_hello(offer: &[u8]) -> Vec<u8> {
     .concat()
 }
 
+/// A record of TLS.
+fn sealed(kind: u8, bytes: u8) -> Vec<u8> {
+    [vec![kind, 3, 3, 0, bytes], vec![9; bytes.into()]].concat()
+}
+
+/// The handshake of TLS 1.3 and of 1.2, and a request in the packet after it; the server's tickets come before that.
+#[test]
+fn a_tls_handshake_is_over_as_the_first_data_come_after_it() {
+    const CHANGE: u8 = 20;
+    const HANDSHAKE: u8 = 22;
+    const DATA: u8 = 23;
+    let new = vec![[sealed(CHANGE, 1), sealed(DATA, 53)].concat()];
+    let old = vec![
+        sealed(HANDSHAKE, 66),
+        [sealed(CHANGE, 1), sealed(HANDSHAKE, 40)].concat(),
+    ];
+    for rest in [new, old] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let hello = client_hello(b"http/1.1");
+        let look = to_have_packets_looked_at();
+        let load = move || {
+            look();
+            named("plim-both", move || {
+                let mut client = TcpStream::connect(address).unwrap();
+                client.set_nodelay(true).unwrap();
+                let (mut server, _) = listener.accept().unwrap();
+                for (request, pause_ms) in std::iter::once(&hello)
+                    .chain(&rest)
+                    .map(|part| (part, 1))
+                    .chain([(&sealed(DATA, 80), 5)])
+                {
+                    std::thread::sleep(Duration::from_millis(pause_ms));
+                    client.write_all(request).unwrap();
+                    server.read_exact(&mut vec![0; request.len()]).unwrap();
+                    server.write_all(&[7; 100]).unwrap();
+                    client.read_exact(&mut [0; 100]).unwrap();
+                }
+            })
+            .join()
+            .unwrap();
+        };
+        let Some(seen) = Seen::of(None, load) else { return };
+        if seen.header.sockets.lack_streams() {
+            return;
+        }
+        let accepted = seen.connection(|c| c.local_port == Some(address.port()));
+        let secured_ns = accepted.secured_ns.expect("it was seen from its beginning");
+        let (came, wrote) = (
+            seen.times(accepted.id, SocketOp::Arrived),
+            seen.times(accepted.id, SocketOp::Wrote),
+        );
+        let last = came.len() - 1;
+        assert!(
+            wrote[last - 1] < secured_ns && secured_ns <= came[last],
+            "{secured_ns} {came:?} {wrote:?}"
+        );
+    }
+}
+
 #[test]
 fn encrypted_connections_that_may_be_http2_are_counted() {
     for (offer, expected) in [(&b"h2"[..], 1), (b"spdy/3", 0)] {
@@ -350,6 +410,9 @@ fn encrypted_connections_that_may_be_http2_are_counted() {
                 server.read_exact(&mut vec![0; hello.len()]).unwrap();
                 server.write_all(&[7; 100]).unwrap();
                 client.read_exact(&mut [0; 100]).unwrap();
+                let rest = [sealed(23, 53), sealed(23, 80)].concat();
+                client.write_all(&rest).unwrap();
+                server.read_exact(&mut vec![0; rest.len()]).unwrap();
             })
             .join()
             .unwrap();

@@ -8,6 +8,9 @@
 //! reads, after an answer, data that was there before it, they did overlap; the latency is then that of the time in which
 //! the connection was busy.
 //!
+//! A TLS handshake is no request. Where it was seen from its beginning it belongs to the first one, as its client has it, unless that
+//! comes long after it; and what says goodbye as a connection is closed is none, either.
+//!
 //! What is written does not always leave at once: Nagle's algorithm holds the second small part of an answer until the client has
 //! acknowledged the first, which that may put off for 40 ms. No CPU limit changes that: a request lasts as much longer, in the recording
 //! and in every replay.
@@ -77,9 +80,16 @@ fn comes_from_outside(
     used(connection) && !peer.is_some_and(used)
 }
 
+/// After a handshake a client that has something to ask for does so at once, or as soon as the handshake's end has come to it.
+const AFTER_HANDSHAKE_NS_MAX: i64 = 1_000_000_000;
+/// What says goodbye, a record of TLS with an alert in it, is no longer; no request with a line of its own is as short.
+const GOODBYE_BYTES_MAX: u64 = 31;
+
 /// A request that is under way on a connection.
 struct Owed {
     begin_ns: i64,
+    /// What has come of it.
+    bytes: u64,
     sender: Option<Moment>,
     read: Option<(i64, Moment)>,
     /// The last write so far: when, and by which thread.
@@ -111,17 +121,30 @@ impl Sockets {
         // Of a connection that no thread is seen to read from, unread data says nothing.
         let has_reads = connection.events.iter().any(|e| e.op == SocketOp::Read);
         let (mut owed, mut unread, mut before): (Option<Owed>, u64, _) = (None, 0, None);
+        let secured_ns = connection.about.secured_ns;
+        let mut before_ns = i64::MAX;
         for event in &connection.events {
+            let in_handshake = secured_ns.is_some_and(|ns| event.ts_ns < ns);
+            let after_handshake = secured_ns.is_some_and(|ns| before_ns < ns) && !in_handshake;
+            if after_handshake && event.ts_ns - before_ns > AFTER_HANDSHAKE_NS_MAX {
+                owed = None;
+            }
+            before_ns = event.ts_ns;
             match event.op {
                 SocketOp::Arrived if event.bytes > 0 => {
                     if owed.as_ref().is_some_and(|o| o.answered) {
                         self.close(owed.take(), &mut before);
                     }
                     match &mut owed {
-                        Some(owed) => owed.in_parts |= owed.read.is_some() || owed.wrote.is_some(),
+                        Some(owed) => {
+                            let in_parts = owed.read.is_some() || owed.wrote.is_some();
+                            owed.in_parts |= in_parts && !in_handshake && !after_handshake;
+                            owed.bytes += u64::from(event.bytes);
+                        }
                         None => {
                             owed = Some(Owed {
                                 begin_ns: event.ts_ns,
+                                bytes: event.bytes.into(),
                                 sender: event.by.filter(|by| !inside(by)),
                                 read: None,
                                 wrote: None,
@@ -142,7 +165,7 @@ impl Sockets {
                         owed.answered = false;
                     }
                 }
-                SocketOp::Wrote if event.bytes > 0 => {
+                SocketOp::Wrote if event.bytes > 0 && !in_handshake => {
                     if let Some(owed) = &mut owed {
                         owed.wrote = Some((event.ts_ns, event.by));
                         owed.left_ns = None;
@@ -155,6 +178,8 @@ impl Sockets {
                     }
                 }
                 SocketOp::Closed => {
+                    let is_goodbye = |owed: &Owed| secured_ns.is_some() && owed.bytes <= GOODBYE_BYTES_MAX;
+                    owed = owed.filter(|owed| !is_goodbye(owed));
                     if let Some(owed) = &mut owed {
                         owed.ends_with_close(event);
                     }

@@ -58,6 +58,7 @@ pub fn connection(id: u64, side: Side) -> Connection {
         remote_port: None,
         group: Some(1),
         peer: None,
+        secured_ns: None,
     }
 }
 

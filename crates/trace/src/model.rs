@@ -377,6 +377,10 @@ pub struct Connection {
     /// Its other end, where that belongs to the recorded groups, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<u64>,
+    /// When its first data came after a TLS handshake, which is no request: in ns, as events' times; absent: none was seen from its
+    /// beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secured_ns: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

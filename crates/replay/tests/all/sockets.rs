@@ -378,3 +378,50 @@ fn workers_of_a_pool_answer_requests_of_one_kind() {
     let names: Vec<&str> = program.classes.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(names, ["pool-1-thread"]);
 }
+
+/// TLS: the handshake, a ticket of the server, a request that is sent right behind it or long after, and a goodbye, which the server
+/// returns before it closes.
+#[test]
+fn a_tls_handshake_belongs_to_the_first_request_and_a_goodbye_to_none() {
+    use SocketOp::{Arrived, Closed, Read, Wrote};
+    for (pause_ns, latency_ns) in [(MS, 8 * MS), (3000 * MS, 4 * MS)] {
+        let mut header = with_connections(20_000 * MS, &[(20, "web", 1)], 4);
+        let mut events = vec![switch(1, 1, 20, State::Sleeping, 0)];
+        for i in 0..4 {
+            let t = (10 + 4000 * i as i64) * MS;
+            let asks_ns = t + 3 * MS + pause_ns;
+            header.sockets.connections[i as usize].secured_ns = Some(asks_ns - 1000);
+            for at_ns in [t, asks_ns] {
+                events.push(waking(at_ns + 1, 1, 20, 0, Context::Interrupt));
+                events.push(switch(at_ns + 2, 1, 0, State::Runnable, 20));
+            }
+            events.extend([
+                socket(t, 0, i, Arrived, 281),
+                socket(t + 3, 20, i, Read, 281),
+                socket(t + 2 * MS, 20, i, Wrote, 610),
+                // The end of the handshake, and a ticket for it.
+                socket(t + 2 * MS + 100 * US, 0, i, Arrived, 64),
+                socket(t + 2 * MS + 200 * US, 20, i, Read, 64),
+                socket(t + 2 * MS + 300 * US, 20, i, Wrote, 255),
+                switch(t + 2 * MS + 400 * US, 1, 20, State::Sleeping, 0),
+                socket(asks_ns, 0, i, Arrived, 156),
+                socket(asks_ns + 3, 20, i, Read, 156),
+                socket(asks_ns + 4 * MS, 20, i, Wrote, 159),
+                socket(asks_ns + 4 * MS + 100 * US, 0, i, Arrived, 24),
+                socket(asks_ns + 4 * MS + 200 * US, 20, i, Read, 24),
+                socket(asks_ns + 4 * MS + 300 * US, 20, i, Wrote, 24),
+                socket(asks_ns + 4 * MS + 400 * US, 20, i, Closed, 0),
+                switch(asks_ns + 4 * MS + 500 * US, 1, 20, State::Sleeping, 0),
+            ]);
+        }
+        events.sort_by_key(|e| e.ts_ns);
+        let (program, _) = compile(&header, &events);
+        let latencies: Vec<i64> = recorded(&program)
+            .latencies(None)
+            .iter()
+            .map(|&ns| ns as i64)
+            .collect();
+        assert_eq!(latencies, [latency_ns; 4]);
+        assert_eq!((program.classes[0].open, program.classes[0].closed), (4, 0));
+    }
+}

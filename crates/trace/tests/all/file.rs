@@ -52,6 +52,7 @@ fn connection(id: u64) -> Connection {
         remote_port: Some(40_000),
         group: Some(1),
         peer: None,
+        secured_ns: None,
     }
 }
 
