@@ -43,7 +43,7 @@ impl<C: Class> Engine<'_, C> {
             return;
         }
         let delta_ns = self.now_ns.saturating_sub(state.exec_ns);
-        let charged_ns = delta_ns + std::mem::take(&mut state.early_ns);
+        let ran_ns = delta_ns + std::mem::take(&mut state.early_ns);
         state.exec_ns = state.exec_ns.max(self.now_ns);
         state.stats.task_ns += delta_ns;
         let task = &mut self.tasks[running as usize];
@@ -58,13 +58,12 @@ impl<C: Class> Engine<'_, C> {
         let mut touch: pl::Touch = pl::zeroed();
         let flags = pl::pl_task_charge(
             &mut task.policy,
-            charged_ns,
+            ran_ns,
             self.now_ns,
             &mut touch,
             &self.policy.core,
         );
-        self.class
-            .ran(&mut entry!(self, running, cpu), charged_ns, leaves);
+        self.class.ran(&mut entry!(self, running, cpu), ran_ns, leaves);
         if self.ledger.is_some() {
             self.book_use(group, delta_ns);
         }
