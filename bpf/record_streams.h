@@ -22,8 +22,8 @@
  * Of an encrypted connection only that is told, unless its client has not offered HTTP/2 (ALPN, RFC 7301), and when the first
  * data came after its handshake, if that was seen from its beginning: what came before is no request.
  *
- * Known limits: no connection that changes from HTTP/1.1 to HTTP/2 ("Upgrade"). Needs cgroup v2, by whose groups the kernel hands
- * out packets.
+ * Known limits: no connection that changes from HTTP/1.1 to HTTP/2 ("Upgrade"). Where a server asks for another hello
+ * (HelloRetryRequest) the handshake is taken to end one record early. Needs cgroup v2, by whose groups the kernel hands out packets.
  */
 #ifndef PLIMSOLL_RECORD_STREAMS_H
 #define PLIMSOLL_RECORD_STREAMS_H

@@ -570,14 +570,14 @@ struct pl_pull {
 };
 
 /*
- * Whether a CPU takes over a task that waits on another one, which is furthest behind there; of the CPU's own tasks the one that is
- * furthest behind is at `own`. If so, the task's lag grows by what it is behind. Before it leaves.
+ * Whether a CPU takes over a task that waits on another one, which is furthest behind there; of the CPU's own tasks the one
+ * that is furthest behind is at `own`. If so, the task's lag grows by what it is behind. Before it leaves.
  *
- * A slice moves what is light by much, be it the one that waits or those of the CPU: the lighter of the two measures the distance,
- * but where the CPUs weigh more alike afterwards the heavier does. A task that weighs more than all others where it is (by half: equals take
- * turns) stays, unless it leaves more behind than it finds: it would have no more there, and it is the light ones beside it that go. Without the two, a
- * task that is due a whole CPU was pulled from light ones to light ones for ever (0.87 to 0.96 of it, 2 CPUs), and groups of weight
- * 100 beside 1000 had 7.5 to 9.0% for 9.1 (2 to 8 CPUs).
+ * A slice moves what is light by much, be it the one that waits or those of the CPU: the lighter of the two measures the
+ * distance, but where the CPUs weigh more alike afterwards the heavier does. A task that weighs more than all others where
+ * it is (by half: equals take turns) stays, unless it leaves more behind than it finds: it would have no more there, and it
+ * is the light ones beside it that go. Without the two, a task that is due a whole CPU was pulled from light ones to light
+ * ones for ever (0.87 to 0.96 of it, 2 CPUs), and groups of weight 100 beside 1000 had 7.5 to 9.0% for 9.1 (2 to 8 CPUs).
  */
 PL_FN bool pl_steps_pulls(const struct pl_pull pull, const struct pl_task PL_MEM *task,
 			  struct pl_turn PL_MEM *turn, bool has_own, u64 own,

@@ -22,7 +22,7 @@ use crate::phase;
 use crate::placement::placement;
 use crate::program::{Burst, Deed, Delayed, Program, Start, Thread, Work, NONE};
 use crate::recorder;
-use crate::recording::{firsts, is_from_outside, is_stuck, same_program, woken_for};
+use crate::recording::{firsts, is_from_outside, is_stuck, runs_by_cpu, same_program, woken_for};
 use crate::request::{last_end_ns, Arrival as Begins, Loop, RequestInfo};
 use crate::requests::{self, By};
 use crate::rivals;
@@ -48,8 +48,9 @@ impl Program {
         let mut groups = groups(header);
         let group_of = indices(header, &groups);
         let firsts = firsts(timeline);
-        let speeds = sibling_speeds(header, timeline, smt_percent);
-        let places = placement(timeline, &group_of);
+        let by_cpu = runs_by_cpu(timeline);
+        let speeds = sibling_speeds(header, timeline, &by_cpu, smt_percent);
+        let places = placement(timeline, &by_cpu, &group_of);
         let recorder_ns = recorder::taken_ns(timeline, header.recorder_event_ns);
         let mut threads = Vec::with_capacity(timeline.threads.len());
         let mut bursts = Vec::with_capacity(*firsts.last().unwrap_or(&0) as usize);
@@ -191,11 +192,12 @@ impl Program {
                 (groups[ix].phase_ns, groups[ix].first_ns) = (phase_ns, first_ns);
             }
         }
-        let idle_charged_ns = idle_charged_ns(timeline, &groups[target as usize], |thread: u32| {
+        let idle_charged_ns = idle_charged_ns(&by_cpu, &groups[target as usize], |thread: u32| {
             is_below(&groups, threads[thread as usize].group, target)
         });
         let rivals = rivals::find(
             timeline,
+            &by_cpu,
             &groups,
             &group_of,
             &sent(timeline, &bursts, &firsts, &found.requests),

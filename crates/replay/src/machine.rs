@@ -6,7 +6,7 @@
 //! is measured in the trace, by how long the CPU had been idle.
 use crate::groups::{Group, TICK_NS};
 use crate::placement::placement;
-use crate::recording::{runs_by_cpu, seen_cpus};
+use crate::recording::{runs_by_cpu, seen_cpus, CpuRun};
 use plimsoll_sim::{Costs, CpuPlace, IdleState, Machine, Topology};
 use plimsoll_trace::{Cause, Header, Timeline};
 use std::borrow::Cow;
@@ -32,14 +32,15 @@ pub fn machine(header: &Header, timeline: &Timeline) -> Machine {
         migration_hot_ns: 500_000,
         ..Costs::free()
     };
-    if placement(timeline, &[]).seeks_idle_from.is_none() {
+    let by_cpu = runs_by_cpu(timeline);
+    if placement(timeline, &by_cpu, &[]).seeks_idle_from.is_none() {
         // No two CPUs share a cache, as far as the recorded kernel's wake-ups are concerned.
         for place in &mut machine.topology.cpus {
             place.llc = place.core;
         }
         renumber(&mut machine.topology.cpus);
     }
-    machine.costs.idle_states = idle_states(timeline);
+    machine.costs.idle_states = idle_states(timeline, &by_cpu);
     machine
 }
 
@@ -177,9 +178,9 @@ pub(crate) fn resize(topology: &mut Topology, cpus: u32) {
 }
 
 /// Median time from wake-up to run where the CPU was idle, by how long it had been.
-fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
+fn idle_states(timeline: &Timeline, by_cpu: &[Vec<CpuRun>]) -> Vec<IdleState> {
     let mut delays: [Vec<u64>; IDLE_NS.len()] = Default::default();
-    for runs in runs_by_cpu(timeline) {
+    for runs in by_cpu {
         for pair in runs.windows(2) {
             if pair[1].is_others() {
                 continue;
@@ -219,9 +220,13 @@ fn idle_states(timeline: &Timeline) -> Vec<IdleState> {
 
 /// What the kernel charged a group beyond its work, for each time that a CPU came back from idle for one of its threads: see
 /// [`plimsoll_sim::Costs::idle_charged_ns`]. 0: nothing that is sure, or hardly one of its runs was so.
-pub(crate) fn idle_charged_ns(timeline: &Timeline, group: &Group, inside: impl Fn(u32) -> bool) -> u64 {
+pub(crate) fn idle_charged_ns(by_cpu: &[Vec<CpuRun>], group: &Group, inside: impl Fn(u32) -> bool) -> u64 {
+    let beyond_ns = (group.charged() - 1.0) * group.work_ns as f64;
+    if beyond_ns <= TICK_NS {
+        return 0;
+    }
     let (mut runs, mut from_idle) = (0usize, 0usize);
-    for pair in runs_by_cpu(timeline).iter().flat_map(|runs| runs.windows(2)) {
+    for pair in by_cpu.iter().flat_map(|runs| runs.windows(2)) {
         if !pair[1].is_others() && inside(pair[1].thread) {
             runs += 1;
             from_idle += usize::from(pair[0].end_ns < pair[1].start_ns);
@@ -230,16 +235,17 @@ pub(crate) fn idle_charged_ns(timeline: &Timeline, group: &Group, inside: impl F
     if from_idle < SAMPLES_MIN || (from_idle as f64) < FROM_IDLE_MIN * runs as f64 {
         return 0;
     }
-    let beyond_ns = (group.charged() - 1.0) * group.work_ns as f64;
-    match beyond_ns > TICK_NS {
-        true => (beyond_ns / from_idle as f64).round() as u64,
-        false => 0,
-    }
+    (beyond_ns / from_idle as f64).round() as u64
 }
 
 /// For each burst the share of full speed that its CPU time was worth: below 1 where its core's other thread was busy.
 /// Work times this is the same work on a core of its own; the simulator slows it down again.
-pub(crate) fn sibling_speeds(header: &Header, timeline: &Timeline, smt_percent: u32) -> Vec<Vec<f32>> {
+pub(crate) fn sibling_speeds(
+    header: &Header,
+    timeline: &Timeline,
+    by_cpu: &[Vec<CpuRun>],
+    smt_percent: u32,
+) -> Vec<Vec<f32>> {
     let mut speeds: Vec<Vec<f32>> = timeline
         .threads
         .iter()
@@ -255,7 +261,6 @@ pub(crate) fn sibling_speeds(header: &Header, timeline: &Timeline, smt_percent: 
     if !cpus.iter().any(|c| sibling_of(c.cpu).is_some()) {
         return speeds;
     }
-    let by_cpu = runs_by_cpu(timeline);
     let lost = 1.0 - f64::from(smt_percent) / 100.0;
     for (cpu, runs) in by_cpu.iter().enumerate() {
         let Some(other) = sibling_of(cpu as u32).and_then(|s| by_cpu.get(s as usize)) else {

@@ -9,7 +9,7 @@
 //! recorded one ([`plimsoll_sim::Seat`]). Clients that stay beside their server's CPU for seconds, or on it, do so
 //! because of loads and moves of which no trace tells; which of the two it is decides how much of a CPU the server has.
 //! Likewise when its turn came ([`plimsoll_sim::Turn`]): what threads and groups were owed is in no trace.
-use crate::recording::{runs_by_cpu, CpuRun};
+use crate::recording::CpuRun;
 use plimsoll_sim::{Choice as SeatChoice, GroupId, Turn, When};
 use plimsoll_trace::{Burst, Cause, Owed, ThreadTimeline, Timeline};
 
@@ -140,9 +140,8 @@ impl Choice {
     }
 }
 
-/// `group_of`: by the trace's group.
-pub(crate) fn placement(timeline: &Timeline, group_of: &[u32]) -> Placement {
-    let by_cpu = runs_by_cpu(timeline);
+/// `by_cpu`: see [`crate::recording::runs_by_cpu`]. `group_of`: by the trace's group.
+pub(crate) fn placement(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Placement {
     let busy = |cpu: u32, ns: i64| at(&by_cpu[cpu as usize], ns).is_some();
     let crowds = Crowds::of(timeline, by_cpu.len());
     let (mut alone, mut crowded, mut follows) = (Choice::default(), Choice::default(), Choice::default());

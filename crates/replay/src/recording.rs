@@ -98,7 +98,7 @@ impl CpuRun {
     }
 }
 
-/// Stretches on each CPU, in order of time.
+/// Stretches on each CPU, in order of time. They are as many as there are runs: build them once and hand them on.
 pub(crate) fn runs_by_cpu(timeline: &Timeline) -> Vec<Vec<CpuRun>> {
     let mut by_cpu: Vec<Vec<CpuRun>> = Vec::new();
     for run in &timeline.others {

@@ -12,7 +12,7 @@
 //! ran is in it: stretches in which such a client sent are left out.
 use crate::groups::{is_below, Group};
 use crate::placement::owed;
-use crate::recording::{runs_by_cpu, CpuRun};
+use crate::recording::CpuRun;
 use plimsoll_sim::Owed;
 use plimsoll_trace::Timeline;
 use std::collections::BTreeMap;
@@ -123,16 +123,17 @@ fn times_as_heavy(groups: &[Group], a: u32, b: u32) -> f64 {
 /// cpu.weight that a task of nice 0 is worth.
 const TASK_WEIGHT: f64 = 100.0;
 
-/// `group_of`: by the trace's group. `sent`: when clients of closed loops sent, ascending.
+/// `cpus`: see [`crate::recording::runs_by_cpu`]. `group_of`: by the trace's group. `sent`: when clients of closed loops sent,
+/// ascending.
 pub(crate) fn find(
     timeline: &Timeline,
+    cpus: &[Vec<CpuRun>],
     groups: &[Group],
     group_of: &[u32],
     sent: &[i64],
     tick_ns: u64,
 ) -> Vec<Rival> {
     let mut found: BTreeMap<(u32, u32), Vec<Demand>> = BTreeMap::new();
-    let cpus = runs_by_cpu(timeline);
     let idle: Vec<Idle> = cpus.iter().map(|busy| Idle::of(busy)).collect();
     let mut pending: BTreeMap<(u32, u32), Pending> = BTreeMap::new();
     // Of each CPU: what others ran there so far.
@@ -273,6 +274,7 @@ pub(crate) fn only_rivals(
 mod tests {
     use super::*;
     use crate::groups::{groups, indices};
+    use crate::recording::runs_by_cpu;
     use plimsoll_trace::example::{header, MS};
     use plimsoll_trace::OthersRun;
 
@@ -310,7 +312,14 @@ mod tests {
         ];
         let groups = groups(&header);
         let group_of = indices(&header, &groups);
-        let rivals = find(&timeline, &groups, &group_of, &[], 4 * MS as u64);
+        let rivals = find(
+            &timeline,
+            &runs_by_cpu(&timeline),
+            &groups,
+            &group_of,
+            &[],
+            4 * MS as u64,
+        );
         let own = rivals.into_iter().find(|r| groups[r.group as usize].path == "/a");
         own.map(|r| r.demands).unwrap_or_default()
     }

@@ -85,6 +85,51 @@ const AFTER_HANDSHAKE_NS_MAX: i64 = 1_000_000_000;
 /// What says goodbye, a record of TLS with an alert in it, is no longer; no request with a line of its own is as short.
 const GOODBYE_BYTES_MAX: u64 = 31;
 
+/// A connection's TLS handshake, where it was seen from its beginning.
+struct Handshake {
+    /// When the first data after it arrived; `None`: it was not seen.
+    ends_ns: Option<i64>,
+    before_ns: i64,
+}
+
+/// Where an event on a connection lies.
+#[derive(PartialEq)]
+enum Stage {
+    Handshake,
+    /// The first one after the handshake.
+    First {
+        /// So long after it that the handshake is no part of what begins here.
+        late: bool,
+    },
+    Open,
+}
+
+impl Handshake {
+    fn of(connection: &ConnectionTimeline) -> Handshake {
+        Handshake {
+            ends_ns: connection.about.secured_ns,
+            before_ns: i64::MAX,
+        }
+    }
+
+    /// Of the next event: they are asked about in order of time.
+    fn stage(&mut self, ts_ns: i64) -> Stage {
+        let before_ns = std::mem::replace(&mut self.before_ns, ts_ns);
+        match self.ends_ns {
+            Some(ends_ns) if ts_ns < ends_ns => Stage::Handshake,
+            Some(ends_ns) if before_ns < ends_ns => Stage::First {
+                late: ts_ns - before_ns > AFTER_HANDSHAKE_NS_MAX,
+            },
+            _ => Stage::Open,
+        }
+    }
+
+    /// Whether what came last on a connection that is closed says goodbye, and asks for nothing.
+    fn is_goodbye(&self, owed: &Owed) -> bool {
+        self.ends_ns.is_some() && owed.bytes <= GOODBYE_BYTES_MAX
+    }
+}
+
 /// A request that is under way on a connection.
 struct Owed {
     begin_ns: i64,
@@ -121,15 +166,12 @@ impl Sockets {
         // Of a connection that no thread is seen to read from, unread data says nothing.
         let has_reads = connection.events.iter().any(|e| e.op == SocketOp::Read);
         let (mut owed, mut unread, mut before): (Option<Owed>, u64, _) = (None, 0, None);
-        let secured_ns = connection.about.secured_ns;
-        let mut before_ns = i64::MAX;
+        let mut handshake = Handshake::of(connection);
         for event in &connection.events {
-            let in_handshake = secured_ns.is_some_and(|ns| event.ts_ns < ns);
-            let after_handshake = secured_ns.is_some_and(|ns| before_ns < ns) && !in_handshake;
-            if after_handshake && event.ts_ns - before_ns > AFTER_HANDSHAKE_NS_MAX {
+            let stage = handshake.stage(event.ts_ns);
+            if stage == (Stage::First { late: true }) {
                 owed = None;
             }
-            before_ns = event.ts_ns;
             match event.op {
                 SocketOp::Arrived if event.bytes > 0 => {
                     if owed.as_ref().is_some_and(|o| o.answered) {
@@ -138,7 +180,7 @@ impl Sockets {
                     match &mut owed {
                         Some(owed) => {
                             let in_parts = owed.read.is_some() || owed.wrote.is_some();
-                            owed.in_parts |= in_parts && !in_handshake && !after_handshake;
+                            owed.in_parts |= in_parts && stage == Stage::Open;
                             owed.bytes += u64::from(event.bytes);
                         }
                         None => {
@@ -165,7 +207,7 @@ impl Sockets {
                         owed.answered = false;
                     }
                 }
-                SocketOp::Wrote if event.bytes > 0 && !in_handshake => {
+                SocketOp::Wrote if event.bytes > 0 && stage != Stage::Handshake => {
                     if let Some(owed) = &mut owed {
                         owed.wrote = Some((event.ts_ns, event.by));
                         owed.left_ns = None;
@@ -178,8 +220,7 @@ impl Sockets {
                     }
                 }
                 SocketOp::Closed => {
-                    let is_goodbye = |owed: &Owed| secured_ns.is_some() && owed.bytes <= GOODBYE_BYTES_MAX;
-                    owed = owed.filter(|owed| !is_goodbye(owed));
+                    owed = owed.filter(|owed| !handshake.is_goodbye(owed));
                     if let Some(owed) = &mut owed {
                         owed.ends_with_close(event);
                     }

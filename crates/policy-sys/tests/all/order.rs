@@ -145,10 +145,19 @@ fn without_comments(text: &str) -> String {
         rest = &rest[end..];
     }
     out.push_str(rest);
-    out.lines()
-        .map(|line| line.split("//").next().unwrap_or(""))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let mut code = String::new();
+    for line in out.lines() {
+        let line = line.split("//").next().unwrap_or("");
+        // A call that rustfmt broke before its dot is read as one.
+        match line.trim_start() {
+            call if call.starts_with('.') => code.push_str(call),
+            _ => {
+                code.push('\n');
+                code.push_str(line);
+            }
+        }
+    }
+    code
 }
 
 /// From the brace that opens at or after `from` to the one that closes it.
