@@ -34,7 +34,9 @@ pub(crate) struct Span {
 struct Handed {
     by: BurstIx,
     to: BurstIx,
-    /// After its end.
+    /// When it has done so much of its work, ns.
+    at_ns: u64,
+    /// After that.
     after_ns: u64,
 }
 
@@ -80,8 +82,12 @@ impl Cut<'_> {
                 && bursts[by as usize].thread == bursts[to as usize].thread;
             if !follows && bursts[to as usize].start != Start::Message {
                 (bursts[to as usize].start, bursts[to as usize].strict) = (Start::Message, false);
-                let after_ns = (woken_ns - end_ns) as u64;
-                handed.push(Handed { by, to, after_ns });
+                handed.push(Handed {
+                    by,
+                    to,
+                    at_ns: bursts[by as usize].work_ns,
+                    after_ns: (woken_ns - end_ns) as u64,
+                });
             }
         }
         slept_ns.sort_unstable();
@@ -97,7 +103,13 @@ impl Cut<'_> {
             };
             if after_ns > 0 || bursts[by as usize].thread != bursts[to as usize].thread {
                 bursts[to as usize].start = Start::Sent;
-                handed.push(Handed { by, to, after_ns });
+                let at_ns = bursts[by as usize].work_ns;
+                handed.push(Handed {
+                    by,
+                    to,
+                    at_ns,
+                    after_ns,
+                });
             }
         }
         handed.extend(self.ask_again(bursts, actions));
@@ -113,12 +125,13 @@ impl Cut<'_> {
     /// A client that waits asks again after its own answer, though what it then asked was read in the middle of something.
     fn ask_again(&self, bursts: &mut [Burst], actions: &[Action]) -> Vec<Handed> {
         let mut read_by = vec![NONE; self.requests.len()];
-        let mut ended_by = vec![NONE; self.requests.len()];
+        // And after how much of its work.
+        let mut ended_by = vec![(NONE, 0); self.requests.len()];
         for ix in 0..bursts.len() {
             for action in &actions[actions_of(bursts, actions.len(), ix)] {
                 match action.deed {
                     Deed::Await(request) => read_by[request as usize] = ix as BurstIx,
-                    Deed::End(request) => ended_by[request as usize] = ix as BurstIx,
+                    Deed::End(request) => ended_by[request as usize] = (ix as BurstIx, action.at_ns),
                     _ => {}
                 }
             }
@@ -128,12 +141,13 @@ impl Cut<'_> {
             let Arrival::After { request, pause_ns } = own.arrival else {
                 continue;
             };
-            let by = ended_by[request as usize];
+            let (by, at_ns) = ended_by[request as usize];
             if by != NONE && to != NONE && bursts[to as usize].start == Start::Data {
                 bursts[to as usize].start = Start::Sent;
                 handed.push(Handed {
                     by,
                     to,
+                    at_ns,
                     after_ns: pause_ns,
                 });
             }
@@ -170,20 +184,22 @@ fn one_after_the_other(of: &[u32], spans: &[Span]) -> Vec<(BurstIx, BurstIx)> {
     pairs
 }
 
-/// Each sets off the other as it ends.
+/// Each sets off the other when it has done so much.
 fn add(bursts: &mut [Burst], actions: &mut Vec<Action>, delayed: &mut Vec<Delayed>, mut handed: Vec<Handed>) {
     if handed.is_empty() {
         return;
     }
-    handed.sort_unstable_by_key(|one| (one.by, one.to));
+    handed.sort_unstable_by_key(|one| (one.by, one.at_ns, one.to));
     let old = std::mem::take(actions);
     actions.reserve(old.len() + handed.len());
     let mut next = handed.iter().peekable();
     for ix in 0..bursts.len() {
-        let own = &old[actions_of(bursts, old.len(), ix)];
+        let mut own = old[actions_of(bursts, old.len(), ix)].iter().copied().peekable();
         bursts[ix].actions = actions.len() as u32;
-        actions.extend_from_slice(own);
         while let Some(one) = next.next_if(|one| one.by as usize == ix) {
+            while let Some(before) = own.next_if(|own| own.at_ns <= one.at_ns) {
+                actions.push(before);
+            }
             let deed = match one.after_ns {
                 0 => Deed::Wake(one.to),
                 after_ns => {
@@ -195,9 +211,10 @@ fn add(bursts: &mut [Burst], actions: &mut Vec<Action>, delayed: &mut Vec<Delaye
                 }
             };
             actions.push(Action {
-                at_ns: bursts[ix].work_ns,
+                at_ns: one.at_ns,
                 deed,
             });
         }
+        actions.extend(own);
     }
 }

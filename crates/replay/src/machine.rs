@@ -2,8 +2,8 @@
 //! The machine that a trace was recorded on, as the simulator wants it.
 //!
 //! Recorded work already holds what the kernel did on a thread's behalf: system calls, wake-ups, switches. So those
-//! cost nothing again. What is not in it is the time from a wake-up of an idle CPU until the thread runs there; that
-//! is measured in the trace, by how long the CPU had been idle.
+//! cost nothing again. What is not in it is the time from a wake-up of an idle CPU until the thread runs there: that is in the trace, too,
+//! for each wake-up that is repeated (see `placement.rs`), and for all others as a median, by how long the CPU had been idle.
 use crate::groups::{Group, TICK_NS};
 use crate::placement::placement;
 use crate::recording::{runs_by_cpu, seen_cpus, CpuRun};

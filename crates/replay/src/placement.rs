@@ -22,7 +22,7 @@ pub(crate) struct Seat {
     place: u32,
     /// Of whom its turn was after: see [`Seat::turn`].
     group: u32,
-    /// Of [`When::After`], or [`Turn::others_ns`].
+    /// Of [`When::After`], or [`Turn::others_ns`], or [`plimsoll_sim::Seat::took_ns`].
     waited_ns: u32,
     owed_ns: i32,
     /// The group that ran then; [`Seat::NOBODY`]: not known.
@@ -45,6 +45,8 @@ impl Seat {
     const WHEN: [When; 3] = [When::Now, When::Next, When::AfterSlice];
     /// Beside a group's number.
     const AFTER: u32 = 1 << 31;
+    /// Likewise: `waited_ns` is how long the CPU took. Then others gave way at once, if any ran, and none of its own group did.
+    const TOOK: u32 = 1 << 30;
 
     fn new(seat: plimsoll_sim::Seat) -> Seat {
         let (when, group, waited_ns) = seat.turn.map_or((0, 0, 0), |turn| match turn.when {
@@ -53,6 +55,10 @@ impl Seat {
             When::AfterSlice => (3, turn.of.0, turn.others_ns),
             When::After { ns } => (3, turn.of.0 | Seat::AFTER, ns),
         });
+        let (group, waited_ns) = match seat.took_ns {
+            Some(took_ns) => (group | Seat::TOOK, took_ns),
+            None => (group, waited_ns),
+        };
         let [cpu, waker_cpu] =
             [seat.cpu, seat.waker_cpu].map(|cpu| cpu.map_or(Seat::NO_CPU, |cpu| cpu.min(Seat::NO_CPU)));
         let owed = seat.owed.unwrap_or(plimsoll_sim::Owed {
@@ -84,14 +90,16 @@ impl Seat {
                 beside: GroupId(self.beside),
                 beside_ns: self.beside_ns,
             }),
+            took_ns: (self.group & Seat::TOOK != 0).then_some(self.waited_ns),
         })
     }
 
     fn turn(self) -> Option<Turn> {
         let when = *Seat::WHEN.get((self.place >> 2 & 3).checked_sub(1)? as usize)?;
-        let of = GroupId(self.group & !Seat::AFTER);
-        let (when, others_ns) = match self.group & Seat::AFTER {
-            0 => (when, self.waited_ns),
+        let of = GroupId(self.group & !(Seat::AFTER | Seat::TOOK));
+        let (when, others_ns) = match (self.group & Seat::AFTER, self.group & Seat::TOOK) {
+            (0, 0) => (when, self.waited_ns),
+            (0, _) => (when, 0),
             _ => (When::After { ns: self.waited_ns }, 0),
         };
         Some(Turn { of, when, others_ns })
@@ -184,8 +192,8 @@ pub(crate) fn placement(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &
     }
     let usual = follows.habit(true);
     Placement {
-        seats: seats(timeline, &by_cpu, group_of),
-        spares_own_group: !preempts_own_group(timeline, &by_cpu).habit(true),
+        seats: seats(timeline, by_cpu, group_of),
+        spares_own_group: !preempts_own_group(timeline, by_cpu).habit(true),
         seeks_idle_from: match (alone.habit(true), crowded.habit(true)) {
             (true, _) => Some(0),
             (false, true) if crowded.seen >= CHOICES_MIN => Some(2),
@@ -205,6 +213,9 @@ pub(crate) fn placement(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &
 
 /// Within this after a wake-up the running thread either gave way or was spared; in it, too, the woken one gets the CPU.
 const GIVES_WAY_NS: i64 = 50_000;
+
+/// A CPU that was idle and took longer was kept from it by something else: its host, or the thread's own limit.
+const FROM_IDLE_NS_MAX: i64 = 1_000_000;
 
 /// A slice ends at a tick: most waits for one are longer than this.
 const SLICE_NS_MIN: i64 = 300_000;
@@ -284,6 +295,10 @@ fn seats(timeline: &Timeline, by_cpu: &[Vec<CpuRun>], group_of: &[u32]) -> Vec<S
             owed: burst
                 .owed
                 .and_then(|known| owed(known, &by_cpu[cpu as usize], group_of, burst.woken_ns)),
+            took_ns: match cpu == first.cpu {
+                true => took_ns(&by_cpu[cpu as usize], burst.woken_ns, first.start_ns),
+                false => None,
+            },
         })
     };
     let mut seats = Vec::new();
@@ -301,6 +316,20 @@ pub(crate) fn owed(recorded: Owed, runs: &[CpuRun], group_of: &[u32], ns: i64) -
         beside: GroupId(group),
         beside_ns: recorded.beside_ns,
     })
+}
+
+/// How long a CPU took to run a thread that was woken there: to come back from idle, or until what is not recorded gave way.
+fn took_ns(runs: &[CpuRun], woken_ns: i64, start_ns: i64) -> Option<u32> {
+    let took_ns = start_ns - woken_ns;
+    let at_once = match at(runs, woken_ns) {
+        None => {
+            let next = runs.partition_point(|run| run.start_ns <= woken_ns);
+            let is_first = runs.get(next).is_some_and(|run| run.start_ns == start_ns);
+            is_first && took_ns < FROM_IDLE_NS_MAX
+        }
+        Some(running) => running.is_others() && running.end_ns <= start_ns && took_ns < GIVES_WAY_NS,
+    };
+    at_once.then_some(took_ns as u32)
 }
 
 /// When the turn came of a thread that was woken where something ran, and ran first from `start_ns` on.
@@ -407,6 +436,7 @@ mod tests {
                 })
             });
             let owed = [None, Some(0), Some(-1), Some(i32::MAX)].into_iter().cycle();
+            let gave_way = |turn: &Turn| turn.when == When::Now && turn.others_ns == 0;
             for (turn, own_ns) in turns.chain([None]).zip(owed) {
                 let owed = own_ns.map(|own_ns| plimsoll_sim::Owed {
                     own_ns,
@@ -419,6 +449,7 @@ mod tests {
                     choice,
                     turn,
                     owed,
+                    took_ns: turn.as_ref().is_none_or(gave_way).then_some(7),
                 };
                 assert_eq!(Seat::new(seat).get(), Some(seat));
             }

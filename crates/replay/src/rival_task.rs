@@ -50,16 +50,18 @@ impl RivalTask {
 }
 
 impl Behaviour for RivalTask {
+    /// When it ran is known, not when it was woken: its CPU was back from idle by then.
+    ///
     /// Where it took the CPU from a recorded thread it is owed what it was then. A client of a hundred times the weight comes and goes so
     /// often that its lag stands at its bound: it leaves while it is still owed time, and whom it interrupted goes on.
     fn woken_on(&self, _: Option<u64>) -> Option<Seat> {
-        let owed = self.demands()[self.next].owed;
-        (self.has_seats && owed.is_some()).then_some(Seat {
-            cpu: None,
+        Some(Seat {
+            cpu: Some(self.program.rivals[self.rival as usize].cpu),
             waker_cpu: None,
             choice: Choice::NotIdle,
             turn: None,
-            owed,
+            owed: self.demands()[self.next].owed.filter(|_| self.has_seats),
+            took_ns: Some(0),
         })
     }
 

@@ -58,6 +58,21 @@ pub struct Seat {
     pub turn: Option<Turn>,
     /// What it was owed then beside another group's task that ran there. `None`: what follows from the run so far.
     pub owed: Option<Owed>,
+    /// How long that CPU took to run it: to come back from idle, or until what was not recorded, such as the client that woke it, gave
+    /// way. It takes as long if it is idle now, or, in the second case, runs another group's task. `None`: the rules decide.
+    pub took_ns: Option<u32>,
+}
+
+impl Seat {
+    /// See [`Seat::took_ns`]; of the CPU that the task goes to now.
+    pub(crate) fn took_ns_on(&self, cpu: u32) -> Option<u64> {
+        self.took_ns.filter(|_| self.cpu == Some(cpu)).map(u64::from)
+    }
+
+    /// The same, where it was not idle.
+    pub(crate) fn gave_way_ns_on(&self, cpu: u32) -> Option<u64> {
+        self.took_ns_on(cpu).filter(|_| self.choice != Choice::Idle)
+    }
 }
 
 /// What a task that has just been woken, or its group, is owed beside one that runs, and what that one is: ns of service; below 0 they

@@ -228,8 +228,11 @@ pub fn check_table(check: &SelfCheck) -> Table {
             format!("{:+.1}%", c.difference() * 100.0),
             match (c.tolerance, c.points) {
                 (None, _) => "-".into(),
-                (Some(share), points) if points > 0.0 => format!("{:.0}%, {points} points", share * 100.0),
-                (Some(share), _) => format!("{:.0}%", share * 100.0),
+                (Some(share), 0.0) => format!("{:.0}%", share * 100.0),
+                (Some(share), points) => {
+                    let unit = if c.unit == "%" { "points" } else { c.unit };
+                    format!("{:.0}% or {points} {unit}", share * 100.0)
+                }
             },
             if c.holds() { "" } else { "MISSED" }.into(),
         ]);

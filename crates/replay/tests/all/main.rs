@@ -6,10 +6,10 @@ mod common;
 mod loops;
 mod machine;
 mod modules;
-
 mod phase;
 mod piled_up;
 mod replay;
 mod rivals;
 mod set_off;
 mod sockets;
+mod wake_ups;

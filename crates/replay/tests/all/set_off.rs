@@ -253,3 +253,35 @@ fn a_client_that_waits_asks_again_after_its_answer_though_the_thread_never_block
     let (least, most) = (p(&replayed, 0.0), p(&replayed, 100.0));
     assert!(least > 23.9 && most < 24.5, "{least} to {most} ms");
 }
+
+/// A client that waits asks again 3 ms after its answer. The thread works on for 2 ms as it has answered, and never blocks, as it then stands
+/// still for 20 ms or more: the client's pause is over by then.
+#[test]
+fn a_client_asks_again_after_its_answer_and_not_after_what_the_thread_does_then() {
+    let mut all = Recording(vec![switch(1, 1, THREAD, State::Sleeping, 0)]);
+    let mut now_ns = 10 * MS;
+    all.comes(now_ns, CLIENT);
+    now_ns += 3;
+    for request in 0..REQUESTS {
+        all.socket(now_ns, THREAD, CLIENT, SocketOp::Read);
+        let answered_ns = now_ns + WORK_NS;
+        all.socket(answered_ns, THREAD, CLIENT, SocketOp::Wrote);
+        // Never to the ns alike, as no client's are.
+        all.socket(
+            answered_ns + 3 * MS + request * request % 7 * 10_000,
+            0,
+            CLIENT,
+            SocketOp::Arrived,
+        );
+        let held_ns = (20 + request * request % 17 * 3) * MS;
+        all.is_held(answered_ns + 2 * MS, answered_ns + 2 * MS + held_ns);
+        now_ns = answered_ns + 2 * MS + held_ns + 1;
+    }
+    all.sleeps(now_ns);
+    let (program, machine) = all.compile();
+    assert!(program.is_closed_loop(), "{:?}", program.classes);
+    assert!(p(&recorded(&program), 50.0) > 20.0);
+    let replayed = run(&program, &machine, &[]);
+    let (least, most) = (p(&replayed, 0.0), p(&replayed, 100.0));
+    assert!(least > 1.9 && most < 2.1, "{least} to {most} ms");
+}

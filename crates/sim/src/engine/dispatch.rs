@@ -375,7 +375,12 @@ impl<C: Class> Engine<'_, C> {
         let delay = exec_ns - task.runnable_ns;
         state.running = next;
         state.exec_ns = exec_ns;
-        state.early_ns = if state.idle { self.costs.idle_charged_ns } else { 0 };
+        let awake = std::mem::take(&mut state.awake);
+        state.early_ns = if state.idle && !awake {
+            self.costs.idle_charged_ns
+        } else {
+            0
+        };
         state.work_ns = work_ns;
         state.work_from_ns = exec_ns;
         state.speed_percent = speed;
@@ -440,6 +445,8 @@ impl<C: Class> Engine<'_, C> {
         state.idle_total_ns += idle_ns;
         pl::pl_steal_idle_ended(&mut state.steal, idle_ns);
         delay_ns = delay_ns.max(state.idle_from_ns.saturating_sub(self.now_ns));
+        let took_ns = self.seat.and_then(|seat| seat.took_ns_on(cpu));
+        state.awake = self.seat.is_some_and(|seat| seat.gave_way_ns_on(cpu).is_some());
         let depth = self
             .costs
             .idle_states
@@ -449,8 +456,9 @@ impl<C: Class> Engine<'_, C> {
         let polling = idle_ns <= state.halt_poll_ns;
         state.halt_poll_ns = next_poll(state.halt_poll_ns, idle_ns, self.costs.halt_poll_ns);
         let depth = depth.filter(|_| !polling || self.costs.halt_poll_ns == 0);
-        delay_ns +=
-            depth.map_or(0, |s| s.exit_ns) + self.costs.idle_exit_per_busy_ns * u64::from(self.nr_busy);
+        let exit_ns =
+            || depth.map_or(0, |s| s.exit_ns) + self.costs.idle_exit_per_busy_ns * u64::from(self.nr_busy);
+        delay_ns += took_ns.unwrap_or_else(exit_ns);
         state.idle_from_ns = self.now_ns;
         self.schedule(cpu, delay_ns);
     }

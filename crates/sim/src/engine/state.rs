@@ -25,6 +25,8 @@ pub(super) struct Cpu {
     pub online: bool,
     /// The task picked last is idle work.
     pub gives_way: bool,
+    /// It is idle here only, and ran something as it was told of a task: see `Seat::gave_way_ns_on`.
+    pub awake: bool,
     /// Run time is charged up to here; ahead of now while the CPU is still on its way to the task.
     pub exec_ns: u64,
     /// To be charged on top of that, see `Costs::idle_charged_ns`.
@@ -94,6 +96,7 @@ impl Cpu {
             idle: true,
             online: true,
             gives_way: false,
+            awake: false,
             exec_ns: 0,
             early_ns: 0,
             work_ns: 0,

@@ -297,6 +297,10 @@ impl<C: Class> Engine<'_, C> {
             after_ns = self.topo.cost(&self.costs.ipi, from, cpu);
             self.overhead(from, self.costs.ipi_send_ns);
         }
+        let gives_way_ns = self.seat.and_then(|seat| seat.gave_way_ns_on(cpu));
+        if let Some(ns) = gives_way_ns.filter(|_| own != now) {
+            after_ns = after_ns.max(ns);
+        }
         self.resched(cpu, after_ns);
     }
 
