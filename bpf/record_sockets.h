@@ -342,9 +342,10 @@ static __always_inline void tcp_arrived(struct sock *sk)
 	}
 	bytes = rcv_nxt - seen->rcv_nxt;
 	seen->rcv_nxt = rcv_nxt;
-	/* A FIN takes a number, too. */
+	/* A FIN takes a number, too. To a socket that was closed first it is the end. */
 	if (!seen->finished && bytes &&
-	    (state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING)) {
+	    (state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING ||
+	     state == TCP_CLOSE)) {
 		seen->finished = 1;
 		bytes--;
 	}

@@ -106,11 +106,18 @@ impl Source {
             allowed: allowed.into(),
         };
         if timeline.quality.switches == 0 {
-            return Err(empty(
-                "a replay needs switches of threads",
-                format!("none in this trace (source: {})", header.source),
-                "record with BPF (plimsoll record without --sample), or with perf sched record",
-            ));
+            return Err(match header.source.as_str() {
+                "bpf" => empty(
+                    "a replay needs threads that ran",
+                    format!("none of {} did", header.only_below.as_deref().unwrap_or("/")),
+                    "record the service's own group (cat /proc/PID/cgroup) while it answers requests",
+                ),
+                source => empty(
+                    "a replay needs switches of threads",
+                    format!("none in this trace (source: {source})"),
+                    "record with BPF (plimsoll record without --sample), or with perf sched record",
+                ),
+            });
         }
         timeline.quality.check(&Place::whole(path), DOUBTFUL_SHARE_MAX)?;
         let recorded_with = header.request.as_deref().and_then(|text| text.parse().ok());

@@ -90,6 +90,36 @@ fn a_request_over_tcp_is_seen_from_both_ends() {
     assert_eq!(seen.story(opened.id)[0], ("plim-client", SocketOp::Opened, 0));
 }
 
+/// A server that answers, ends its side, and waits for the client's, as one does that has served enough requests on a connection.
+#[test]
+fn the_end_of_a_connection_that_the_server_closes_is_no_data() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let load = move || {
+        let server = named("plim-server", move || {
+            let mut stream = listener.accept().unwrap().0;
+            stream.read_exact(&mut [0; 100]).unwrap();
+            stream.write_all(&[1; 300]).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+        });
+        let stream = TcpStream::connect(address).unwrap();
+        ask(&stream, 1);
+        std::thread::sleep(Duration::from_millis(5));
+        drop(stream);
+        server.join().unwrap();
+    };
+    let Some(seen) = Seen::of(None, load) else { return };
+    let accepted = seen.connection(|c| c.local_port == Some(address.port()));
+    let story = seen.story(accepted.id);
+    let arrived: Vec<u32> = story
+        .iter()
+        .filter(|step| step.1 == SocketOp::Arrived)
+        .map(|step| step.2)
+        .collect();
+    assert_eq!(arrived, [100], "{story:?}");
+}
+
 /// An answer that does not fit into the client's window until it reads, but into the server's buffer.
 #[test]
 fn an_answer_that_is_held_is_seen_to_leave() {

@@ -225,7 +225,8 @@ impl Sockets {
                         owed.ends_with_close(event);
                     }
                     self.close(owed.take(), &mut before);
-                    unread = 0;
+                    // What comes now is never read: the client's own end of the connection.
+                    break;
                 }
                 _ => {}
             }

@@ -164,6 +164,18 @@ fn goal_for_a_latency_is_refused_where_all_threads_are_idle() {
 }
 
 #[test]
+fn a_group_of_which_nothing_ran_is_named_with_what_to_record() {
+    let mut header = example::header(100 * MS, &[(20, "web", 1)]);
+    header.only_below = Some("/web".into());
+    let trace = trace("nothing.trace", &(header, Vec::new()));
+    let (out, err) = run(&["plan", &trace, "--goal", "p99(request) < 20ms"], 2);
+    assert!(
+        out.is_empty() && err.contains("none of /web did") && err.contains("/proc/PID/cgroup"),
+        "{out}{err}"
+    );
+}
+
+#[test]
 fn goal_that_cannot_be_met_is_said_with_the_nearest_and_exit_code_1() {
     let trace = good("unmet.trace");
     let (out, _) = run(&["plan", &trace, "--goal", "p99(request) < 1ms"], 1);

@@ -264,10 +264,11 @@ fn a_request_is_what_its_connection_says_whichever_threads_do_the_work() {
         socket(23 * MS, 20, 2, Wrote, 5),
         socket(24 * MS, 20, 2, Read, 10),
         socket(28 * MS, 20, 2, Wrote, 5),
-        // No thread answers before it is closed.
+        // No thread answers before it is closed, and what comes then asks for nothing.
         socket(30 * MS, 0, 3, Arrived, 10),
         socket(31 * MS, 20, 3, Read, 10),
         socket(32 * MS, 20, 3, Closed, 0),
+        socket(33 * MS, 0, 3, Arrived, 1),
         switch(40 * MS, 1, 20, State::Sleeping, 0),
     ];
     events.sort_by_key(|e| e.ts_ns);
