@@ -47,7 +47,7 @@ tar -cf /image.tar -C / manifest.json config.json layer.tar
 ctr -n k8s.io images import --snapshotter native --local /image.tar || fail "the image cannot be imported"
 
 agent() { # --nri or --cri
-	plimsoll agent "$1" >>/logs/agent 2>&1 &
+	plimsoll agent "$1" --listen 9469 >>/logs/agent 2>&1 &
 	agent=$!
 	until_so "the agent does not start: $(tail -3 /logs/agent)" plimsoll status
 }
@@ -101,6 +101,9 @@ first_is wrong "30000 100000 0"
 grep -q "pod shop/wrong, container web: plimsoll.dev/burst-us=many: allowed are whole numbers from 0 to" /logs/agent ||
 	fail "the wrong annotation is not named: $(cat /logs/agent)"
 
+metric() { wget -qO- http://127.0.0.1:9469/metrics | grep '^container_cpu_usage_seconds_total' | grep 'namespace="shop"' | grep 'pod="burst"' | grep -q 'container="web"'; }
+until_so "no metric names pod and container: $(wget -qO- http://127.0.0.1:9469/metrics | grep pod-burst | head -3)" metric &&
+	holds "metrics name namespace, pod and container"
 burst=$(find $root/kubepods/pod-burst -name "$container*" -type d)
 cri update --cpu-quota 10000 --cpu-period 100000 "$container" >/dev/null || fail "a resize below the burst is refused"
 quota() { [ "$(cut -d' ' -f1 "$burst/cpu.max")" -ge "$1" ] && [ "$(cut -d' ' -f1 "$burst/cpu.max")" -le "$2" ]; }

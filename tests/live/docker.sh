@@ -28,7 +28,7 @@ cgroup() { find $root/docker -name "$(docker inspect --format '{{.Id}}' "$1")*" 
 are() { [ "$(files "$(cgroup "$1")")" = "$2" ]; }
 
 container before --label plimsoll.dev/burst-us=10000
-plimsoll agent --labels >/logs/agent 2>&1 &
+plimsoll agent --labels --listen 9469 >/logs/agent 2>&1 &
 agent=$!
 until_so "the agent does not start: $(tail -3 /logs/agent)" plimsoll status
 until_so "a container that ran before the agent has $(files "$(cgroup before)")" are before "50000 100000 9999" &&
@@ -36,6 +36,9 @@ until_so "a container that ran before the agent has $(files "$(cgroup before)")"
 container after --label plimsoll.dev/burst-us=20000
 until_so "a container that came after it has $(files "$(cgroup after)")" are after "50000 100000 19999" &&
 	holds "a container that came after it has its burst"
+metric() { wget -qO- http://127.0.0.1:9469/metrics | grep '^container_cpu_usage_seconds_total' | grep "$1" | grep -q "$2"; }
+until_so "no metric names the container and its image: $(wget -qO- http://127.0.0.1:9469/metrics | grep docker | head -3)" metric 'name="after"' 'image="work"' &&
+	holds "metrics name the container and its image"
 container plain
 container wrong --label plimsoll.dev/burst-us=many --label plimsoll.dev/period-us=10000 --label plimsoll.dev/headroom-percent=50
 said() { grep -q "$1" /logs/agent; }

@@ -5,10 +5,10 @@
 //! | runtime | file | what it says |
 //! |---|---|---|
 //! | containerd under Kubernetes | `/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/config.json` | annotations `io.kubernetes.cri.*` of the OCI specification; the pod's where `pod_annotations` of its configuration passes them on |
-//! | CRI-O | `/run/containers/storage/overlay-containers/ID/userdata/config.json` | annotations `io.kubernetes.*`; the pod's |
+//! | CRI-O | `/run/containers/storage/DRIVER-containers/ID/userdata/config.json` | annotations `io.kubernetes.*`; the pod's |
 //! | Docker | `/var/lib/docker/containers/ID/config.v2.json` | `Name`, `Config.Image`, `Config.Labels` |
-//! | Podman | `/var/lib/containers/storage/overlay-containers/containers.json` | `names`, and the image in `metadata` |
-//! | Podman | `/var/lib/containers/storage/overlay-containers/ID/userdata/config.json` | annotations; its labels are in a database |
+//! | Podman | `/var/lib/containers/storage/DRIVER-containers/containers.json`, `volatile-containers.json` beside it | `names`, and the image in `metadata` |
+//! | Podman | `/var/lib/containers/storage/DRIVER-containers/ID/userdata/config.json` | annotations; its labels are in a database |
 use crate::annotations::{in_pod, Written, PREFIX};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -108,34 +108,34 @@ impl Containers {
     }
 
     fn read(&self, id: &str, podmans: &mut Option<HashMap<String, Container>>) -> Option<Container> {
-        let annotations = |folder: &str, file: &str| {
-            let text = std::fs::read_to_string(self.root.join(folder).join(id).join(file)).ok()?;
+        let annotations = |bundle: PathBuf| {
+            let text = std::fs::read_to_string(bundle.join("config.json")).ok()?;
             Some(serde_json::from_str::<Specification>(&text).ok()?.annotations)
         };
-        let of_pod = |folder, file| of_annotations(&annotations(folder, file)?);
-        of_pod(
-            "run/containerd/io.containerd.runtime.v2.task/k8s.io",
-            "config.json",
-        )
-        .or_else(|| {
-            of_pod(
-                "run/containers/storage/overlay-containers",
-                "userdata/config.json",
-            )
-        })
-        .or_else(|| self.dockers(id))
-        .or_else(|| {
-            let podman = podmans.get_or_insert_with(|| self.podmans()).remove(id)?;
-            let folder = "var/lib/containers/storage/overlay-containers";
-            let annotations = annotations(folder, "userdata/config.json").unwrap_or_default();
-            Some(Container {
-                asks: Asks {
-                    annotations: settings_in(&annotations),
-                    ..Asks::default()
-                },
-                ..podman
+        let stored = |folder: &str| {
+            let mut bundles = self
+                .storages(folder)
+                .map(|folder| folder.join(id).join("userdata"));
+            bundles.find_map(annotations)
+        };
+        let containerds = self
+            .root
+            .join("run/containerd/io.containerd.runtime.v2.task/k8s.io");
+        let of_pod = annotations(containerds.join(id)).and_then(|found| of_annotations(&found));
+        of_pod
+            .or_else(|| of_annotations(&stored("run/containers/storage")?))
+            .or_else(|| self.dockers(id))
+            .or_else(|| {
+                let podman = podmans.get_or_insert_with(|| self.podmans()).remove(id)?;
+                let annotations = stored(PODMANS).unwrap_or_default();
+                Some(Container {
+                    asks: Asks {
+                        annotations: settings_in(&annotations),
+                        ..Asks::default()
+                    },
+                    ..podman
+                })
             })
-        })
     }
 
     fn dockers(&self, id: &str) -> Option<Container> {
@@ -156,12 +156,23 @@ impl Containers {
         })
     }
 
+    /// Where containers/storage, which Podman and CRI-O use, keeps what belongs to containers: a folder for each kind of storage that was ever
+    /// chosen, as overlay-containers.
+    fn storages(&self, folder: &str) -> impl Iterator<Item = PathBuf> {
+        let entries = std::fs::read_dir(self.root.join(folder)).into_iter().flatten();
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        paths.filter(|path| path.to_string_lossy().ends_with("-containers"))
+    }
+
     fn podmans(&self) -> HashMap<String, Container> {
-        let file = self
-            .root
-            .join("var/lib/containers/storage/overlay-containers/containers.json");
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        let found: Vec<Podman> = serde_json::from_str(&text).unwrap_or_default();
+        // Those that are removed as they end are in a file of their own.
+        let files = self
+            .storages(PODMANS)
+            .flat_map(|folder| ["containers.json", "volatile-containers.json"].map(|file| folder.join(file)));
+        let found = files.flat_map(|file| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            serde_json::from_str::<Vec<Podman>>(&text).unwrap_or_default()
+        });
         let container = |found: Podman| {
             let metadata: PodmanMetadata = serde_json::from_str(&found.metadata).unwrap_or_default();
             let container = Container {
@@ -171,9 +182,12 @@ impl Containers {
             };
             (found.id, container)
         };
-        found.into_iter().map(container).collect()
+        found.map(container).collect()
     }
 }
+
+/// Podman's storage.
+const PODMANS: &str = "var/lib/containers/storage";
 
 #[derive(Deserialize)]
 struct Specification {
@@ -372,6 +386,18 @@ mod tests {
                 ),
                 r#"{"annotations": {"plimsoll.dev/burst-us": "3000", "io.container.manager": "libpod"}}"#,
             ),
+            // Of another kind of storage, and one that is removed as it ends.
+            (
+                "var/lib/containers/storage/vfs-containers/volatile-containers.json".into(),
+                &format!(r#"[{{"id": "{}", "names": ["once"]}}]"#, id('a')),
+            ),
+            (
+                format!(
+                    "var/lib/containers/storage/vfs-containers/{}/userdata/config.json",
+                    id('a')
+                ),
+                r#"{"annotations": {"plimsoll.dev/burst-us": "4000"}}"#,
+            ),
         ]);
         let cgroups = [
             format!("/kubepods.slice/kubepods-pod9.slice/crio-{}.scope", id('c')),
@@ -382,6 +408,7 @@ mod tests {
             format!("/system.slice/docker-{}.scope", id('d')),
             format!("/machine.slice/libpod-{}.scope", id('e')),
             format!("/system.slice/docker-{}.scope", id('f')),
+            format!("/libpod_parent/libpod-{}", id('a')),
         ];
         let found = Containers::under(node.path()).of(cgroups.iter().map(String::as_str));
         assert_eq!(
@@ -400,6 +427,7 @@ mod tests {
         );
         assert_eq!(found[4], Container::default());
         assert_eq!((burst(&found[2]), burst(&found[3])), (Some(2_000), Some(3_000)));
+        assert_eq!((found[5].name.as_str(), burst(&found[5])), ("once", Some(4_000)));
         assert_eq!(found[2].who(), "container cache");
     }
 
