@@ -502,7 +502,7 @@ fn recordings_that_differ_too_much_leave_no_safe_setting() {
 
 #[test]
 fn clients_that_wait_keep_their_requests_a_second() {
-    let source = read(&[example::closed_loop(3000)]).unwrap();
+    let source = read(&[example::closed_loop(1000)]).unwrap();
     let goals = ["p50(request) < 1s"];
     let kept = found(&source, &goals);
     assert_eq!(kept.verdict, Verdict::Met);
