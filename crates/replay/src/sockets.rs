@@ -20,7 +20,7 @@
 use crate::arrivals::{self, Arrival, Pacing};
 use crate::groups::{is_below, Group};
 use crate::marks::Mark;
-use crate::pool;
+use crate::pool::{self, Together};
 use crate::program::{SocketCounts, Thread};
 use crate::request::Loop;
 use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketEvent, SocketOp, Timeline};
@@ -51,6 +51,8 @@ impl Asked {
 pub(crate) struct Sockets {
     pub requests: Vec<Asked>,
     pub counts: SocketCounts,
+    /// From when to when each connection of those could be asked on.
+    open_ns: Vec<(i64, i64)>,
 }
 
 pub(crate) fn find(timeline: &Timeline, threads: &[Thread], groups: &[Group], target: u32) -> Sockets {
@@ -167,6 +169,7 @@ impl Sockets {
         let has_reads = connection.events.iter().any(|e| e.op == SocketOp::Read);
         let (mut owed, mut unread, mut before): (Option<Owed>, u64, _) = (None, 0, None);
         let mut handshake = Handshake::of(connection);
+        let mut is_closed = false;
         for event in &connection.events {
             let stage = handshake.stage(event.ts_ns);
             if stage == (Stage::First { late: true }) {
@@ -225,6 +228,7 @@ impl Sockets {
                         owed.ends_with_close(event);
                     }
                     self.close(owed.take(), &mut before);
+                    is_closed = true;
                     // What comes now is never read: the client's own end of the connection.
                     break;
                 }
@@ -238,7 +242,17 @@ impl Sockets {
                 false => self.counts.unanswered += 1,
             }
         }
-        self.counts.connections += u64::from(self.requests.len() > count);
+        if let [first, .., last] | [first @ last] = &self.requests[count..] {
+            self.counts.connections += 1;
+            // A client that is told of the end in the last answer has its next connection before this one is closed.
+            let to_ns = if is_closed { last.end_ns } else { i64::MAX };
+            let from_ns = if connection.about.before {
+                i64::MIN
+            } else {
+                first.begin_ns
+            };
+            self.open_ns.push((from_ns, to_ns));
+        }
     }
 
     fn close(&mut self, owed: Option<Owed>, before: &mut Option<usize>) {
@@ -271,10 +285,20 @@ impl Sockets {
         if self.keep_one_schedule() {
             return;
         }
-        let unclear = match self.pool() {
-            Some(Pacing::Open) => return,
-            Some(Pacing::Closed) => Pacing::Closed,
+        let together = self.pool();
+        let unclear = match together {
+            Some(Together::Open) => return,
+            Some(_) => Pacing::Closed,
             None => Pacing::Open,
+        };
+        let pacing = |all: &[Arrival]| match together {
+            // Clients that wait, but for one beside them with a clock of its own.
+            Some(Together::Closed)
+                if all.len() < arrivals::ARRIVALS_MIN || !arrivals::keeps_a_schedule(all) =>
+            {
+                Pacing::Closed
+            }
+            _ => arrivals::pacing(all, unclear),
         };
         let arrival = |own: &Asked| {
             let before = &self.requests[own.before?];
@@ -292,7 +316,7 @@ impl Sockets {
                 .iter()
                 .filter_map(|&i| arrival(&self.requests[i]))
                 .collect();
-            if arrivals::pacing(&all, unclear) == Pacing::Closed {
+            if pacing(&all) == Pacing::Closed {
                 closed.extend(members);
             }
         };
@@ -312,10 +336,26 @@ impl Sockets {
             .for_each(|i| self.requests[i].kind = Loop::Closed);
     }
 
-    fn pool(&self) -> Option<Pacing> {
-        let connections = self.requests.iter().filter(|r| r.before.is_none()).count();
+    fn pool(&self) -> Option<Together> {
+        // A client may end a connection, or be told to, and open the next one.
+        let opened = self.open_ns.iter().map(|&(from_ns, _)| (from_ns, 1));
+        let closed = self.open_ns.iter().map(|&(_, to_ns)| (to_ns, -1));
+        let mut changes: Vec<(i64, i64)> = opened.chain(closed).collect();
+        changes.sort_unstable();
+        let (mut open, mut most, mut most_ns) = (0, 0, i64::MAX);
+        for (ts_ns, change) in changes {
+            open += change;
+            if open > most {
+                (most, most_ns) = (open, ts_ns);
+            }
+        }
         let own = self.requests.iter().map(|r| (r.begin_ns, r.left_ns()));
-        pool::pacing(&own.collect::<Vec<_>>(), connections)
+        let own: Vec<(i64, i64)> = own.collect();
+        let connections = pool::Connections {
+            most: most as usize,
+            since_ns: most_ns,
+        };
+        pool::pacing(&own, connections)
     }
 
     /// A client that sends at a constant rate takes any free connection: the schedule shows in all together.
