@@ -118,8 +118,8 @@ RUNTIME_GUEST := dist/plimsoll vm --kernel 6.12 --cpus 2 --memory 3G --timeout 1
 test-containerd: static ## the agent beside a real containerd (as its plugin), Docker and Podman, in guests: annotations, labels, resizes, kill -9 (PODS=20; needs go, for crictl)
 	@scripts/containerd.sh
 	$(RUNTIME_GUEST) $(RUNTIME_FILES) $(foreach name,ctr crictl,--file target/containerd/bin/$(name)) --file tests/live/containerd.sh -- containerd.sh $(or $(PODS),20)
-	$(RUNTIME_GUEST) $(RUNTIME_FILES) $(foreach name,docker dockerd,--file target/containerd/bin/$(name)) --file tests/live/docker.sh -- docker.sh
-	LD_LIBRARY_PATH=$(CURDIR)/target/containerd/lib $(RUNTIME_GUEST) --file target/containerd/bin/runc --file tests/live/checks.sh $(foreach name,podman conmon,--file target/containerd/bin/$(name)) --file tests/live/podman.sh -- podman.sh
+	$(RUNTIME_GUEST) $(RUNTIME_FILES) $(foreach name,docker dockerd,--file target/containerd/bin/$(name)) $(foreach name,labels docker,--file tests/live/$(name).sh) -- docker.sh
+	LD_LIBRARY_PATH=$(CURDIR)/target/containerd/lib $(RUNTIME_GUEST) --file target/containerd/bin/runc --file tests/live/checks.sh $(foreach name,podman conmon,--file target/containerd/bin/$(name)) $(foreach name,labels podman,--file tests/live/$(name).sh) -- podman.sh
 
 PREFIX ?= /usr/local
 # A binary that is there already, such as dist/plimsoll; without it one is built for this machine.

@@ -156,8 +156,8 @@ impl Containers {
         })
     }
 
-    /// Where containers/storage, which Podman and CRI-O use, keeps what belongs to containers: a folder for each kind of storage that was ever
-    /// chosen, as overlay-containers.
+    /// Where containers/storage, which Podman and CRI-O use, keeps what belongs to containers: a folder for each storage driver that was
+    /// ever chosen, such as overlay-containers.
     fn storages(&self, folder: &str) -> impl Iterator<Item = PathBuf> {
         let entries = std::fs::read_dir(self.root.join(folder)).into_iter().flatten();
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

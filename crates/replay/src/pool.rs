@@ -50,7 +50,7 @@ pub(crate) fn pacing(requests: &[(i64, i64)], connections: Connections) -> Optio
     // Answers first: what begins as another ends finds that one's connection free.
     let mut events: Vec<(i64, bool)> = requests
         .iter()
-        .flat_map(|&(begin_ns, end_ns)| [(begin_ns, true), (end_ns, false)])
+        .flat_map(|&(begin_ns, end_ns)| [(begin_ns, true), (end_ns.max(begin_ns + 1), false)])
         .collect();
     events.sort_unstable();
     let (first, last) = (events.first()?, events.last()?);
@@ -245,5 +245,7 @@ mod tests {
     fn few_requests_decide_nothing() {
         assert_eq!(pacing(&[], of(0)), None);
         assert_eq!(pacing(&[(0, 5), (3, 9)], of(2)), None);
+        // Answered at once, as far as the clock tells.
+        assert_eq!(pacing(&[(3, 3), (7, 7)], of(1)), None);
     }
 }
