@@ -103,11 +103,10 @@ impl Cut<'_> {
             };
             if after_ns > 0 || bursts[by as usize].thread != bursts[to as usize].thread {
                 bursts[to as usize].start = Start::Sent;
-                let at_ns = bursts[by as usize].work_ns;
                 handed.push(Handed {
                     by,
                     to,
-                    at_ns,
+                    at_ns: bursts[by as usize].work_ns,
                     after_ns,
                 });
             }

@@ -38,7 +38,7 @@ const BEGINNING: f64 = 0.1;
 pub(crate) enum Together {
     /// They came whatever was owed.
     Open,
-    /// The fewer the more was owed: where the pauses of a connection do not tell, its client waits.
+    /// Fewer came while more was owed: where the pauses of a connection do not tell, its client waits.
     RatherClosed,
     /// None while all was owed, for long: all clients wait.
     Closed,
@@ -85,10 +85,11 @@ pub(crate) fn pacing(requests: &[(i64, i64)], connections: Connections) -> Optio
     let (rate, rate_of_one) = (came / time_ns, came / free_ns);
     // On a single connection the next request waits for the answer in either case.
     let may_wait = connections > 1 && all_there;
-    let long_ns: f64 = stays_ns(&events, connections)
-        .filter(|&ns| rate * ns > LONG)
-        .sum();
-    if may_wait && rate * long_ns > TIMES_WAITS.ln() {
+    let long_ns = || -> f64 {
+        let stays = stays_ns(&events, connections);
+        stays.filter(|&ns| rate * ns > LONG).sum()
+    };
+    if may_wait && rate * long_ns() > TIMES_WAITS.ln() {
         return Some(Together::Closed);
     }
     let seen = (0..).zip(&at).filter(|(_, at)| at.came > 0.0);

@@ -14,6 +14,8 @@ const LOOK_MIN_NS: u64 = 50_000;
 pub(crate) struct RivalTask {
     program: Arc<Program>,
     rival: u32,
+    /// Where it runs.
+    cpu: u32,
     next: usize,
     /// What is added to the times of the recording.
     round_ns: u64,
@@ -24,10 +26,11 @@ pub(crate) struct RivalTask {
 }
 
 impl RivalTask {
-    pub fn new(program: Arc<Program>, rival: u32, has_seats: bool) -> Self {
+    pub fn new(program: Arc<Program>, rival: u32, cpu: u32, has_seats: bool) -> Self {
         Self {
             program,
             rival,
+            cpu,
             next: 0,
             round_ns: 0,
             works: false,
@@ -56,7 +59,7 @@ impl Behaviour for RivalTask {
     /// often that its lag stands at its bound: it leaves while it is still owed time, and whom it interrupted goes on.
     fn woken_on(&self, _: Option<u64>) -> Option<Seat> {
         Some(Seat {
-            cpu: Some(self.program.rivals[self.rival as usize].cpu),
+            cpu: Some(self.cpu),
             waker_cpu: None,
             choice: Choice::NotIdle,
             turn: None,

@@ -90,10 +90,10 @@ pub fn replay_cancelled_by(
     }
     if !settings.alone {
         for (ix, rival) in program.rivals.iter().enumerate() {
-            let task = RivalTask::new(program.clone(), ix as u32, has_seats);
+            let cpu = rival.cpu % nr_cpus;
+            let task = RivalTask::new(program.clone(), ix as u32, cpu, has_seats);
             let mut spec = TaskSpec::new(GroupId(rival.group), workload, format!("rival/{ix}"), task);
             spec.background = true;
-            let cpu = rival.cpu % nr_cpus;
             spec.start_cpu = Some(cpu);
             spec.affinity = Some(std::iter::once(cpu).collect());
             config.add_task(spec);

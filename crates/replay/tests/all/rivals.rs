@@ -204,6 +204,16 @@ fn beside_others_whose_threads_are_recorded_too_a_service_waits_as_it_did() {
     }
 }
 
+/// All others are then on the CPU that is left, whose number a recorded wake-up may not have.
+#[test]
+fn others_of_cpus_that_are_not_there_run_on_those_that_are() {
+    let (_, header, events) = truth(SINCE_6_6, Beside::Bursts, None);
+    let (program, machine) = compile(&header, &events);
+    let [both, one] = ["machine.cpus=2", "machine.cpus=1"].map(|set| run(&program, &machine, &[set]));
+    assert!(one.requests.iter().all(|r| r.done));
+    assert!(p(&one, 50.0) > p(&both, 50.0), "{} ms", p(&one, 50.0));
+}
+
 #[test]
 fn without_the_others_nothing_waits_for_them() {
     let (alone, ..) = truth(SINCE_6_6, Beside::Nothing, None);

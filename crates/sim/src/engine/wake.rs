@@ -414,6 +414,9 @@ impl<C: Class> Engine<'_, C> {
             Some(then) if waker != NONE && waker == recorded => then,
             _ => recorded,
         };
+        if cpu as usize >= self.cpus.len() {
+            return None; // of a smaller machine than the recorded one
+        }
         let any_idle = || self.llcs.iter().any(|llc| llc.idle.iter().any(|&word| word != 0));
         let alike = match seat.choice {
             Choice::Idle => false,
