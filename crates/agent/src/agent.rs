@@ -6,6 +6,7 @@ use crate::journal::Change;
 use crate::lending::{Loan, Terms};
 use crate::limits::QUOTA_LEAST_US;
 use crate::marks::{marked, marked_burst};
+use crate::pods::Part;
 use crate::restore::{is_gone, restore, write};
 use crate::{idle, Containers, Error, File, Files, Journal, Limits, Result, Settings, Store};
 use plimsoll_live::{shown, KnobValues};
@@ -25,7 +26,7 @@ const RETREAT_NS: u64 = 10_000_000_000;
 
 pub struct Agent<F, S> {
     pub(crate) files: F,
-    journal: Journal<S>,
+    pub(crate) journal: Journal<S>,
     settings: Settings,
     /// What containers ask for, by their cgroups' paths below the mount.
     wishes: BTreeMap<PathBuf, KnobValues>,
@@ -41,11 +42,13 @@ pub struct Agent<F, S> {
     /// What is looked at in this step, those with loans and when each is due, and those in whose cpu.max the agent has written, or
     /// its owner and the agent knows, since events were read: the next event of it says nothing. A step takes time with these, not
     /// with all groups.
-    due: BTreeSet<PathBuf>,
+    pub(crate) due: BTreeSet<PathBuf>,
     pub(crate) lent: BTreeMap<PathBuf, Lent>,
     wrote: BTreeSet<PathBuf>,
     /// What is looked at again at a time: a burst was given back, or what was to be written was refused.
     later: BTreeMap<PathBuf, u64>,
+    /// Groups of pods whose containers ask for something else than before.
+    pub(crate) pods_due: BTreeSet<PathBuf>,
     /// Not everything is watched: an owner may write and no event says so.
     blind: bool,
     said: Vec<String>,
@@ -69,6 +72,8 @@ pub(crate) struct Group {
     complaint: String,
     /// What a dry run has said already.
     announced: String,
+    /// What its pod's group was told that it asks for.
+    pub told_pod: Part,
 }
 
 /// A group's loan, apart from the groups: it is looked at many times a second, and nothing else of the group is.
@@ -152,6 +157,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             lent: BTreeMap::new(),
             wrote: BTreeSet::new(),
             later: BTreeMap::new(),
+            pods_due: BTreeSet::new(),
             blind: false,
             said: Vec::new(),
         }
@@ -245,6 +251,7 @@ impl<F: Files, S: Store> Agent<F, S> {
         for path in std::mem::take(&mut self.due) {
             self.look(&path, now_ns)?;
         }
+        self.look_at_pods(now_ns)?;
         Ok(std::mem::take(&mut self.said))
     }
 
@@ -297,6 +304,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.headroom.link(&mut self.groups, &mut self.due);
         }
         self.look(group, now_ns)?;
+        self.look_at_pods(now_ns)?;
         match self.groups.get(group).map(|group| group.complaint.as_str()) {
             Some("") | None => Ok(()),
             Some(complaint) => Err(Error::Input(complaint.into())),
@@ -334,6 +342,7 @@ impl<F: Files, S: Store> Agent<F, S> {
         }
         self.later.remove(&path);
         self.look(&path, now_ns)?;
+        self.look_at_pods(now_ns)?;
         self.due.remove(&path);
         // What its owner has written was read just now: the event of it, which comes after, is of no write in vain.
         self.wrote.insert(path);
@@ -353,11 +362,21 @@ impl<F: Files, S: Store> Agent<F, S> {
             .zip(quota_us)
             .is_some_and(|(burst_us, quota_us)| burst_us > quota_us);
         if is_in_the_way || self.journal.change(group.id, File::Idle).is_some() {
-            group.retreat_ns = now_ns + RETREAT_NS;
-            self.later.insert(path.clone(), group.retreat_ns);
+            self.retreat(&path, now_ns);
             self.look(&path, now_ns)?;
         }
-        Ok(())
+        match quota_us {
+            Some(quota_us) => self.make_room_above(&path, quota_us, now_ns),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves a group's burst and weight to its owner until `bring_now`, or for 10 s.
+    pub(crate) fn retreat(&mut self, path: &Path, now_ns: u64) {
+        if let Some(group) = self.groups.get_mut(path) {
+            group.retreat_ns = now_ns + RETREAT_NS;
+            self.later.insert(path.into(), group.retreat_ns);
+        }
     }
 
     /// Puts every file back, and ends. Returns what there is to say.
@@ -366,7 +385,7 @@ impl<F: Files, S: Store> Agent<F, S> {
     }
 
     /// Finds all groups anew, or those at `below` and below it.
-    fn find_groups(&mut self, below: Option<&Path>) -> Result<()> {
+    pub(crate) fn find_groups(&mut self, below: Option<&Path>) -> Result<()> {
         let found = self.files.groups(below);
         let mut before = match below {
             None => std::mem::take(&mut self.groups),
@@ -416,6 +435,7 @@ impl<F: Files, S: Store> Agent<F, S> {
                     refused: String::new(),
                     complaint: String::new(),
                     announced: String::new(),
+                    told_pod: Part::default(),
                 }
             });
             self.groups.insert(path, group);
@@ -425,6 +445,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.due.remove(path);
             self.lent.remove(path);
             self.later.remove(path);
+            self.left_pod(path);
             if self.containers.is_some() || self.came.is_some() {
                 self.wishes.remove(self.files.shown(path));
             }
@@ -515,7 +536,8 @@ impl<F: Files, S: Store> Agent<F, S> {
     }
 
     /// True: they have changed.
-    fn read_knobs(&mut self, path: &Path) -> bool {
+    pub(crate) fn read_knobs(&mut self, path: &Path) -> bool {
+        let of_containers = self.of_containers(path);
         let Some(group) = self.groups.get_mut(path) else {
             return false;
         };
@@ -526,6 +548,10 @@ impl<F: Files, S: Store> Agent<F, S> {
                 let shown = self.files.shown(path);
                 let wishes = self.wishes.get(shown).copied().unwrap_or_default();
                 group.knobs = self.settings.of(shown, &[wishes, own]);
+                if group.knobs.burst_us.is_none() {
+                    group.knobs.burst_us = of_containers.burst_us;
+                    group.knobs.onset_percent = group.knobs.onset_percent.or(of_containers.onset_percent);
+                }
             }
             Err(error) => group.refused = format!("{error}; the knobs of this cgroup are left as they were"),
         }
@@ -533,12 +559,13 @@ impl<F: Files, S: Store> Agent<F, S> {
     }
 
     /// Reads a group's files, and brings them to what they are to hold.
-    fn look(&mut self, path: &Path, now_ns: u64) -> Result<()> {
+    pub(crate) fn look(&mut self, path: &Path, now_ns: u64) -> Result<()> {
         let Some(mut group) = self.groups.remove(path) else {
             return Ok(());
         };
         let mut loan = self.lent.remove(path).map(|lent| lent.loan);
         if self.files.id(path) != Some(group.id) {
+            self.left_pod(path);
             return self.forget(group.id, path);
         }
         let mut complaint = group.refused.clone();
@@ -548,7 +575,10 @@ impl<F: Files, S: Store> Agent<F, S> {
         };
         match brought {
             Ok(()) => {}
-            Err(error) if is_gone(&error) => return self.forget(group.id, path),
+            Err(error) if is_gone(&error) => {
+                self.left_pod(path);
+                return self.forget(group.id, path);
+            }
             Err(error) => complaint = format!("{}: {error}", shown(path)),
         }
         if complaint != group.complaint && !complaint.is_empty() {
@@ -558,6 +588,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.later.entry(path.into()).or_insert(now_ns + AGAIN_NS);
         }
         group.complaint = complaint;
+        self.tell_pod(path, &mut group);
         if let Some(loan) = loan {
             let lent = Lent {
                 id: group.id,
@@ -609,6 +640,10 @@ impl<F: Files, S: Store> Agent<F, S> {
         let Some(owner) = Limits::parse(&max, burst.as_deref()) else {
             return Ok(Err(io::Error::other(format!("cpu.max is `{max}`"))));
         };
+        // What room was made for has come.
+        if owner.quota_us != group.owner.quota_us && self.journal.change(group.id, File::Idle).is_none() {
+            group.retreat_ns = 0;
+        }
         group.owner = owner;
         let to = self.wanted(path, group, loan, now_ns);
         if self.dry_run {

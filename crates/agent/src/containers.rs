@@ -273,7 +273,7 @@ pub(crate) fn container_id(cgroup: &str) -> Option<&str> {
 }
 
 /// `kubepods-burstable-podUID.slice` with systemd, `podUID` without.
-fn pod_uid(cgroup: &str) -> Option<String> {
+pub(crate) fn pod_uid(cgroup: &str) -> Option<String> {
     let last = cgroup.rsplit('/').next()?;
     let uid = match last.strip_suffix(".slice") {
         Some(slice) if slice.starts_with("kubepods") => slice.rsplit_once("-pod")?.1.replace('_', "-"),

@@ -19,6 +19,7 @@ mod limits;
 mod marks;
 mod mounted;
 mod nri;
+mod pods;
 mod restore;
 mod settings;
 mod status;

@@ -5,3 +5,4 @@ mod crowded;
 mod histories;
 mod made_up;
 mod nri;
+mod pods;

@@ -22,8 +22,18 @@ pub struct Kernel(
 
 impl Kernel {
     pub fn add(&self, max: &str) {
+        self.add_at(Path::new(CGROUP), max);
+    }
+
+    pub fn add_at(&self, group: &Path, max: &str) {
         let files = (max.to_string(), "0".to_string());
-        self.0.borrow_mut().insert(CGROUP.into(), files);
+        self.0.borrow_mut().insert(group.into(), files);
+        self.1.borrow_mut().tree.push(group.into());
+    }
+
+    pub fn remove(&self, group: &Path) {
+        self.0.borrow_mut().remove(group);
+        self.1.borrow_mut().tree.push(group.into());
     }
 
     pub fn set(&self, group: &Path, file: File, value: &str) -> io::Result<()> {
@@ -49,7 +59,11 @@ impl Kernel {
     }
 
     pub fn burst(&self) -> String {
-        self.0.borrow()[Path::new(CGROUP)].1.clone()
+        self.burst_at(Path::new(CGROUP))
+    }
+
+    pub fn burst_at(&self, group: &Path) -> String {
+        self.0.borrow()[group].1.clone()
     }
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A pod's own limit. The kubelet gives a pod's cgroup the sum of its containers' limits, which would hold their bursts: so the pod's
+//! group saves and spends what they do together. With limits of the pod alone (spec.resources) the burst is the pod's.
+use crate::agent::Group;
+use crate::containers::{container_id, pod_uid};
+use crate::{Agent, File, Files, Result, Store};
+use plimsoll_live::KnobValues;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+/// What one of its containers brings to a pod's burst.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    burst_us: u64,
+    onset_percent: Option<u64>,
+    is_limited: bool,
+}
+
+impl Part {
+    pub fn of(group: &Group) -> Self {
+        Self {
+            burst_us: group.knobs.burst_us.unwrap_or(0),
+            onset_percent: group.knobs.onset_percent,
+            is_limited: group.owner.quota_us.is_some(),
+        }
+    }
+}
+
+/// The group of the pod, right above a container's. Both below the mount.
+pub(crate) fn pod_of(container: &Path) -> Option<&Path> {
+    container.to_str().and_then(container_id)?;
+    container.parent().filter(|pod| is_pod(pod))
+}
+
+fn is_pod(shown: &Path) -> bool {
+    let is_kubelets = |part: &std::ffi::OsStr| part.to_string_lossy().starts_with("kubepods");
+    shown.iter().any(is_kubelets) && shown.to_str().and_then(pod_uid).is_some()
+}
+
+impl<F: Files, S: Store> Agent<F, S> {
+    /// What the containers of the pod whose group this is ask for together; nothing for another group. The bursts of those that have a
+    /// limit of their own add up; where none has, the pod's limit is that of each.
+    pub(crate) fn of_containers(&self, path: &Path) -> KnobValues {
+        let mut values = KnobValues::default();
+        if !is_pod(self.files.shown(path)) {
+            return values;
+        }
+        let below = (Bound::Excluded(path), Bound::Unbounded);
+        let below = self.groups.range::<Path, _>(below);
+        let parts = below
+            .take_while(|(other, _)| other.starts_with(path))
+            .filter(|(other, _)| pod_of(self.files.shown(other)).is_some() && other.parent() == Some(path))
+            .map(|(_, group)| Part::of(group))
+            .filter(|part| part.burst_us > 0);
+        let (limited, free): (Vec<Part>, Vec<Part>) = parts.partition(|part| part.is_limited);
+        let burst_us = match limited.is_empty() {
+            false => limited.iter().map(|part| part.burst_us).sum(),
+            true => free.iter().map(|part| part.burst_us).max().unwrap_or(0),
+        };
+        if burst_us > 0 {
+            values.burst_us = Some(burst_us);
+            values.onset_percent = limited
+                .iter()
+                .chain(&free)
+                .filter_map(|part| part.onset_percent)
+                .max();
+        }
+        values
+    }
+
+    /// Notes that a container's group was looked at: its pod's follows, if that asks for something else now.
+    pub(crate) fn tell_pod(&mut self, path: &Path, group: &mut Group) {
+        let part = Part::of(group);
+        if part != group.told_pod && pod_of(self.files.shown(path)).is_some() {
+            group.told_pod = part;
+            self.pods_due.extend(path.parent().map(PathBuf::from));
+        }
+    }
+
+    /// Notes that a group has gone.
+    pub(crate) fn left_pod(&mut self, path: &Path) {
+        if pod_of(self.files.shown(path)).is_some() {
+            self.pods_due.extend(path.parent().map(PathBuf::from));
+        }
+    }
+
+    /// Brings the pods whose containers ask for something else to it.
+    pub(crate) fn look_at_pods(&mut self, now_ns: u64) -> Result<()> {
+        for pod in std::mem::take(&mut self.pods_due) {
+            // The event of it may come after what its container asks for.
+            if !self.groups.contains_key(&pod) && self.files.id(&pod).is_some() {
+                self.find_groups(Some(&pod))?;
+            }
+            if self.read_knobs(&pod) {
+                self.headroom.link(&mut self.groups, &mut self.due);
+                self.look(&pod, now_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A container's quota is about to be `quota_us`. The kubelet lowers its pod's by as much next, and tells of that to nobody: the
+    /// pod's burst makes room until then, or for 10 s.
+    pub(crate) fn make_room_above(&mut self, container: &Path, quota_us: u64, now_ns: u64) -> Result<()> {
+        let own = self.groups.get(container).map(|group| group.owner);
+        let pod = pod_of(self.files.shown(container)).and(container.parent());
+        let Some((own, path)) = own.zip(pod) else {
+            return Ok(());
+        };
+        let Some(pod) = self.groups.get_mut(path) else {
+            return Ok(());
+        };
+        let less_us = own.quota_us.map_or(0, |own_us| own_us.saturating_sub(quota_us));
+        let less_us = less_us * pod.owner.period_us / own.period_us;
+        let burst = self.journal.change(pod.id, File::Burst);
+        let burst_us = burst.and_then(|change| change.ours.parse::<u64>().ok());
+        let left_us = pod.owner.quota_us.map(|pod_us| pod_us.saturating_sub(less_us));
+        if burst_us
+            .zip(left_us)
+            .is_some_and(|(burst_us, left_us)| burst_us > left_us)
+        {
+            let path = path.to_path_buf();
+            self.retreat(&path, now_ns);
+            self.look(&path, now_ns)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A pod's group has the limits of its containers together, as the kubelet writes them, and is to hold none of their bursts.
+use crate::made_up::{Kernel, Memory};
+use plimsoll_agent::{Agent, File, Files, Journal, Settings};
+use plimsoll_live::KnobValues;
+use std::path::{Path, PathBuf};
+
+const POD: &str = "/kubepods/burstable/pod5a3b";
+const MS: u64 = 1_000_000;
+
+fn container(digit: char) -> PathBuf {
+    Path::new(POD).join(digit.to_string().repeat(64))
+}
+
+fn burst(burst_us: u64) -> Option<KnobValues> {
+    Some(KnobValues {
+        burst_us: Some(burst_us),
+        ..KnobValues::default()
+    })
+}
+
+struct Node {
+    kernel: Kernel,
+    agent: Agent<Kernel, Memory>,
+    now_ns: u64,
+}
+
+impl Node {
+    fn of(rules: &str) -> Self {
+        let kernel = Kernel::default();
+        let settings = Settings::read(Path::new("a.toml"), rules).unwrap();
+        let journal = Journal::open(Memory::default(), "boot").unwrap();
+        let mut agent = Agent::new(kernel.clone(), journal, settings, false);
+        agent.step(MS).unwrap();
+        Self {
+            kernel,
+            agent,
+            now_ns: MS,
+        }
+    }
+
+    fn step(&mut self) {
+        self.now_ns += 100 * MS;
+        self.agent.step(self.now_ns).unwrap();
+    }
+
+    /// cpu.max and cpu.max.burst.
+    fn holds(&self, group: &Path) -> (String, String) {
+        let read = |file| self.kernel.read(group, file).unwrap();
+        (read(File::Max), read(File::Burst))
+    }
+}
+
+fn text(max: &str, burst: &str) -> (String, String) {
+    (max.into(), burst.into())
+}
+
+#[test]
+fn a_pod_saves_and_spends_what_its_containers_do_together() {
+    let mut node = Node::of("");
+    let (pod, a, b) = (Path::new(POD), container('a'), container('b'));
+    node.kernel.add_at(pod, "50000 100000");
+    node.kernel.add_at(&a, "30000 100000");
+    node.agent.wish(&a, burst(20_000));
+    node.agent.bring_now(&a, node.now_ns).unwrap();
+    assert_eq!(node.holds(&a), text("30000 100000", "19999"));
+    assert_eq!(
+        node.holds(pod),
+        text("50000 100000", "19999"),
+        "before the container runs"
+    );
+    node.kernel.add_at(&b, "20000 100000");
+    node.agent.wish(&b, burst(10_000));
+    node.step();
+    assert_eq!(node.holds(pod), text("50000 100000", "29999"));
+    // The one that holds the pod's namespaces has no limit.
+    node.kernel.add_at(&container('c'), "max 100000");
+    node.agent.wish(&container('c'), burst(5_000));
+    node.step();
+    assert_eq!(node.holds(pod), text("50000 100000", "29999"));
+    node.kernel.remove(&a);
+    node.step();
+    assert_eq!(node.holds(pod), text("50000 100000", "9999"));
+    node.agent.wish(&b, None);
+    node.agent.wish(&container('c'), None);
+    node.step();
+    assert_eq!(node.holds(pod), text("50000 100000", "0"));
+}
+
+#[test]
+fn rules_for_containers_count_for_their_pods_too_and_for_nothing_else_above() {
+    let mut node = Node::of("[[group]]\ncgroup = \"/**/aaaa*\"\nburst_us = 20000\n");
+    let (pod, a) = (Path::new(POD), container('a'));
+    let plain = Path::new("/docker");
+    let other = plain.join("a".repeat(64));
+    for (group, max) in [
+        (pod, "30000 100000"),
+        (&a, "30000 100000"),
+        (plain, "30000 100000"),
+        (&other, "30000 100000"),
+    ] {
+        node.kernel.add_at(group, max);
+    }
+    node.step();
+    for (group, burst) in [(pod, "19999"), (&a, "19999"), (plain, "0"), (&other, "19999")] {
+        assert_eq!(node.holds(group).1, burst, "{}", group.display());
+    }
+}
+
+#[test]
+fn a_limit_of_the_pod_alone_has_the_burst_of_one_container() {
+    let mut node = Node::of("[[group]]\ncgroup = \"/kubepods/**/pod*/*\"\nburst_us = 20000\n");
+    node.kernel.add_at(Path::new(POD), "30000 100000");
+    for digit in ['a', 'b'] {
+        node.kernel.add_at(&container(digit), "max 100000");
+    }
+    node.step();
+    assert_eq!(node.holds(Path::new(POD)), text("30000 100000", "19999"));
+}
+
+#[test]
+fn a_burst_above_the_quota_is_lent_to_the_pod_as_well() {
+    let mut node = Node::of("");
+    let (pod, a) = (Path::new(POD), container('a'));
+    node.kernel.add_at(pod, "30000 100000");
+    node.kernel.add_at(&a, "30000 100000");
+    node.agent.wish(&a, burst(100_000));
+    node.step();
+    for _ in 0..25 {
+        node.step();
+    }
+    assert_eq!(node.holds(&a), text("129999 100000", "0"));
+    assert_eq!(node.holds(pod), text("129999 100000", "0"));
+    node.agent.end().unwrap();
+    assert_eq!(node.kernel.0.borrow()[pod], text("30000 100000", "0"));
+}
+
+#[test]
+fn a_resize_below_the_burst_goes_through_at_the_pod_too() {
+    let mut node = Node::of("");
+    let (pod, a) = (Path::new(POD), container('a'));
+    node.kernel.add_at(pod, "30000 100000");
+    node.kernel.add_at(&a, "30000 100000");
+    node.agent.wish(&a, burst(20_000));
+    node.step();
+    assert!(node.kernel.set(pod, File::Max, "10000 100000").is_err());
+    node.step();
+    // The kubelet writes the container's limit through the runtime, which tells of it, and then the pod's.
+    node.agent.make_room(&a, Some(10_000), node.now_ns).unwrap();
+    node.kernel.set(&a, File::Max, "10000 100000").unwrap();
+    node.agent.bring_now(&a, node.now_ns).unwrap();
+    node.step();
+    node.kernel
+        .set(pod, File::Max, "10000 100000")
+        .expect("room was made");
+    node.kernel.1.borrow_mut().written.insert((pod.into(), File::Max));
+    for _ in 0..25 {
+        node.step();
+    }
+    assert_eq!(
+        node.holds(pod),
+        text("29999 100000", "0"),
+        "lent from here on, at once"
+    );
+    // To more: the pod's first, which the container's follows.
+    node.kernel.set(pod, File::Max, "40000 100000").unwrap();
+    node.kernel.1.borrow_mut().written.insert((pod.into(), File::Max));
+    node.agent.make_room(&a, Some(40_000), node.now_ns).unwrap();
+    node.kernel.set(&a, File::Max, "40000 100000").unwrap();
+    node.agent.bring_now(&a, node.now_ns).unwrap();
+    node.step();
+    assert_eq!(node.holds(pod), text("40000 100000", "19999"));
+    assert_eq!(node.holds(&a), text("40000 100000", "19999"));
+}
