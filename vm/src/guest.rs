@@ -42,6 +42,8 @@ pub struct Guest<'a> {
     /// Ports of the host's 127.0.0.1, each with the TCP port of the guest that it leads to, through a virtio network
     /// card. Without any the guest has no card. Not in virtual time: the host's clients live in another.
     pub forward: &'a [(u16, u16)],
+    /// Drivers of the kernel's that are loaded before the command, such as `veth`.
+    pub drivers: &'a [String],
     /// From the start of the command.
     pub timeout: Option<Duration>,
 }
@@ -71,6 +73,7 @@ pub fn run(guest: &Guest, qemu: &Qemu, out: &mut dyn Write, err: &mut dyn Write)
         possible_cpus: guest.possible_cpus,
         cpus: guest.cpus.parse().unwrap_or(1),
         network: !guest.forward.is_empty(),
+        drivers: guest.drivers,
     };
     let archive = initramfs::build(guest.kernel, &content)?;
     let initramfs = nameless()?;
@@ -394,6 +397,7 @@ mod tests {
             command: &[],
             scheduler: false,
             forward: &[],
+            drivers: &[],
             timeout: None,
         };
         let qemu = Qemu::at(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/qemu.sh"));

@@ -46,6 +46,8 @@ pub struct Content<'a> {
     pub cpus: u32,
     /// Whether it has a network card.
     pub network: bool,
+    /// Drivers that are loaded besides.
+    pub drivers: &'a [String],
 }
 
 /// The archive that the kernel unpacks. Not compressed: unpacking would cost the guest more than reading it.
@@ -76,6 +78,7 @@ pub fn build(kernel: &Kernel, content: &Content) -> Result<Vec<u8>> {
     archive.file(&format!("boot/config-{}", kernel.release), 0o644, &config);
 
     let mut drivers = modules::NEEDED.to_vec();
+    drivers.extend(content.drivers.iter().map(String::as_str));
     if content.network {
         drivers.push(modules::NETWORK);
         archive.file("plimsoll/network", 0o644, b"");

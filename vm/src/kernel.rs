@@ -400,10 +400,11 @@ fn modules_in(folder: &Path, release: &str) -> PathBuf {
         .unwrap_or_else(|| Path::new("lib/modules").join(release))
 }
 
-/// The kernel with the driver of a network card, which is in a package of its own that few guests need: from the cache or
-/// else from the suite that the kernel came from. `say` is told what is going on.
-pub fn with_network(cache: &Cache, kernel: Kernel, say: &dyn Fn(&str)) -> Result<Kernel> {
-    let needed = [&modules::NEEDED[..], &[modules::NETWORK]].concat();
+/// The kernel with `drivers` besides those that every guest needs. They are in a package of its own, which few guests need:
+/// from the cache or else from the suite that the kernel came from. `say` is told what is going on.
+/// Errors: `Machine` where the package cannot be had; a driver that it lacks is named as the guest is made.
+pub fn with_drivers(cache: &Cache, kernel: Kernel, drivers: &[&str], say: &dyn Fn(&str)) -> Result<Kernel> {
+    let needed = [&modules::NEEDED[..], drivers].concat();
     if modules::to_load(&kernel.modules, &needed).is_ok() {
         return Ok(kernel);
     }

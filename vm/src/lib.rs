@@ -22,5 +22,6 @@ pub use cache::Cache;
 pub use error::{Error, Result};
 pub use guest::{run, Ended, Guest};
 pub use initramfs::Program;
-pub use kernel::{obtain, with_network, Kernel, Wanted};
+pub use kernel::{obtain, with_drivers, Kernel, Wanted};
+pub use modules::NETWORK;
 pub use qemu::{find as find_qemu, Qemu};

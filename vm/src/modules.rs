@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The guest's output leaves through a virtio serial device on the PCI bus.
 pub const NEEDED: [&str; 2] = ["virtio_pci", "virtio_console"];
-/// The network card of a guest that has one.
+/// Of the network card of a guest that has one.
 pub const NETWORK: &str = "virtio_net";
 /// Which modules are part of the kernel's image.
 pub const BUILT_IN: &str = "modules.builtin";

@@ -40,6 +40,7 @@ fn boot(options: &Options, command: &[&str]) -> Outcome {
         command: &command,
         scheduler: false,
         forward: &[],
+        drivers: &[],
         timeout: options.timeout.or(Some(Duration::from_secs(60))),
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());

@@ -4,7 +4,7 @@
 mod common;
 use common::built;
 use plimsoll_stats::rank_of;
-use plimsoll_vm::{find_qemu, obtain, run, with_network, Cache, Guest};
+use plimsoll_vm::{find_qemu, obtain, run, with_drivers, Cache, Guest, NETWORK};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,7 +134,7 @@ fn holds_on(series: &str) {
     let programs = [built("dist/plimsoll"), built("target/guest/answer")];
     let cache = Cache::open().unwrap();
     let kernel = obtain(&cache, &series.parse().unwrap(), false, &|_| {}).unwrap();
-    let kernel = with_network(&cache, kernel, &|_| {}).unwrap();
+    let kernel = with_drivers(&cache, kernel, &[NETWORK], &|_| {}).unwrap();
     let qemu = find_qemu(&cache, false, &|_| {}).unwrap();
     // A free port; between here and QEMU another process might take it.
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -162,6 +162,7 @@ fn holds_on(series: &str) {
         command: &command,
         scheduler: false,
         forward: &[(port, 80)],
+        drivers: &[],
         timeout: Some(Duration::from_secs(100)),
     };
     let (mut out, mut err) = (Heard::of("ready\n"), Heard::of("recording begins"));

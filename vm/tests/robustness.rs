@@ -91,6 +91,7 @@ fn holds(wanted: &str, case: &Case) {
         command: &command,
         scheduler: case.loaded,
         forward: &[],
+        drivers: &[],
         timeout: Some(LIMIT),
     };
     let began = Instant::now();

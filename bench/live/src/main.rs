@@ -200,6 +200,7 @@ fn run_case(case: &Case, kernel: &Kernel, qemu: &Qemu, programs: &[Program]) -> 
         command: &command,
         scheduler: case.scheduler == Scheduler::Plimsoll && !case.row.starts_scheduler,
         forward: &[],
+        drivers: &[],
         timeout: Some(std::time::Duration::from_secs(1800)),
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());

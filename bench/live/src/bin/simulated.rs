@@ -139,6 +139,7 @@ fn boot(kernel: &Kernel, qemu: &Qemu, programs: &[Program], cpus: &str, script: 
         command: &["sh", "-ec", script].map(String::from),
         scheduler: true,
         forward: &[],
+        drivers: &[],
         timeout: Some(std::time::Duration::from_secs(1800)),
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());

@@ -2,7 +2,9 @@
 //! `plimsoll vm`: one command on a real kernel in QEMU.
 use crate::exit::{Failure, Outcome, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_vm::{find_qemu, obtain, run as run_guest, with_network, Cache, Error, Guest, Program, Wanted};
+use plimsoll_vm::{
+    find_qemu, obtain, run as run_guest, with_drivers, Cache, Error, Guest, Program, Wanted, NETWORK,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,6 +63,10 @@ pub struct Args {
     /// the guest has no card
     #[arg(long, value_name = "PORT:PORT", conflicts_with = "timing", value_parser = parse_ports)]
     forward: Vec<(u16, u16)>,
+
+    /// Load a driver of the kernel's before the command, and what it depends on: veth
+    #[arg(long = "driver", value_name = "NAME")]
+    drivers: Vec<String>,
 
     /// End the guest when the command takes longer than this many seconds
     #[arg(long, value_name = "S", allow_hyphen_values = true, value_parser = crate::number::within(1..=86_400_u64))]
@@ -136,8 +142,12 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
     };
     let cache = Cache::open()?;
     let mut kernel = obtain(&cache, &args.kernel, args.refresh, &note)?;
+    let mut drivers: Vec<&str> = args.drivers.iter().map(String::as_str).collect();
     if !args.forward.is_empty() {
-        kernel = with_network(&cache, kernel, &note)?;
+        drivers.push(NETWORK);
+    }
+    if !drivers.is_empty() {
+        kernel = with_drivers(&cache, kernel, &drivers, &note)?;
     }
     if scheduler && !kernel.sched_ext {
         return Err(Error::Machine(format!(
@@ -171,6 +181,7 @@ fn guest(args: &Args) -> plimsoll_vm::Result<u8> {
         command: &args.command,
         scheduler,
         forward: &args.forward,
+        drivers: &args.drivers,
         timeout: args.timeout.map(Duration::from_secs),
     };
     let keep = |log: &[u8]| match &args.dmesg {
