@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-slurm test-containerd verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus thanos bench-live wheel test-wheel test-wheel-bare test-notebooks bench-wheel test-clusters
+.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-slurm test-containerd test-rollout verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus thanos bench-live wheel test-wheel test-wheel-bare test-notebooks bench-wheel test-clusters
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -120,6 +120,16 @@ test-containerd: static ## the agent beside a real containerd (as its plugin), D
 	$(RUNTIME_GUEST) $(RUNTIME_FILES) $(foreach name,ctr crictl,--file target/containerd/bin/$(name)) --file tests/live/containerd.sh -- containerd.sh $(or $(PODS),20)
 	$(RUNTIME_GUEST) $(RUNTIME_FILES) $(foreach name,docker dockerd,--file target/containerd/bin/$(name)) $(foreach name,labels docker,--file tests/live/$(name).sh) -- docker.sh
 	LD_LIBRARY_PATH=$(CURDIR)/target/containerd/lib $(RUNTIME_GUEST) --file target/containerd/bin/runc --file tests/live/checks.sh $(foreach name,podman conmon,--file target/containerd/bin/$(name)) $(foreach name,labels podman,--file tests/live/$(name).sh) -- podman.sh
+
+test-rollout: package ## follow docs/src/how-to/roll-out.md in a real Kubernetes of three nodes, in a guest (needs go, which builds it: ten minutes, 4 GiB)
+	@scripts/containerd.sh
+	@scripts/kubernetes.sh
+	@tar -C packaging/kubernetes --transform 's,^chart,plimsoll,' -czf target/kubernetes/plimsoll-chart.tgz chart
+	dist/plimsoll vm --kernel 6.12 --cpus 2 --memory 8G --timeout 5400 --driver veth $(addprefix --file ,\
+		$(addprefix /usr/bin/,openssl unshare mount umount) $(addprefix target/containerd/bin/,containerd containerd-shim-runc-v2 runc ctr) \
+		$(addprefix target/kubernetes/bin/,etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl helm ptp host-local) \
+		target/kubernetes/plimsoll-chart.tgz packaging/kubernetes/plimsoll-agent.yaml dist/packages/plimsoll-*-oci.tar \
+		$(addprefix tests/live/,checks.sh kubernetes-node.sh rollout.sh)) -- rollout.sh
 
 PREFIX ?= /usr/local
 # A binary that is there already, such as dist/plimsoll; without it one is built for this machine.

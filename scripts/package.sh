@@ -97,8 +97,9 @@ EOF
 index() { # ENTRIES
 	echo "{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[$1]}"
 }
-# One image has the name itself; of two it is that of an index of both, out of which a runtime takes its own.
-named=",\"annotations\":{\"org.opencontainers.image.ref.name\":\"plimsoll:$version\"}"
+# One image has the name itself; of two it is that of an index of both, out of which a runtime takes its own. The kubelet asks for
+# plimsoll:VERSION by its whole name, and containerd keeps an image by the name that it was imported with.
+named=",\"annotations\":{\"io.containerd.image.name\":\"docker.io/library/plimsoll:$version\",\"org.opencontainers.image.ref.name\":\"plimsoll:$version\"}"
 entry=$(manifest amd64 "$work/plimsoll")
 if [ -n "$arm64" ]; then
 	index "$entry},$(manifest arm64 "$arm64")}" >"$work/both.json"

@@ -3,13 +3,12 @@
 failed=0
 fail() { echo "FAILED: $*"; failed=1; }
 holds() { echo "holds: $*"; }
-# until_so WHAT COMMAND...: waits for it, half a minute at most.
+# until_so WHAT COMMAND...: waits for it, half a minute at most, or as many seconds as `patience` says.
 until_so() {
 	what=$1; shift
-	tries=0
+	end=$(($(date +%s) + ${patience:-30}))
 	until "$@" >/dev/null 2>&1; do
-		tries=$((tries + 1))
-		[ $tries -lt 300 ] || { fail "$what"; return 1; }
+		[ "$(date +%s)" -lt $end ] || { fail "$what"; return 1; }
 		sleep 0.1
 	done
 }

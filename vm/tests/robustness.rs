@@ -164,13 +164,6 @@ cases! {
             also: &["target/guest/duty"],
             ..Case::of(&["limits-before.sh"])
         };
-        limits_rewritten_1000_times_hold: Case::of(&["limits", "1000"]);
-        nice_affinity_cpusets_and_idle_groups_are_respected: Case::of(&["rules"]);
-        a_tenants_cgroups_end_nothing_and_take_no_room_of_others: Case {
-            loaded: false,
-            also: &["/usr/bin/setpriv"],
-            ..Case::of(&["tenants.sh"])
-        };
         probes_refusals_knobs_and_the_way_back_hold: Case {
             loaded: false,
             also: &["target/guest/duty", "/usr/bin/setpriv"],
@@ -179,6 +172,13 @@ cases! {
         loading_takes_less_than_three_and_a_half_seconds: Case { loaded: false, ..Case::of(&["load.sh"]) };
     }
     newest {
+        limits_rewritten_1000_times_hold: Case::of(&["limits", "1000"]);
+        nice_affinity_cpusets_and_idle_groups_are_respected: Case::of(&["rules"]);
+        a_tenants_cgroups_end_nothing_and_take_no_room_of_others: Case {
+            loaded: false,
+            also: &["/usr/bin/setpriv"],
+            ..Case::of(&["tenants.sh"])
+        };
         groups_come_and_go_while_throttled_1000_times: Case::of(&["churn", "1000"]);
         fork_storms_and_stops_lose_no_process: Case::of(&["storm", "10000", "500"]);
         cpus_go_off_and_come_back_under_load: Case::of(&["hotplug", "30"]);

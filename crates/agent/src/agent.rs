@@ -6,7 +6,7 @@ use crate::journal::Change;
 use crate::lending::{Loan, Terms};
 use crate::limits::QUOTA_LEAST_US;
 use crate::marks::{marked, marked_burst};
-use crate::pods::Part;
+use crate::pods::{pod_of, Part};
 use crate::restore::{is_gone, restore, write};
 use crate::{idle, Containers, Error, File, Files, Journal, Limits, Result, Settings, Store};
 use plimsoll_live::{shown, KnobValues};
@@ -21,7 +21,10 @@ const LOOK_AT_ALL_NS: u64 = 300_000_000_000;
 const LOOK_BLIND_NS: u64 = 5_000_000_000;
 /// What was refused is tried again after this.
 const AGAIN_NS: u64 = 5_000_000_000;
-/// For how long the kernel's burst is given up where it may have stood in the way of the owner's write.
+/// For how long the kernel's burst is given up where it may have stood in the way of the owner's write: the kubelet tries again after
+/// 10 to 15 s. What gets through ends it.
+pub(crate) const RETRY_NS: u64 = 30_000_000_000;
+/// For how long what may be in the way of an owner's next write is given up.
 const RETREAT_NS: u64 = 10_000_000_000;
 
 pub struct Agent<F, S> {
@@ -356,25 +359,26 @@ impl<F: Files, S: Store> Agent<F, S> {
         let Some(group) = self.groups.get_mut(&path) else {
             return Ok(());
         };
+        let owner = group.owner;
         let burst = self.journal.change(group.id, File::Burst);
         let burst_us = burst.and_then(|change| change.ours.parse::<u64>().ok());
         let is_in_the_way = burst_us
             .zip(quota_us)
             .is_some_and(|(burst_us, quota_us)| burst_us > quota_us);
         if is_in_the_way || self.journal.change(group.id, File::Idle).is_some() {
-            self.retreat(&path, now_ns);
+            self.retreat(&path, now_ns + RETREAT_NS);
             self.look(&path, now_ns)?;
         }
         match quota_us {
-            Some(quota_us) => self.make_room_above(&path, quota_us, now_ns),
+            Some(quota_us) => self.make_room_above(&path, owner, quota_us, now_ns),
             None => Ok(()),
         }
     }
 
-    /// Leaves a group's burst and weight to its owner until `bring_now`, or for 10 s.
-    pub(crate) fn retreat(&mut self, path: &Path, now_ns: u64) {
+    /// Leaves a group's burst and weight to its owner until `bring_now`, or until then.
+    pub(crate) fn retreat(&mut self, path: &Path, until_ns: u64) {
         if let Some(group) = self.groups.get_mut(path) {
-            group.retreat_ns = now_ns + RETREAT_NS;
+            group.retreat_ns = until_ns;
             self.later.insert(path.into(), group.retreat_ns);
         }
     }
@@ -523,9 +527,15 @@ impl<F: Files, S: Store> Agent<F, S> {
                 (limits.quota_us, limits.period_us) == (group.owner.quota_us, group.owner.period_us)
             });
             if unchanged && now_ns >= group.retreat_ns {
-                group.retreat_ns = now_ns + RETREAT_NS;
-                self.later.insert(path.clone(), group.retreat_ns);
-                let text = "a write to cpu.max changed nothing: cpu.max.burst is given back for 10 s, should it be in the way";
+                self.retreat(&path, now_ns + RETRY_NS);
+                // The kubelet tries to write a pod's limit once, after its container's.
+                if pod_of(self.files.shown(&path)).is_some() {
+                    if let Some(pod) = path.parent() {
+                        self.retreat(pod, now_ns + RETRY_NS);
+                        self.due.insert(pod.into());
+                    }
+                }
+                let text = "a write to cpu.max changed nothing: cpu.max.burst is given back for 30 s, or until one does, should it be in the way";
                 self.said.push(format!("{}: {text}", shown(&path)));
             }
         }
@@ -644,7 +654,10 @@ impl<F: Files, S: Store> Agent<F, S> {
         if owner.quota_us != group.owner.quota_us && self.journal.change(group.id, File::Idle).is_none() {
             group.retreat_ns = 0;
         }
-        group.owner = owner;
+        let before = std::mem::replace(&mut group.owner, owner);
+        if let Some(quota_us) = owner.quota_us {
+            self.make_room_above(path, before, quota_us, now_ns)?;
+        }
         let to = self.wanted(path, group, loan, now_ns);
         if self.dry_run {
             self.announce(path, group, &to);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A pod's own limit. The kubelet gives a pod's cgroup the sum of its containers' limits, which would hold their bursts: so the pod's
 //! group saves and spends what they do together. With limits of the pod alone (spec.resources) the burst is the pod's.
-use crate::agent::Group;
+use crate::agent::{Group, RETRY_NS};
 use crate::containers::{container_id, pod_uid};
-use crate::{Agent, File, Files, Result, Store};
+use crate::{Agent, File, Files, Limits, Result, Store};
 use plimsoll_live::KnobValues;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -99,18 +99,21 @@ impl<F: Files, S: Store> Agent<F, S> {
         Ok(())
     }
 
-    /// A container's quota is about to be `quota_us`. The kubelet lowers its pod's by as much next, and tells of that to nobody: the
-    /// pod's burst makes room until then, or for 10 s.
-    pub(crate) fn make_room_above(&mut self, container: &Path, quota_us: u64, now_ns: u64) -> Result<()> {
-        let own = self.groups.get(container).map(|group| group.owner);
-        let pod = pod_of(self.files.shown(container)).and(container.parent());
-        let Some((own, path)) = own.zip(pod) else {
-            return Ok(());
-        };
-        let Some(pod) = self.groups.get_mut(path) else {
-            return Ok(());
-        };
+    /// A container's quota was `own`, and is `quota_us`, or is about to be. The kubelet lowers its pod's by as much next, once, and tells of
+    /// that to nobody: the pod's burst makes room until then, or for 30 s.
+    pub(crate) fn make_room_above(
+        &mut self,
+        container: &Path,
+        own: Limits,
+        quota_us: u64,
+        now_ns: u64,
+    ) -> Result<()> {
         let less_us = own.quota_us.map_or(0, |own_us| own_us.saturating_sub(quota_us));
+        let path = pod_of(self.files.shown(container)).and(container.parent());
+        let pod = path.and_then(|path| Some((path, self.groups.get(path)?)));
+        let Some((path, pod)) = pod.filter(|_| less_us > 0) else {
+            return Ok(());
+        };
         let less_us = less_us * pod.owner.period_us / own.period_us;
         let burst = self.journal.change(pod.id, File::Burst);
         let burst_us = burst.and_then(|change| change.ours.parse::<u64>().ok());
@@ -119,9 +122,8 @@ impl<F: Files, S: Store> Agent<F, S> {
             .zip(left_us)
             .is_some_and(|(burst_us, left_us)| burst_us > left_us)
         {
-            let path = path.to_path_buf();
-            self.retreat(&path, now_ns);
-            self.look(&path, now_ns)?;
+            self.retreat(path, now_ns + RETRY_NS);
+            self.look(path, now_ns)?;
         }
         Ok(())
     }

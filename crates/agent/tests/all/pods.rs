@@ -172,3 +172,53 @@ fn a_resize_below_the_burst_goes_through_at_the_pod_too() {
     assert_eq!(node.holds(pod), text("40000 100000", "19999"));
     assert_eq!(node.holds(&a), text("40000 100000", "19999"));
 }
+
+/// What the kernel tells of a write that it took.
+fn takes(node: &Node, group: &Path, max: &str) {
+    node.kernel.set(group, File::Max, max).expect("room was made");
+    let written = (group.to_path_buf(), File::Max);
+    node.kernel.1.borrow_mut().written.insert(written);
+}
+
+#[test]
+fn without_a_word_of_the_runtime_the_kubelets_second_try_goes_through_at_both() {
+    let mut node = Node::of("");
+    let (pod, a) = (Path::new(POD), container('a'));
+    node.kernel.add_at(pod, "30000 100000");
+    node.kernel.add_at(&a, "30000 100000");
+    node.agent.wish(&a, burst(20_000));
+    node.step();
+    assert!(node.kernel.set(&a, File::Max, "10000 100000").is_err());
+    node.kernel.1.borrow_mut().tried.push((a.clone(), File::Max));
+    // The kubelet tries again after 15 s, the pod's right after the container's.
+    for _ in 0..150 {
+        node.step();
+    }
+    takes(&node, &a, "10000 100000");
+    takes(&node, pod, "10000 100000");
+    for _ in 0..25 {
+        node.step();
+    }
+    assert_eq!(node.holds(&a), text("29999 100000", "0"));
+    assert_eq!(node.holds(pod), text("29999 100000", "0"));
+}
+
+#[test]
+fn a_quota_that_is_lowered_without_a_word_makes_room_above() {
+    let mut node = Node::of("");
+    let (pod, a, b) = (Path::new(POD), container('a'), container('b'));
+    node.kernel.add_at(pod, "50000 100000");
+    node.kernel.add_at(&a, "30000 100000");
+    node.kernel.add_at(&b, "20000 100000");
+    node.agent.wish(&a, burst(20_000));
+    node.agent.wish(&b, burst(30_000));
+    node.step();
+    assert_eq!(node.holds(pod), text("50000 100000", "49999"));
+    takes(&node, &b, "10000 100000");
+    node.step();
+    takes(&node, pod, "40000 100000");
+    for _ in 0..40 {
+        node.step();
+    }
+    assert_eq!(node.holds(pod), text("89999 100000", "0"));
+}
