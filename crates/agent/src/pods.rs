@@ -4,7 +4,7 @@
 use crate::agent::{Group, RETRY_NS};
 use crate::containers::{container_id, pod_uid};
 use crate::{Agent, File, Files, Limits, Result, Store};
-use plimsoll_live::KnobValues;
+use plimsoll_live::{Knob, KnobValues};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ fn is_pod(shown: &Path) -> bool {
 
 impl<F: Files, S: Store> Agent<F, S> {
     /// What the containers of the pod whose group this is ask for together; nothing for another group. The bursts of those that have a
-    /// limit of their own add up; where none has, the pod's limit is that of each.
+    /// limit of their own add up, to what a group may ask for at most; where none has, the pod's limit is that of each.
     pub(crate) fn of_containers(&self, path: &Path) -> KnobValues {
         let mut values = KnobValues::default();
         if !is_pod(self.files.shown(path)) {
@@ -58,7 +58,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             true => free.iter().map(|part| part.burst_us).max().unwrap_or(0),
         };
         if burst_us > 0 {
-            values.burst_us = Some(burst_us);
+            values.burst_us = Some(burst_us.min(Knob::BurstUs.most()));
             values.onset_percent = limited
                 .iter()
                 .chain(&free)

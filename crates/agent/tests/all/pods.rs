@@ -55,6 +55,13 @@ fn text(max: &str, burst: &str) -> (String, String) {
     (max.into(), burst.into())
 }
 
+/// What the kernel tells of a write that it took.
+fn takes(node: &Node, group: &Path, max: &str) {
+    node.kernel.set(group, File::Max, max).expect("room was made");
+    let written = (group.to_path_buf(), File::Max);
+    node.kernel.1.borrow_mut().written.insert(written);
+}
+
 #[test]
 fn a_pod_saves_and_spends_what_its_containers_do_together() {
     let mut node = Node::of("");
@@ -150,10 +157,7 @@ fn a_resize_below_the_burst_goes_through_at_the_pod_too() {
     node.kernel.set(&a, File::Max, "10000 100000").unwrap();
     node.agent.bring_now(&a, node.now_ns).unwrap();
     node.step();
-    node.kernel
-        .set(pod, File::Max, "10000 100000")
-        .expect("room was made");
-    node.kernel.1.borrow_mut().written.insert((pod.into(), File::Max));
+    takes(&node, pod, "10000 100000");
     for _ in 0..25 {
         node.step();
     }
@@ -163,21 +167,13 @@ fn a_resize_below_the_burst_goes_through_at_the_pod_too() {
         "lent from here on, at once"
     );
     // To more: the pod's first, which the container's follows.
-    node.kernel.set(pod, File::Max, "40000 100000").unwrap();
-    node.kernel.1.borrow_mut().written.insert((pod.into(), File::Max));
+    takes(&node, pod, "40000 100000");
     node.agent.make_room(&a, Some(40_000), node.now_ns).unwrap();
     node.kernel.set(&a, File::Max, "40000 100000").unwrap();
     node.agent.bring_now(&a, node.now_ns).unwrap();
     node.step();
     assert_eq!(node.holds(pod), text("40000 100000", "19999"));
     assert_eq!(node.holds(&a), text("40000 100000", "19999"));
-}
-
-/// What the kernel tells of a write that it took.
-fn takes(node: &Node, group: &Path, max: &str) {
-    node.kernel.set(group, File::Max, max).expect("room was made");
-    let written = (group.to_path_buf(), File::Max);
-    node.kernel.1.borrow_mut().written.insert(written);
 }
 
 #[test]
