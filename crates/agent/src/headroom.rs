@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Headroom by quotas of the side groups. Which groups are main and side, the side's budget and its parts are policy's
 //! (headroom.h, lend.h); here they get what was measured.
-use crate::agent::Group;
+use crate::group::Group;
 use crate::limits::QUOTA_LEAST_US;
 use crate::Files;
 use plimsoll_policy_sys as pl;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A pod's own limit. The kubelet gives a pod's cgroup the sum of its containers' limits, which would hold their bursts: so the pod's
 //! group saves and spends what they do together. With limits of the pod alone (spec.resources) the burst is the pod's.
-use crate::agent::{Group, RETRY_NS};
 use crate::containers::{container_id, pod_uid};
-use crate::{Agent, File, Files, Limits, Result, Store};
+use crate::group::Group;
+use crate::{Agent, Files, Result, Store};
 use plimsoll_live::{Knob, KnobValues};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl Part {
 }
 
 /// The group of the pod, right above a container's. Both below the mount.
-pub(crate) fn pod_of(container: &Path) -> Option<&Path> {
+fn pod_of(container: &Path) -> Option<&Path> {
     container.to_str().and_then(container_id)?;
     container.parent().filter(|pod| is_pod(pod))
 }
@@ -68,20 +68,24 @@ impl<F: Files, S: Store> Agent<F, S> {
         values
     }
 
+    /// The group of the pod whose container's group this is.
+    pub(crate) fn pod_above(&self, container: &Path) -> Option<PathBuf> {
+        pod_of(self.files.shown(container))?;
+        container.parent().map(PathBuf::from)
+    }
+
     /// Notes that a container's group was looked at: its pod's follows, if that asks for something else now.
     pub(crate) fn tell_pod(&mut self, path: &Path, group: &mut Group) {
         let part = Part::of(group);
-        if part != group.told_pod && pod_of(self.files.shown(path)).is_some() {
+        if part != group.told_pod {
             group.told_pod = part;
-            self.pods_due.extend(path.parent().map(PathBuf::from));
+            self.pod_is_due(path);
         }
     }
 
-    /// Notes that a group has gone.
-    pub(crate) fn left_pod(&mut self, path: &Path) {
-        if pod_of(self.files.shown(path)).is_some() {
-            self.pods_due.extend(path.parent().map(PathBuf::from));
-        }
+    /// Notes that a container asks for something else, or has gone.
+    pub(crate) fn pod_is_due(&mut self, path: &Path) {
+        self.pods_due.extend(self.pod_above(path));
     }
 
     /// Brings the pods whose containers ask for something else to it.
@@ -95,35 +99,6 @@ impl<F: Files, S: Store> Agent<F, S> {
                 self.headroom.link(&mut self.groups, &mut self.due);
                 self.look(&pod, now_ns)?;
             }
-        }
-        Ok(())
-    }
-
-    /// A container's quota was `own`, and is `quota_us`, or is about to be. The kubelet lowers its pod's by as much next, once, and tells of
-    /// that to nobody: the pod's burst makes room until then, or for 30 s.
-    pub(crate) fn make_room_above(
-        &mut self,
-        container: &Path,
-        own: Limits,
-        quota_us: u64,
-        now_ns: u64,
-    ) -> Result<()> {
-        let less_us = own.quota_us.map_or(0, |own_us| own_us.saturating_sub(quota_us));
-        let path = pod_of(self.files.shown(container)).and(container.parent());
-        let pod = path.and_then(|path| Some((path, self.groups.get(path)?)));
-        let Some((path, pod)) = pod.filter(|_| less_us > 0) else {
-            return Ok(());
-        };
-        let less_us = less_us * pod.owner.period_us / own.period_us;
-        let burst = self.journal.change(pod.id, File::Burst);
-        let burst_us = burst.and_then(|change| change.ours.parse::<u64>().ok());
-        let left_us = pod.owner.quota_us.map(|pod_us| pod_us.saturating_sub(less_us));
-        if burst_us
-            .zip(left_us)
-            .is_some_and(|(burst_us, left_us)| burst_us > left_us)
-        {
-            self.retreat(path, now_ns + RETRY_NS);
-            self.look(path, now_ns)?;
         }
         Ok(())
     }

@@ -39,6 +39,16 @@ impl Node {
         }
     }
 
+    /// A pod of one container, whose limit it has and which asks for a burst.
+    fn with_a_pod(burst_us: u64) -> (Self, PathBuf) {
+        let (mut node, a) = (Self::of(""), container('a'));
+        node.kernel.add_at(Path::new(POD), "30000 100000");
+        node.kernel.add_at(&a, "30000 100000");
+        node.agent.wish(&a, burst(burst_us));
+        node.step();
+        (node, a)
+    }
+
     fn step(&mut self) {
         self.now_ns += 100 * MS;
         self.agent.step(self.now_ns).unwrap();
@@ -127,12 +137,8 @@ fn a_limit_of_the_pod_alone_has_the_burst_of_one_container() {
 
 #[test]
 fn a_burst_above_the_quota_is_lent_to_the_pod_as_well() {
-    let mut node = Node::of("");
-    let (pod, a) = (Path::new(POD), container('a'));
-    node.kernel.add_at(pod, "30000 100000");
-    node.kernel.add_at(&a, "30000 100000");
-    node.agent.wish(&a, burst(100_000));
-    node.step();
+    let (mut node, a) = Node::with_a_pod(100_000);
+    let pod = Path::new(POD);
     for _ in 0..25 {
         node.step();
     }
@@ -144,12 +150,8 @@ fn a_burst_above_the_quota_is_lent_to_the_pod_as_well() {
 
 #[test]
 fn a_resize_below_the_burst_goes_through_at_the_pod_too() {
-    let mut node = Node::of("");
-    let (pod, a) = (Path::new(POD), container('a'));
-    node.kernel.add_at(pod, "30000 100000");
-    node.kernel.add_at(&a, "30000 100000");
-    node.agent.wish(&a, burst(20_000));
-    node.step();
+    let (mut node, a) = Node::with_a_pod(20_000);
+    let pod = Path::new(POD);
     assert!(node.kernel.set(pod, File::Max, "10000 100000").is_err());
     node.step();
     // The kubelet writes the container's limit through the runtime, which tells of it, and then the pod's.
@@ -178,12 +180,8 @@ fn a_resize_below_the_burst_goes_through_at_the_pod_too() {
 
 #[test]
 fn without_a_word_of_the_runtime_the_kubelets_second_try_goes_through_at_both() {
-    let mut node = Node::of("");
-    let (pod, a) = (Path::new(POD), container('a'));
-    node.kernel.add_at(pod, "30000 100000");
-    node.kernel.add_at(&a, "30000 100000");
-    node.agent.wish(&a, burst(20_000));
-    node.step();
+    let (mut node, a) = Node::with_a_pod(20_000);
+    let pod = Path::new(POD);
     assert!(node.kernel.set(&a, File::Max, "10000 100000").is_err());
     node.kernel.1.borrow_mut().tried.push((a.clone(), File::Max));
     // The kubelet tries again after 15 s, the pod's right after the container's.

@@ -59,11 +59,7 @@ impl Kernel {
     }
 
     pub fn burst(&self) -> String {
-        self.burst_at(Path::new(CGROUP))
-    }
-
-    pub fn burst_at(&self, group: &Path) -> String {
-        self.0.borrow()[group].1.clone()
+        self.0.borrow()[Path::new(CGROUP)].1.clone()
     }
 }
 
