@@ -35,6 +35,7 @@ mod placement;
 mod pool;
 mod program;
 mod questions;
+mod reconnects;
 mod recorder;
 mod recording;
 mod request;

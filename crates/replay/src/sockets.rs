@@ -22,8 +22,10 @@ use crate::groups::{is_below, Group};
 use crate::marks::Mark;
 use crate::pool::{self, Together};
 use crate::program::{SocketCounts, Thread};
+use crate::reconnects::{self, Connection};
 use crate::request::Loop;
 use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketEvent, SocketOp, Timeline};
+use std::ops::Range;
 
 /// One request.
 pub(crate) struct Asked {
@@ -51,8 +53,7 @@ impl Asked {
 pub(crate) struct Sockets {
     pub requests: Vec<Asked>,
     pub counts: SocketCounts,
-    /// From when to when each connection of those could be asked on.
-    open_ns: Vec<(i64, i64)>,
+    connections: Vec<Connection>,
 }
 
 pub(crate) fn find(timeline: &Timeline, threads: &[Thread], groups: &[Group], target: u32) -> Sockets {
@@ -251,7 +252,10 @@ impl Sockets {
             } else {
                 first.begin_ns
             };
-            self.open_ns.push((from_ns, to_ns));
+            self.connections.push(Connection {
+                open_ns: from_ns..to_ns,
+                requests: count..self.requests.len(),
+            });
         }
     }
 
@@ -286,6 +290,10 @@ impl Sockets {
             return;
         }
         let together = self.pool();
+        let renewed = match together {
+            Some(Together::Closed | Together::RatherClosed) => self.follow_reconnects(),
+            _ => Vec::new(),
+        };
         let unclear = match together {
             Some(Together::Open) => return,
             Some(_) => Pacing::Closed,
@@ -308,8 +316,6 @@ impl Sockets {
                 next_ns: own.begin_ns,
             })
         };
-        // Connections one after another; those with few requests are looked at together.
-        let mut first = 0;
         let (mut closed, mut few) = (Vec::new(), Vec::new());
         let mut decide = |members: Vec<usize>| {
             let all: Vec<Arrival> = members
@@ -320,26 +326,38 @@ impl Sockets {
                 closed.extend(members);
             }
         };
-        while first < self.requests.len() {
-            let mut own = self.requests[first + 1..].iter();
-            let end = own.position(|r| r.before.is_none());
-            let end = end.map_or(self.requests.len(), |more| first + 1 + more);
-            match end - first > arrivals::ARRIVALS_MIN {
-                true => decide((first + 1..end).collect()),
-                false => few.extend(first + 1..end),
+        for connection in &self.connections {
+            let Range { start, end } = connection.requests;
+            match end - start > arrivals::ARRIVALS_MIN {
+                true => decide((start + 1..end).collect()),
+                false => few.extend(start + 1..end),
             }
-            first = end;
         }
         decide(few);
+        decide(renewed);
         closed
             .into_iter()
             .for_each(|i| self.requests[i].kind = Loop::Closed);
     }
 
+    /// Clients that wait: what comes first on a connection follows what came last on another. Returns those that do.
+    fn follow_reconnects(&mut self) -> Vec<usize> {
+        let found = reconnects::find(
+            &self.connections,
+            |request| self.requests[request].begin_ns,
+            |request| self.requests[request].left_ns(),
+        );
+        let follow = |(first, last): (usize, usize)| {
+            self.requests[first].before = Some(last);
+            first
+        };
+        found.into_iter().map(follow).collect()
+    }
+
     fn pool(&self) -> Option<Together> {
         // A client may end a connection, or be told to, and open the next one.
-        let opened = self.open_ns.iter().map(|&(from_ns, _)| (from_ns, 1));
-        let closed = self.open_ns.iter().map(|&(_, to_ns)| (to_ns, -1));
+        let opened = self.connections.iter().map(|own| (own.open_ns.start, 1));
+        let closed = self.connections.iter().map(|own| (own.open_ns.end, -1));
         let mut changes: Vec<(i64, i64)> = opened.chain(closed).collect();
         changes.sort_unstable();
         let (mut open, mut most, mut most_ns) = (0, 0, i64::MAX);

@@ -17,6 +17,8 @@ struct Server {
     /// When it is done with all it has.
     free_ns: i64,
     idle: bool,
+    /// Each connection is over as its request is answered.
+    closes: bool,
 }
 
 const PERIOD_NS: i64 = 100 * MS;
@@ -28,6 +30,7 @@ impl Server {
             quota_ns,
             free_ns: 2,
             idle: true,
+            closes: false,
         }
     }
 
@@ -61,6 +64,10 @@ impl Server {
         }
         self.events
             .push(socket(now, 20, connection, SocketOp::Wrote, 200));
+        if self.closes {
+            self.events
+                .push(socket(now + 1, 0, connection, SocketOp::Closed, 0));
+        }
         self.free_ns = now;
         now
     }
@@ -77,7 +84,9 @@ impl Server {
         self.events
             .push(switch(self.free_ns + 1, 1, 20, State::Sleeping, 0));
         self.events.sort_by_key(|e| e.ts_ns);
-        let header = with_connections(self.free_ns + MS, &[(20, "web", 1)], connections);
+        let mut header = with_connections(self.free_ns + MS, &[(20, "web", 1)], connections);
+        let made = header.sockets.connections.iter_mut();
+        made.for_each(|own| own.before &= !self.closes);
         compile(&header, &self.events)
     }
 }
@@ -93,6 +102,7 @@ fn poisson(seed: u64, quota_ns: i64, keeps: bool) -> (Vec<u64>, Arc<Program>, pl
     let mut server = Server::new(quota_ns);
     let (mut at, mut free) = (MS, Vec::new());
     let mut latencies = Vec::new();
+    server.closes = !keeps;
     for _ in 0..1500 {
         at += random(&mut rng, 10e6);
         let work_ns = random(&mut rng, 4e6).min(40 * MS);
@@ -198,13 +208,18 @@ fn a_dispatcher_is_woken_as_open_requests_come_though_another_thread_reads_them(
     assert!(p(&limited, 100.0) < 200.0, "{} ms", p(&limited, 100.0));
 }
 
+/// On a connection of its own, or on a new one for each request.
 #[test]
 fn clients_that_wait_are_a_closed_loop_on_each_of_their_connections() {
-    for quota_ns in [PERIOD_NS, 44 * MS] {
-        let (latencies, program, machine) = eight_that_wait(quota_ns);
+    for (quota_ns, anew) in [PERIOD_NS, 44 * MS]
+        .into_iter()
+        .flat_map(|quota_ns| [(quota_ns, false), (quota_ns, true)])
+    {
+        let (latencies, program, machine) = eight_that_wait(quota_ns, anew);
         assert_eq!(recorded(&program).latencies(None), latencies);
         // The first of each follows no answer.
-        assert_eq!((program.classes[0].open, program.classes[0].closed), (8, 792));
+        let class = &program.classes[0];
+        assert_eq!((class.open, class.closed), (8, 792), "new connections: {anew}");
         assert!(program.is_closed_loop());
         let half = run(&program, &machine, &["group.web.quota_us=50000"]);
         let done = half.requests.iter().filter(|r| r.done).count();
@@ -217,20 +232,22 @@ fn clients_that_wait_are_a_closed_loop_on_each_of_their_connections() {
 }
 
 /// Latencies, ascending, and the trace of eight clients that send 50 us after each answer.
-fn eight_that_wait(quota_ns: i64) -> (Vec<u64>, Arc<Program>, plimsoll_sim::Machine) {
+fn eight_that_wait(quota_ns: i64, anew: bool) -> (Vec<u64>, Arc<Program>, plimsoll_sim::Machine) {
     let mut rng = Pcg64::seed_from_u64(5);
     let mut server = Server::new(quota_ns);
+    server.closes = anew;
     let mut next: Vec<i64> = (0..8).map(|i| MS + i * 300 * US).collect();
     let mut latencies = Vec::new();
-    for _ in 0..800 {
-        let connection = (0..8).min_by_key(|&i| next[i]).unwrap();
-        let at = next[connection];
-        let answered = server.serve(connection as u64, at, random(&mut rng, 1e6).min(10 * MS));
+    for request in 0..800 {
+        let client = (0..8).min_by_key(|&i| next[i]).unwrap();
+        let connection = if anew { request } else { client as u64 };
+        let at = next[client];
+        let answered = server.serve(connection, at, random(&mut rng, 1e6).min(10 * MS));
         latencies.push((answered - at) as u64);
-        next[connection] = answered + 50 * US + random(&mut rng, 20e3);
+        next[client] = answered + 50 * US + random(&mut rng, 20e3);
     }
     latencies.sort_unstable();
-    let (program, machine) = server.compile(8);
+    let (program, machine) = server.compile(800);
     (latencies, program, machine)
 }
 
