@@ -26,7 +26,7 @@ use crate::recording::{firsts, is_from_outside, is_stuck, runs_by_cpu, same_prog
 use crate::request::{last_end_ns, Arrival as Begins, Loop, RequestInfo};
 use crate::requests::{self, By};
 use crate::rivals;
-use crate::segments;
+use crate::segments::{self, Parts};
 use crate::sockets::{self, Sockets};
 use plimsoll_sim::Mainline;
 use plimsoll_trace::{Cause, End, Header, Moment, Process, RequestSpec, ThreadTimeline, Timeline};
@@ -214,10 +214,16 @@ impl Program {
             delayed,
             seats: places.seats,
         };
-        let parts = match by_sockets {
+        let cut = match by_sockets {
             true => segments::cut(timeline, &mut threads, &mut work, &requests, &exchanges),
-            false => Vec::new(),
+            false => Parts::none_of(threads.len()),
         };
+        let Parts {
+            parts,
+            pools,
+            arriving,
+            at_ns,
+        } = cut;
         let Work {
             bursts,
             actions,
@@ -255,6 +261,9 @@ impl Program {
             seats,
             actions,
             delayed,
+            arriving,
+            pools,
+            at_ns,
             requests,
             rivals,
             only_rivals,

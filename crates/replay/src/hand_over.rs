@@ -11,6 +11,7 @@
 //!
 //! Or it is the next one of a client that waits: it comes after the answer to the one before, though the thread that read it had never
 //! blocked meanwhile, as one does not that is throttled all the time.
+use crate::pools::Pools;
 use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Start, NONE};
 use crate::recording::first_cause;
 use crate::request::{Arrival, RequestInfo};
@@ -19,6 +20,8 @@ use std::collections::BTreeSet;
 
 /// Runtimes look after their threads every now and then, more often than this; ns.
 const SLEEP_NS_MIN: i64 = 1_000_000;
+/// What ends so shortly after another part began was over: where a burst is cut is not known to the nanosecond.
+const AT_ONCE_NS: i64 = 1_000;
 /// Fewer sleeps say nothing of others.
 const SLEEPS_MIN: usize = 8;
 
@@ -31,13 +34,20 @@ pub(crate) struct Span {
 }
 
 /// One burst sets off another.
-struct Handed {
-    by: BurstIx,
-    to: BurstIx,
+pub(crate) struct Handed {
+    pub by: BurstIx,
+    pub to: BurstIx,
     /// When it has done so much of its work, ns.
-    at_ns: u64,
+    pub at_ns: u64,
     /// After that.
-    after_ns: u64,
+    pub after_ns: u64,
+}
+
+/// Threads of one process between which requests were moved.
+pub(crate) struct Moved {
+    pub threads: BTreeSet<u32>,
+    /// Of those that read or answered them.
+    pub pools: Pools,
 }
 
 /// Bursts that were cut, and what is known of them.
@@ -49,24 +59,25 @@ pub(crate) struct Cut<'a> {
     pub first_of: &'a [BurstIx],
     /// The request that each part reads or answers.
     pub of: &'a [u32],
+    /// Likewise, and of what neither reads nor answers where that is known.
+    pub all_of: &'a [u32],
     pub spans: &'a [Span],
     pub requests: &'a [RequestInfo],
 }
 
 impl Cut<'_> {
-    /// Adds what sets parts off to the actions of others, and what does so later to `delayed`. Returns the threads of one process between
-    /// which requests were moved.
+    /// Adds what sets parts off to the actions of others, and what does so later to `delayed`.
     pub fn hand_over(
         &self,
         bursts: &mut [Burst],
         actions: &mut Vec<Action>,
         delayed: &mut Vec<Delayed>,
-    ) -> BTreeSet<u32> {
+    ) -> Moved {
         let spans = self.spans;
         let pairs = one_after_the_other(self.of, spans);
         let mut handed: Vec<Handed> = Vec::new();
         let mut slept_ns: Vec<i64> = Vec::new();
-        for &(by, to) in &pairs {
+        for &Follows { by, to, .. } in pairs.iter().filter(|pair| pair.is_over) {
             let end_ns = spans[by as usize].end_ns;
             let timer = match bursts[to as usize].start {
                 Start::Data | Start::Sent => None,
@@ -91,7 +102,7 @@ impl Cut<'_> {
             }
         }
         slept_ns.sort_unstable();
-        for &(by, to) in &pairs {
+        for &Follows { by, to, is_over } in &pairs {
             if bursts[to as usize].start != Start::Data {
                 continue;
             }
@@ -106,7 +117,7 @@ impl Cut<'_> {
                 handed.push(Handed {
                     by,
                     to,
-                    at_ns: bursts[by as usize].work_ns,
+                    at_ns: if is_over { bursts[by as usize].work_ns } else { 0 },
                     after_ns,
                 });
             }
@@ -114,15 +125,37 @@ impl Cut<'_> {
         handed.extend(self.ask_again(bursts, actions));
         let thread = |burst: BurstIx| bursts[burst as usize].thread;
         let process = |thread: u32| self.timeline.threads[thread as usize].tgid;
-        let moved = handed.iter().map(|one| [thread(one.by), thread(one.to)]);
-        let within = |[by, to]: &[u32; 2]| by != to && process(*by) == process(*to);
-        let moved = moved.filter(within).flatten().collect();
-        add(bursts, actions, delayed, handed);
+        let within = |one: &&Handed| {
+            let (by, to) = (thread(one.by), thread(one.to));
+            by != to && process(by) == process(to)
+        };
+        let serves = |one: &&Handed| self.of[one.by as usize] != NONE && self.of[one.to as usize] != NONE;
+        let between = |one: &Handed| [thread(one.by), thread(one.to)];
+        let within = handed.iter().filter(within);
+        let serving = within.clone().filter(serves).flat_map(between).collect();
+        let moved = Moved {
+            threads: within.flat_map(between).collect(),
+            pools: Pools::find(self.timeline, &serving),
+        };
+        let placed = self.placed(bursts, actions, &moved.pools);
+        let unwoken = placed.iter().map(|one| one.to).collect();
+        handed.extend(placed);
+        add(bursts, actions, delayed, handed, &unwoken);
         moved
     }
 
     /// A client that waits asks again after its own answer, though what it then asked was read in the middle of something.
     fn ask_again(&self, bursts: &mut [Burst], actions: &[Action]) -> Vec<Handed> {
+        let mut handed = self.asked_again(bursts, actions);
+        handed.retain(|one| bursts[one.to as usize].start == Start::Data);
+        handed
+            .iter()
+            .for_each(|one| bursts[one.to as usize].start = Start::Sent);
+        handed
+    }
+
+    /// Each request of a client that waits, with the answer before.
+    pub fn asked_again(&self, bursts: &[Burst], actions: &[Action]) -> Vec<Handed> {
         let mut read_by = vec![NONE; self.requests.len()];
         // And after how much of its work.
         let mut ended_by = vec![(NONE, 0); self.requests.len()];
@@ -141,8 +174,7 @@ impl Cut<'_> {
                 continue;
             };
             let (by, at_ns) = ended_by[request as usize];
-            if by != NONE && to != NONE && bursts[to as usize].start == Start::Data {
-                bursts[to as usize].start = Start::Sent;
+            if by != NONE && to != NONE {
                 handed.push(Handed {
                     by,
                     to,
@@ -157,34 +189,57 @@ impl Cut<'_> {
     /// The burst that a timer woke, after `since_ns`, and that woke this one, itself or through others. Bursts are those before they
     /// were cut.
     fn timer_of(&self, burst: BurstIx, since_ns: i64) -> Option<(BurstIx, i64)> {
-        let thread = self.firsts.partition_point(|first| *first <= burst) - 1;
-        let own = (thread as u32, burst - self.firsts[thread]);
-        let ((thread, own), known) = first_cause(self.timeline, own, since_ns)?;
+        let ((thread, own), known) = self.cause_since(burst, since_ns)?;
         (known.cause == Cause::Timer && known.woken_ns - since_ns >= SLEEP_NS_MIN)
             .then(|| (self.firsts[thread as usize] + own, known.woken_ns))
     }
+
+    /// What set a burst off, of what has happened since then and was not done by a thread.
+    pub fn cause_since(&self, burst: BurstIx, since_ns: i64) -> Option<((u32, u32), &plimsoll_trace::Burst)> {
+        let thread = self.firsts.partition_point(|first| *first <= burst) - 1;
+        let own = (thread as u32, burst - self.firsts[thread]);
+        first_cause(self.timeline, own, since_ns)
+    }
+}
+
+/// A part of a request, and one without which it would not have been done.
+pub(crate) struct Follows {
+    pub by: BurstIx,
+    pub to: BurstIx,
+    /// It was over as the other began; else that is the request's first, in which it was read.
+    pub is_over: bool,
 }
 
 /// Of each request's parts in order of time, each but the first with the last that was over as it began.
-fn one_after_the_other(of: &[u32], spans: &[Span]) -> Vec<(BurstIx, BurstIx)> {
+pub(crate) fn one_after_the_other(of: &[u32], spans: &[Span]) -> Vec<Follows> {
     let mut by_request: Vec<BurstIx> = (0..of.len() as u32)
         .filter(|&ix| of[ix as usize] != NONE)
         .collect();
     by_request.sort_by_key(|&ix| (of[ix as usize], spans[ix as usize].end_ns));
-    let mut pairs = Vec::new();
+    let mut found = Vec::new();
     for parts in by_request.chunk_by(|&a, &b| of[a as usize] == of[b as usize]) {
-        for &part in parts {
-            let start_ns = spans[part as usize].start_ns;
-            let earlier = parts.partition_point(|&ix| spans[ix as usize].end_ns <= start_ns);
-            let last = parts[..earlier].iter().rfind(|&&ix| ix != part);
-            pairs.extend(last.map(|&last| (last, part)));
+        let began = |ix: BurstIx| (spans[ix as usize].start_ns, ix);
+        let first = parts.iter().min_by_key(|&&ix| began(ix));
+        for &to in parts {
+            let until_ns = spans[to as usize].start_ns + AT_ONCE_NS;
+            let earlier = parts.partition_point(|&ix| spans[ix as usize].end_ns <= until_ns);
+            let last = parts[..earlier].iter().rfind(|&&ix| began(ix) < began(to));
+            let is_over = last.is_some();
+            let by = last.or(first.filter(|&&first| first != to));
+            found.extend(by.map(|&by| Follows { by, to, is_over }));
         }
     }
-    pairs
+    found
 }
 
-/// Each sets off the other when it has done so much.
-fn add(bursts: &mut [Burst], actions: &mut Vec<Action>, delayed: &mut Vec<Delayed>, mut handed: Vec<Handed>) {
+/// Each sets off the other when it has done so much. `unwoken`: nothing that did before wakes these any more.
+fn add(
+    bursts: &mut [Burst],
+    actions: &mut Vec<Action>,
+    delayed: &mut Vec<Delayed>,
+    mut handed: Vec<Handed>,
+    unwoken: &BTreeSet<BurstIx>,
+) {
     if handed.is_empty() {
         return;
     }
@@ -193,7 +248,9 @@ fn add(bursts: &mut [Burst], actions: &mut Vec<Action>, delayed: &mut Vec<Delaye
     actions.reserve(old.len() + handed.len());
     let mut next = handed.iter().peekable();
     for ix in 0..bursts.len() {
-        let mut own = old[actions_of(bursts, old.len(), ix)].iter().copied().peekable();
+        let is_kept = |action: &Action| !matches!(action.deed, Deed::Wake(woken) if unwoken.contains(&woken));
+        let own = old[actions_of(bursts, old.len(), ix)].iter().copied();
+        let mut own = own.filter(is_kept).peekable();
         bursts[ix].actions = actions.len() as u32;
         while let Some(one) = next.next_if(|one| one.by as usize == ix) {
             while let Some(before) = own.next_if(|own| own.at_ns <= one.at_ns) {

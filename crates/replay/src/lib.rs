@@ -14,7 +14,7 @@
 //! - Work is CPU time. That caches are colder after a throttling is not in it.
 //!
 //! Memory is linear in the trace: 44 bytes for each burst, 16 for each wake-up, mark and what is woken later, 48 for each request, once;
-//! 16 bytes for each request in each run.
+//! 16 bytes for each request and 4 for each burst in each run.
 mod arrivals;
 mod build;
 mod cost;
@@ -31,8 +31,10 @@ mod outside;
 mod outside_task;
 mod pairing;
 mod phase;
+mod placed;
 mod placement;
 mod pool;
+mod pools;
 mod program;
 mod questions;
 mod reconnects;
@@ -48,6 +50,7 @@ mod settings;
 mod sockets;
 mod state;
 mod task;
+mod workers;
 
 pub use arrivals::Pacing;
 pub use error::SettingsError;

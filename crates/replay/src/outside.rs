@@ -106,6 +106,8 @@ fn on(
                     continue;
                 };
                 let (asked_ns, asked) = asked[question as usize];
+                // What came before the question is left of an earlier answer.
+                let since_ns = first_ns.unwrap_or(came_ns).max(asked_ns);
                 answers.push(Answer {
                     asked_ns,
                     asked,
@@ -113,7 +115,7 @@ fn on(
                     read_ns: event.ts_ns,
                     read: by,
                     connection,
-                    woke: woken_for(timeline, (by.thread, by.burst), first_ns.unwrap_or(came_ns)),
+                    woke: woken_for(timeline, (by.thread, by.burst), since_ns),
                     is_waited_for: false,
                 });
             }

@@ -16,11 +16,10 @@ pub(crate) struct OutsideTask {
 
 impl OutsideTask {
     pub fn new(program: Arc<Program>, state: Arc<State>) -> Self {
-        Self {
-            program,
-            state,
-            due: BinaryHeap::new(),
-        }
+        let arriving = program.arriving.clone();
+        let due = arriving.map(|one| Reverse((program.delayed[one as usize].after_ns, one)));
+        let due = due.collect();
+        Self { program, state, due }
     }
 
     /// How a thread asks for what comes later, one of [`Program::delayed`].
@@ -48,7 +47,7 @@ impl Behaviour for OutsideTask {
             Some(Reverse((due_ns, asked))) if due_ns <= now_ns => {
                 self.due.pop();
                 let burst = self.program.delayed[asked as usize].burst;
-                self.state.wake(&self.program, burst)
+                self.state.wake(&self.program, burst, now_ns)
             }
             Some(Reverse((at_ns, _))) => Step::ReceiveUntil { channel, at_ns },
             None => Step::Receive { channel },

@@ -4,6 +4,7 @@ use crate::arrivals::Pacing;
 use crate::groups::{counts, find, is_below, Group};
 use crate::pairing::Pairing;
 use crate::placement::{Seat, ThreadPlace};
+use crate::pools::Pools;
 use crate::request::{RequestClass, RequestInfo};
 use crate::rivals::{Demand, Rival};
 use plimsoll_sim::Mainline;
@@ -166,6 +167,11 @@ pub struct Program {
     pub(crate) actions: Vec<Action>,
     /// What [`Deed::WakeLater`] wakes.
     pub(crate) delayed: Vec<Delayed>,
+    /// What comes from outside for threads that do each other's work, of `delayed`; so long after the beginning.
+    pub(crate) arriving: Range<u32>,
+    pub(crate) pools: Pools,
+    /// When each burst began in the recording; none, if no threads do each other's work.
+    pub(crate) at_ns: Vec<u64>,
     pub(crate) requests: Vec<RequestInfo>,
     /// What the rest of the machine wanted of each CPU.
     pub(crate) rivals: Vec<Rival>,
@@ -180,6 +186,8 @@ pub(crate) struct Part {
     pub request: u32,
     /// The burst in which its thread worked for that request before; [`NONE`]: it is the first.
     pub before: BurstIx,
+    /// That in which its thread worked for it next; likewise.
+    pub next: BurstIx,
     /// The burst that wakes it, at once or later; [`NONE`]: none does.
     pub waker: BurstIx,
     /// The first of what its thread did in one go.
@@ -190,6 +198,7 @@ impl Part {
     pub const UNKNOWN: Part = Part {
         request: NONE,
         before: NONE,
+        next: NONE,
         waker: NONE,
         first: NONE,
     };
@@ -225,6 +234,12 @@ pub struct Stretch {
 pub(crate) fn actions_of(bursts: &[Burst], len: usize, burst: usize) -> Range<usize> {
     let end = bursts.get(burst + 1).map_or(len, |next| next.actions as usize);
     bursts[burst].actions as usize..end
+}
+
+/// Work until a request is read, of what is done in a burst.
+pub(crate) fn lead_ns(actions: &[Action], request: u32) -> u64 {
+    let read = actions.iter().find(|action| action.deed == Deed::Await(request));
+    read.map_or(0, |action| action.at_ns)
 }
 
 impl Start {
@@ -331,6 +346,27 @@ impl Program {
 
     pub(crate) fn actions_of(&self, burst: BurstIx) -> Range<usize> {
         actions_of(&self.bursts, self.actions.len(), burst as usize)
+    }
+
+    /// The pool whose threads may do a burst; `None`: only its own thread may.
+    pub(crate) fn pool_of(&self, burst: BurstIx) -> Option<u32> {
+        let may_move = self.first_of_cut(burst) != burst;
+        self.pools
+            .of(self.bursts[burst as usize].thread)
+            .filter(|_| may_move)
+    }
+
+    /// Work of a burst until it reads its request: a connection is accepted before its data come.
+    pub(crate) fn lead_ns(&self, burst: BurstIx, request: u32) -> u64 {
+        lead_ns(&self.actions[self.actions_of(burst)], request)
+    }
+
+    /// The first of what its thread did in one go with a burst.
+    pub(crate) fn first_of_cut(&self, burst: BurstIx) -> BurstIx {
+        match self.bursts[burst as usize].start.is_part() {
+            true => self.part_of(burst).first,
+            false => burst,
+        }
     }
 
     pub(crate) fn part_of(&self, burst: BurstIx) -> Part {

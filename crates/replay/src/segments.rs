@@ -19,11 +19,13 @@
 use crate::exchanges::Exchange;
 use crate::hand_over::{Cut, Span};
 use crate::placement::Seat;
+use crate::pools::Pools;
 use crate::program::{actions_of, Action, Burst, BurstIx, Deed, Delayed, Part, Start, Thread, Work, NONE};
 use crate::recording::{is_stuck, wakers};
 use crate::request::RequestInfo;
 use plimsoll_trace::{Cause, ThreadTimeline, Timeline};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 struct Segment {
     /// The request; [`NONE`]: before any.
@@ -35,14 +37,36 @@ struct Segment {
     actions: Vec<Action>,
 }
 
-/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too. Returns what each is a part of.
+/// What bursts are parts of.
+pub(crate) struct Parts {
+    /// Of each burst; none, if requests are not what sockets say.
+    pub parts: Vec<Part>,
+    pub pools: Pools,
+    /// As in [`crate::Program`].
+    pub arriving: Range<u32>,
+    /// Likewise.
+    pub at_ns: Vec<u64>,
+}
+
+impl Parts {
+    pub fn none_of(nr_threads: usize) -> Parts {
+        Parts {
+            parts: Vec::new(),
+            pools: Pools::none_of(nr_threads),
+            arriving: 0..0,
+            at_ns: Vec::new(),
+        }
+    }
+}
+
+/// Cuts all bursts. Indices of bursts change, in threads and wake-ups, too.
 pub(crate) fn cut(
     timeline: &Timeline,
     threads: &mut [Thread],
     work: &mut Work,
     requests: &[RequestInfo],
     exchanges: &[Exchange],
-) -> Vec<Part> {
+) -> Parts {
     let Work {
         bursts,
         actions,
@@ -184,7 +208,7 @@ pub(crate) fn cut(
             Deed::Begin(_) | Deed::Await(_) | Deed::End(_) | Deed::Receive(_) | Deed::WakeLater(_) => {}
         }
     }
-    for thread in threads {
+    for thread in threads.iter_mut() {
         let own = &thread.bursts;
         thread.bursts = first_of[own.start as usize]..first_of[own.end as usize];
     }
@@ -193,6 +217,7 @@ pub(crate) fn cut(
         firsts: &firsts,
         first_of: &first_of,
         of: &acts_for,
+        all_of: &of,
         spans: &spans,
         requests,
     };
@@ -206,9 +231,24 @@ pub(crate) fn cut(
     for (ix, reads) in in_turn {
         let burst = &mut bursts[ix as usize];
         // Threads between which a runtime moves requests wait for whatever comes next.
-        burst.strict &= !(takes_turns.contains(&burst.thread) && (reads || moved.contains(&burst.thread)));
+        burst.strict &=
+            !(takes_turns.contains(&burst.thread) && (reads || moved.threads.contains(&burst.thread)));
     }
-    parts
+    let pools = moved.pools;
+    let arriving = cut.arrive(bursts, actions, delayed, &parts, &pools);
+    let at_ns = match pools.is_empty() {
+        true => Vec::new(),
+        false => spans
+            .iter()
+            .map(|span| (span.start_ns - timeline.start_ns).max(0) as u64)
+            .collect(),
+    };
+    Parts {
+        parts,
+        pools,
+        arriving,
+        at_ns,
+    }
 }
 
 /// Whether a thread waited for storage before one of its bursts.
@@ -252,7 +292,8 @@ fn parts(
     let mut first = 0;
     for (ix, &request) in of.iter().enumerate() {
         parts[ix].request = request;
-        if !bursts[ix].start.is_part() {
+        let is_first = ix == 0 || bursts[ix - 1].thread != bursts[ix].thread;
+        if is_first || !bursts[ix].start.is_part() {
             first = ix as u32;
         }
         parts[ix].first = first;
@@ -260,6 +301,7 @@ fn parts(
             let last = std::mem::replace(&mut last[request as usize], ix as u32);
             if last != NONE && bursts[last as usize].thread == bursts[ix].thread {
                 parts[ix].before = last;
+                parts[last as usize].next = ix as u32;
             }
         }
         for action in &actions[actions_of(bursts, actions.len(), ix)] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One thread of the trace at work in the simulator.
+mod for_another;
 mod put_off;
 
 use crate::inbox::Inbox;
@@ -47,7 +48,10 @@ pub(crate) struct ThreadTask {
     to_wake: VecDeque<Deed>,
     /// Next burst that has a time of its own, from the recording.
     next_at: BurstIx,
-    left: u32,
+    /// What it has taken of its pool's work.
+    taken: VecDeque<BurstIx>,
+    /// What it has done for another one, which is to be told: all is done now that that did in one go with it.
+    over: Option<BurstIx>,
 }
 
 impl ThreadTask {
@@ -83,7 +87,8 @@ impl ThreadTask {
             resume: NONE,
             to_wake: VecDeque::new(),
             next_at: bursts.start,
-            left: bursts.len() as u32,
+            taken: VecDeque::new(),
+            over: None,
         };
         if forked {
             task.receive(bursts.start);
@@ -107,7 +112,8 @@ impl ThreadTask {
     }
 
     fn may(&self, burst: BurstIx, before: BurstIx) -> bool {
-        burst <= self.last_before(before) && (self.left == 1 || !self.program.bursts[burst as usize].exits)
+        burst <= self.last_before(before)
+            && (self.state.left(self.thread) == 1 || !self.program.bursts[burst as usize].exits)
     }
 
     /// The last burst that may be done while the thread waits for one: what was cut from that, if it was in the middle of nothing.
@@ -120,6 +126,7 @@ impl ThreadTask {
 
     fn receive(&mut self, burst: BurstIx) {
         match self.program.bursts[burst as usize].exits {
+            _ if self.is_for_another(burst) => self.taken.push_back(burst),
             true => self.exit = Some(burst),
             false => self.inbox.push(burst),
         }
@@ -142,8 +149,11 @@ impl ThreadTask {
     fn choose(&mut self, now_ns: u64) -> Result<(BurstIx, u64), Option<u64>> {
         loop {
             let Doing::Waiting { before } = self.doing else {
-                unreachable!("only a thread that waits chooses")
+                return Err(None);
             };
+            if let Some(burst) = self.taken.pop_front() {
+                return Ok((burst, now_ns));
+            }
             let ready_ns = match self.put_off(before, now_ns) {
                 Ok(burst) => {
                     self.resume = before;
@@ -152,7 +162,15 @@ impl ThreadTask {
                 Err(at_ns) => at_ns,
             };
             if let Some(burst) = self.message(before) {
-                if !self.is_done(burst) && !self.puts_off(burst, now_ns) {
+                if self.state.waits(burst) && !self.state.is_taken(burst) {
+                    match self.of_pool(before, now_ns) {
+                        Some(first) => return Ok((first, now_ns)),
+                        None => continue,
+                    }
+                }
+                if self.is_done(burst) && self.state.is_moved(burst) {
+                    self.follow(burst, now_ns);
+                } else if !self.state.is_taken(burst) && !self.puts_off(burst, now_ns) {
                     return Ok((burst, now_ns));
                 }
                 continue;
@@ -175,11 +193,17 @@ impl ThreadTask {
                     (due, burst)
                 }
                 (timer, at) => {
+                    if self.state.has_mail(self.thread) {
+                        return Err(None);
+                    }
+                    if let Some(burst) = self.of_pool(before, now_ns) {
+                        return Ok((burst, now_ns));
+                    }
                     return Err(timer
                         .into_iter()
                         .chain(at.map(|(at, _)| at))
                         .chain(ready_ns)
-                        .min())
+                        .min());
                 }
             };
             if !self.is_done(burst) && !self.puts_off(burst, now_ns) {
@@ -197,6 +221,7 @@ impl ThreadTask {
         let actions = self.program.actions_of(burst);
         (self.action, self.action_end) = (actions.start as u32, actions.end as u32);
         self.done_ns = 0;
+        self.state.take(&self.program, burst, self.thread);
         self.doing = Doing::Working(burst);
     }
 
@@ -210,7 +235,7 @@ impl ThreadTask {
 
     /// What follows a burst that is done; `None`: parts of it are left.
     fn after(&mut self, burst: BurstIx, now_ns: u64) -> Option<BurstIx> {
-        let first = self.first_of_cut(burst);
+        let first = self.program.first_of_cut(burst);
         if burst == first {
             let end = self.end_of_cut(burst);
             let rest = (burst + 1..end).find(|&part| !self.is_done(part));
@@ -227,36 +252,37 @@ impl ThreadTask {
             }
         }
         self.left_over.retain(|left| !left.is_empty());
-        let is_left = |left: &Range<BurstIx>| self.first_of_cut(left.start) == first;
-        let is_over = self.is_done(first) && !self.left_over.iter().any(is_left);
-        is_over.then(|| self.end_of_cut(burst))
-    }
-
-    fn first_of_cut(&self, part: BurstIx) -> BurstIx {
-        match self.program.bursts[part as usize].start.is_part() {
-            true => self.program.part_of(part).first,
-            false => part,
-        }
+        self.state
+            .is_cut_over(&self.program, burst)
+            .then(|| self.end_of_cut(burst))
     }
 
     /// Wakes what a deed wakes, now or later. `None`: it wakes nothing, or that is done.
-    fn wake(&self, deed: Deed) -> Option<Step> {
+    fn wake(&self, deed: Deed, now_ns: u64) -> Option<Step> {
         let woken = deed.wakes(&self.program.delayed)?;
         (!self.is_done(woken)).then(|| match deed {
             Deed::WakeLater(delayed) => OutsideTask::ask(&self.program, delayed),
-            _ => self.state.wake(&self.program, woken),
+            _ => self.state.wake(&self.program, woken, now_ns),
         })
     }
 
     /// What comes after a burst.
     fn end(&mut self, burst: BurstIx, now_ns: u64) {
-        self.left -= 1;
-        self.state.set_done(burst);
+        self.state.set_done(&self.program, burst);
         let resume = std::mem::replace(&mut self.resume, NONE);
         let is_over = resume == NONE || self.is_done(resume);
         self.doing = Doing::Waiting {
             before: if is_over { NONE } else { resume },
         };
+        match self.is_for_another(burst) {
+            true => self.over = Some(burst).filter(|&burst| self.state.is_cut_over(&self.program, burst)),
+            false => self.follow(burst, now_ns),
+        }
+        self.go_on(burst, now_ns);
+    }
+
+    /// Takes up what comes after a burst of its own.
+    fn follow(&mut self, burst: BurstIx, now_ns: u64) {
         let Some(next) = self.after(burst, now_ns) else {
             return;
         };
@@ -287,19 +313,38 @@ impl Behaviour for ThreadTask {
                 timers.min().map(|(_, burst)| burst)?
             }
         };
+        if self.is_for_another(burst) {
+            return None;
+        }
         self.program.seats[burst as usize]
             .get()
             .filter(|_| self.state.has_seats)
     }
 
     fn next(&mut self, ctx: &mut Context) -> Step {
+        self.state.works(&self.program, self.thread);
+        let step = self.step(ctx);
+        if let Step::Receive { .. } | Step::ReceiveUntil { .. } | Step::SleepUntil { .. } = step {
+            let is_idle = matches!(self.doing, Doing::Waiting { before: NONE });
+            self.state.blocks(&self.program, self.thread, is_idle);
+        }
+        step
+    }
+}
+
+impl ThreadTask {
+    fn step(&mut self, ctx: &mut Context) -> Step {
         if let Some(value) = ctx.received() {
+            self.state.received(self.thread);
             self.receive(value as BurstIx);
         }
         let now_ns = ctx.now_ns();
         loop {
+            if let Some(burst) = self.over.take() {
+                return self.state.tell(&self.program, burst);
+            }
             if let Some(deed) = self.to_wake.pop_front() {
-                match self.wake_instead(deed) {
+                match self.wake_instead(deed, now_ns) {
                     Some(step) => return step,
                     None => continue,
                 }
@@ -327,7 +372,7 @@ impl Behaviour for ThreadTask {
                                 ctx.spawn(ThreadTask::spec(&self.program, &self.state, thread, true));
                             }
                             Deed::Wake(_) | Deed::WakeLater(_) => {
-                                if let Some(step) = self.wake(action.deed) {
+                                if let Some(step) = self.wake(action.deed, now_ns) {
                                     return step;
                                 }
                             }
@@ -342,19 +387,25 @@ impl Behaviour for ThreadTask {
                         return Step::Compute { ns };
                     }
                     self.end(burst, now_ns);
-                    if let Doing::Sleeping(_, at_ns) = self.doing {
-                        return Step::SleepUntil { at_ns };
-                    }
+                }
+                Doing::Sleeping(_, at_ns) if at_ns > now_ns => {
+                    return self.pass_on(now_ns).unwrap_or(Step::SleepUntil { at_ns });
                 }
                 Doing::Sleeping(burst, due_ns) => self.begin(burst, due_ns),
                 Doing::Waiting { .. } => {
-                    if self.left == 0 {
-                        return Step::Exit;
+                    if self.has_done_all() {
+                        match self.leaves_behind(now_ns) {
+                            Some(burst) => self.taken.push_back(burst),
+                            None => return Step::Exit,
+                        }
                     }
                     match self.choose(now_ns) {
                         Ok((burst, due_ns)) => self.begin(burst, due_ns),
-                        Err(_) if !self.to_wake.is_empty() => {}
+                        Err(_) if !self.to_wake.is_empty() || !self.is_waiting() => {}
                         Err(until) => {
+                            if let Some(step) = self.pass_on(now_ns) {
+                                return step;
+                            }
                             let channel = ChannelId(self.thread);
                             return match until {
                                 Some(at_ns) => Step::ReceiveUntil { channel, at_ns },

@@ -11,7 +11,6 @@
 //! - a timer that an earlier request waits for runs though its thread had done what is put off before it.
 use super::{Doing, ThreadTask};
 use crate::program::{BurstIx, Deed, Start, NONE};
-use crate::state::tell;
 use plimsoll_sim::Step;
 use std::ops::Range;
 
@@ -23,37 +22,12 @@ const LOOK_AHEAD: BurstIx = 64;
 const HAND_ON: usize = 64;
 
 impl ThreadTask {
-    /// Whether a burst's request is there, and what its thread did for that before is done; else from when on that may
-    /// be so, if that is known.
-    pub(super) fn is_ready(&self, burst: BurstIx, now_ns: u64) -> Result<(), Option<u64>> {
-        if self.program.bursts[burst as usize].start == Start::Sent && !self.state.is_sent(burst) {
-            return Err(None);
-        }
-        let part = self.program.part_of(burst);
-        if part.request == NONE {
-            return Ok(());
-        }
-        // What it follows has not been answered yet: it waits for nothing, as the order says what it needs.
-        let Some(at_ns) = self.state.begins(&self.program, part.request) else {
-            return Ok(());
-        };
-        if at_ns > now_ns {
-            let from_ns = at_ns.saturating_sub(self.lead_ns(burst, part.request));
-            if from_ns > now_ns {
-                return Err(Some(from_ns));
-            }
-        }
-        match part.before == NONE || self.is_done(part.before) {
-            true => Ok(()),
-            false => Err(None),
-        }
+    fn is_ready(&self, burst: BurstIx, now_ns: u64) -> Result<(), Option<u64>> {
+        self.state.is_ready(&self.program, burst, now_ns)
     }
 
-    /// Work of a burst until it reads its request: a connection is accepted before its data come.
-    fn lead_ns(&self, burst: BurstIx, request: u32) -> u64 {
-        let mut own = self.program.actions[self.program.actions_of(burst)].iter();
-        own.find(|action| action.deed == Deed::Await(request))
-            .map_or(0, |action| action.at_ns)
+    fn is_put_off(&self, burst: BurstIx) -> bool {
+        !self.state.is_taken(burst) && !self.state.waits(burst)
     }
 
     /// Of what was put off or cut, the first that is ready; else when the next may be.
@@ -61,7 +35,7 @@ impl ThreadTask {
         let mut next_ns = None;
         for left in &self.left_over {
             let near = left.start..left.end.min(left.start + LOOK_AHEAD);
-            for burst in near.filter(|&burst| self.may(burst, before) && !self.is_done(burst)) {
+            for burst in near.filter(|&burst| self.may(burst, before) && self.is_put_off(burst)) {
                 match self.is_ready(burst, now_ns) {
                     Ok(()) => return Ok(burst),
                     Err(at_ns) => next_ns = next_ns.into_iter().chain(at_ns).min(),
@@ -160,11 +134,11 @@ impl ThreadTask {
     }
 
     /// What it reads was not sent by that, so its thread puts it off, and what that would wake is handed on.
-    pub(super) fn wake_instead(&self, deed: Deed) -> Option<Step> {
+    pub(super) fn wake_instead(&self, deed: Deed, now_ns: u64) -> Option<Step> {
         let woken = deed.wakes(&self.program.delayed)?;
         match self.program.bursts[woken as usize].start {
-            Start::Sent => Some(tell(&self.program, woken)),
-            _ => self.wake(deed),
+            Start::Sent => Some(self.state.tell(&self.program, woken)),
+            _ => self.wake(deed, now_ns),
         }
     }
 

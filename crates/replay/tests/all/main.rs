@@ -8,6 +8,7 @@ mod machine;
 mod modules;
 mod phase;
 mod piled_up;
+mod pools;
 mod replay;
 mod rivals;
 mod set_off;
