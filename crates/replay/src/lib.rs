@@ -33,7 +33,6 @@ mod pairing;
 mod phase;
 mod placed;
 mod placement;
-mod pool;
 mod pools;
 mod program;
 mod questions;
@@ -50,6 +49,7 @@ mod settings;
 mod sockets;
 mod state;
 mod task;
+mod together;
 mod workers;
 
 pub use arrivals::Pacing;

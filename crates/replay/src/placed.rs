@@ -3,7 +3,8 @@
 //! of them would have done. That the request had come this far is what sets it off, not where the waker happened to be.
 //!
 //! So it is for clients that wait, whose requests come in another order in each replay: one that waited for a waker which then
-//! worked for others stood still. Where requests keep their times the order is kept, too, and so are wakers, as of a lock.
+//! worked for others stood still. Where requests keep their times the order is kept, too, and so are wakers, as of a lock; but what a
+//! thread of a pool happened to read in the middle of something, any of them would have read as it came.
 use crate::hand_over::{one_after_the_other, Cut, Handed};
 use crate::pools::Pools;
 use crate::program::{actions_of, lead_ns, Action, Burst, BurstIx, Deed, Delayed, Part, Start, NONE};
@@ -49,7 +50,7 @@ impl Cut<'_> {
         (known.woken_ns - self.timeline.start_ns).max(0) as u64
     }
 
-    /// Such bursts, which wait for no waker any more, and what sets each off.
+    /// Bursts that were done by whichever thread was free, which wait for no waker any more, and what sets each off.
     pub fn placed(&self, bursts: &mut [Burst], actions: &[Action], pools: &Pools) -> Vec<Handed> {
         let mut placed = Vec::new();
         if pools.is_empty() {
@@ -62,9 +63,9 @@ impl Cut<'_> {
                 continue;
             }
             let pool = pools.of(bursts[ix].thread);
-            let is_ones = pool.is_some() && pool == pools.of(bursts[waker as usize].thread);
+            let in_one_pool = pool.is_some() && pool == pools.of(bursts[waker as usize].thread);
             let for_another = self.all_of[waker as usize] != self.all_of[ix];
-            if is_ones && for_another && self.cause_since(self.spans[ix].of, since_ns).is_none() {
+            if in_one_pool && for_another && self.cause_since(self.spans[ix].of, since_ns).is_none() {
                 (bursts[ix].start, bursts[ix].strict) = (Start::Sent, false);
                 placed.push(one);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Clients that wait and connect anew for each request, or after some. Nothing says which of them it is that comes next: where it is
-//! known that all wait ([`crate::pool`]), it is taken to be the one that has waited longest since its connection ended.
+//! known that all wait ([`crate::together`]), it is taken to be the one that has waited longest since its connection ended.
 use std::ops::Range;
 
 /// A connection with requests.

@@ -16,14 +16,14 @@
 //! and in every replay.
 //!
 //! From when it comes after the last answer on its connection says whether the client waits: see [`crate::arrivals`];
-//! of several connections also what they do together: see [`crate::pool`].
+//! of several connections also what they do together: see [`crate::together`].
 use crate::arrivals::{self, Arrival, Pacing};
 use crate::groups::{is_below, Group};
 use crate::marks::Mark;
-use crate::pool::{self, Together};
 use crate::program::{SocketCounts, Thread};
 use crate::reconnects::{self, Connection};
 use crate::request::Loop;
+use crate::together::{self, Together};
 use plimsoll_trace::{ConnectionTimeline, Moment, Side, SocketEvent, SocketOp, Timeline};
 use std::ops::Range;
 
@@ -369,11 +369,11 @@ impl Sockets {
         }
         let own = self.requests.iter().map(|r| (r.begin_ns, r.left_ns()));
         let own: Vec<(i64, i64)> = own.collect();
-        let connections = pool::Connections {
+        let connections = together::Connections {
             most: most as usize,
             since_ns: most_ns,
         };
-        pool::pacing(&own, connections)
+        together::pacing(&own, connections)
     }
 
     /// A client that sends at a constant rate takes any free connection: the schedule shows in all together.

@@ -22,7 +22,7 @@ pub(crate) struct State {
     taken: Bits,
     /// Likewise: that is not its own.
     moved: Bits,
-    /// Likewise: its thread has been told of it, and the first one to be idle does it.
+    /// Likewise: its thread has been told of it, and the next one of its pool that is free does it.
     waits: Bits,
     /// Of each thread: bursts that are not done.
     left: Vec<AtomicU32>,
@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// Whether it comes in the order in which it became ready, not in that of the recording.
+    /// Whether its thread has been told of it, and the next one of its pool that is free does it.
     pub fn waits(&self, burst: BurstIx) -> bool {
         self.waits.has(burst)
     }
@@ -165,7 +165,7 @@ impl State {
         Some(self.send(idle, found))
     }
 
-    /// It is ready, and a thread of its pool is, too, which takes what comes first.
+    /// It is ready, and so is a thread of its pool, which takes what comes first.
     pub fn come_back_to(&self, program: &Program, burst: BurstIx) {
         self.waits.set(burst);
         self.workers
