@@ -324,9 +324,13 @@ impl Behaviour for ThreadTask {
     fn next(&mut self, ctx: &mut Context) -> Step {
         self.state.works(&self.program, self.thread);
         let step = self.step(ctx);
-        if let Step::Receive { .. } | Step::ReceiveUntil { .. } | Step::SleepUntil { .. } = step {
-            let is_idle = matches!(self.doing, Doing::Waiting { before: NONE });
-            self.state.blocks(&self.program, self.thread, is_idle);
+        let waits = matches!(self.doing, Doing::Waiting { before: NONE });
+        match step {
+            Step::Receive { .. } | Step::ReceiveUntil { .. } => {
+                self.state.blocks(&self.program, self.thread, waits)
+            }
+            Step::SleepUntil { .. } | Step::Exit => self.state.blocks(&self.program, self.thread, false),
+            _ => {}
         }
         step
     }
