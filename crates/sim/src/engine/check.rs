@@ -6,11 +6,38 @@ use super::topo::test_bit;
 use super::Engine;
 use crate::class::Class;
 
+/// What a check counts in; kept, because it counts thousands of times in a second of a debug build.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Of each CPU.
+    queued: Vec<u32>,
+    weights: Vec<u64>,
+    /// Of each group on each CPU.
+    runnable: Vec<u32>,
+}
+
+fn zeros<T: Clone + Default>(of: &mut Vec<T>, count: usize) {
+    of.clear();
+    of.resize(count, T::default());
+}
+
 impl<C: Class> Engine<'_, C> {
-    pub(super) fn check_invariants(&self) {
+    pub(super) fn check_invariants(&mut self) {
+        let mut counts = std::mem::take(&mut self.check_counts);
+        self.check_cpus(&mut counts);
+        for group in 0..self.memory.nr_groups as u32 {
+            self.check_pool(group);
+        }
+        self.check_runnable(&mut counts.runnable);
+        self.class.check(self.now_ns);
+        self.check_counts = counts;
+    }
+
+    /// Each CPU's queue has what its tasks say, and each group's load is what its CPUs published.
+    fn check_cpus(&self, Counts { queued, weights, .. }: &mut Counts) {
         let n = self.cpus.len();
-        let mut queued = vec![0u32; n];
-        let mut weights = vec![0u64; n];
+        zeros(queued, n);
+        zeros(weights, n);
         for (number, task) in self.tasks.iter().enumerate() {
             let cpu = task.policy.cpu as usize;
             match task.state {
@@ -75,17 +102,12 @@ impl<C: Class> Engine<'_, C> {
             let overloaded = test_bit(&llc.overloaded, self.topo.in_llc[cpu]);
             assert_eq!(overloaded, queued[cpu] >= 2, "CPU {cpu}: overloaded or not");
         }
-        for group in 0..self.memory.nr_groups as u32 {
-            self.check_pool(group);
-        }
-        self.check_runnable();
-        self.class.check(self.now_ns);
     }
 
     /// Every level's count of what is runnable on a CPU: its own tasks, and child groups that have any.
-    fn check_runnable(&self) {
+    fn check_runnable(&self, counts: &mut Vec<u32>) {
         let n = self.cpus.len();
-        let mut counts = vec![0u32; self.memory.side() as usize * n];
+        zeros(counts, self.memory.side() as usize * n);
         for task in &self.tasks {
             if matches!(task.state, State::Running | State::Queued | State::Parked) {
                 counts[task.group as usize * n + task.policy.cpu as usize] += 1;
@@ -126,13 +148,12 @@ impl<C: Class> Engine<'_, C> {
             "group {path}: pool is {} ns",
             pool.runtime_ns
         );
-        let throttled: Vec<u32> = (0..self.cpus.len() as u32)
+        let throttled = (0..self.cpus.len() as u32)
             .filter(|&cpu| self.memory.balance(group, cpu).throttled != 0)
-            .collect();
+            .count();
         let in_ring = pool.tail.wrapping_sub(pool.head);
         assert_eq!(
-            throttled.len() as u32,
-            in_ring,
+            throttled as u32, in_ring,
             "group {path}: throttled balances and those in the ring differ at {} ns",
             self.now_ns
         );

@@ -99,6 +99,7 @@ pub(crate) struct Engine<'o, C> {
     /// Events between two checks of the invariants; 0: never.
     check_every: u32,
     since_check: u32,
+    check_counts: check::Counts,
     /// Where every event is checked.
     ledger: Option<Box<ledger::Ledger>>,
     changes: Vec<Change>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a configuration that was found possible to a machine about to run: memory, groups, tasks.
+use super::check::Counts;
 use super::events::{Slots, Timer, Timers};
 use super::lines::Line;
 use super::policy::{self as pl, Memory};
@@ -59,11 +60,12 @@ impl<'o, C: Class> Engine<'o, C> {
             stop_when_done: config.stop_when_done,
             check_every: match (config.check, cfg!(debug_assertions)) {
                 (true, _) => 1,
-                // A check looks at everything: on large machines not after every single event.
-                (_, true) => 1 + (nr_groups * nr_cpus as usize + config.tasks.len()) as u32 / 64,
+                // A check looks at everything, and what is broken stays so: not after every single event, on large machines less often.
+                (_, true) => 8 + (nr_groups * nr_cpus as usize + config.tasks.len()) as u32 / 64,
                 _ => 0,
             },
             since_check: 0,
+            check_counts: Counts::default(),
             ledger: config.check.then(|| Box::new(ledger::Ledger::new(nr_groups))),
             slots: Slots::new(nr_cpus as usize),
             timers: Timers::new(),
