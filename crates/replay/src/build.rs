@@ -230,7 +230,7 @@ impl Program {
             delayed,
             seats,
         } = work;
-        Ok(Program {
+        let mut program = Program {
             threads,
             groups,
             classes: found.classes,
@@ -267,7 +267,10 @@ impl Program {
             requests,
             rivals,
             only_rivals,
-        })
+            cut_sizes: Vec::new(),
+        };
+        program.cut_sizes = program.sizes_of_cuts();
+        Ok(program)
     }
 }
 

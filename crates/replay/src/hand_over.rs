@@ -34,6 +34,7 @@ pub(crate) struct Span {
 }
 
 /// One burst sets off another.
+#[derive(Clone, Copy)]
 pub(crate) struct Handed {
     pub by: BurstIx,
     pub to: BurstIx,
@@ -102,7 +103,8 @@ impl Cut<'_> {
             }
         }
         slept_ns.sort_unstable();
-        for &Follows { by, to, is_over } in &pairs {
+        for pair in &pairs {
+            let (by, to) = (pair.by, pair.to);
             if bursts[to as usize].start != Start::Data {
                 continue;
             }
@@ -114,15 +116,17 @@ impl Cut<'_> {
             };
             if after_ns > 0 || bursts[by as usize].thread != bursts[to as usize].thread {
                 bursts[to as usize].start = Start::Sent;
-                handed.push(Handed {
-                    by,
-                    to,
-                    at_ns: if is_over { bursts[by as usize].work_ns } else { 0 },
-                    after_ns,
-                });
+                handed.push(pair.sets_off(bursts, after_ns));
             }
         }
-        handed.extend(self.ask_again(bursts, actions));
+        // A client that waits asks again after its own answer, though what it then asked was read in the middle of something.
+        let asked = self.asked_again(bursts, actions);
+        for one in &asked {
+            if bursts[one.to as usize].start == Start::Data {
+                bursts[one.to as usize].start = Start::Sent;
+                handed.push(*one);
+            }
+        }
         let thread = |burst: BurstIx| bursts[burst as usize].thread;
         let process = |thread: u32| self.timeline.threads[thread as usize].tgid;
         let within = |one: &&Handed| {
@@ -137,25 +141,15 @@ impl Cut<'_> {
             threads: within.flat_map(between).collect(),
             pools: Pools::find(self.timeline, &serving),
         };
-        let placed = self.placed(bursts, actions, &moved.pools);
+        let placed = self.placed(bursts, actions, &asked, &moved.pools);
         let unwoken = placed.iter().map(|one| one.to).collect();
         handed.extend(placed);
         add(bursts, actions, delayed, handed, &unwoken);
         moved
     }
 
-    /// A client that waits asks again after its own answer, though what it then asked was read in the middle of something.
-    fn ask_again(&self, bursts: &mut [Burst], actions: &[Action]) -> Vec<Handed> {
-        let mut handed = self.asked_again(bursts, actions);
-        handed.retain(|one| bursts[one.to as usize].start == Start::Data);
-        handed
-            .iter()
-            .for_each(|one| bursts[one.to as usize].start = Start::Sent);
-        handed
-    }
-
     /// Each request of a client that waits, with the answer before.
-    pub fn asked_again(&self, bursts: &[Burst], actions: &[Action]) -> Vec<Handed> {
+    fn asked_again(&self, bursts: &[Burst], actions: &[Action]) -> Vec<Handed> {
         let mut read_by = vec![NONE; self.requests.len()];
         // And after how much of its work.
         let mut ended_by = vec![(NONE, 0); self.requests.len()];
@@ -208,6 +202,22 @@ pub(crate) struct Follows {
     pub to: BurstIx,
     /// It was over as the other began; else that is the request's first, in which it was read.
     pub is_over: bool,
+}
+
+impl Follows {
+    /// So long after the one is over, or where the request's first part goes on, after that has begun.
+    pub fn sets_off(&self, bursts: &[Burst], after_ns: u64) -> Handed {
+        let at_ns = match self.is_over {
+            true => bursts[self.by as usize].work_ns,
+            false => 0,
+        };
+        Handed {
+            by: self.by,
+            to: self.to,
+            at_ns,
+            after_ns,
+        }
+    }
 }
 
 /// Of each request's parts in order of time, each but the first with the last that was over as it began.

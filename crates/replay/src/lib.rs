@@ -16,6 +16,7 @@
 //! Memory is linear in the trace: 44 bytes for each burst, 16 for each wake-up, mark and what is woken later, 48 for each request, once;
 //! 16 bytes for each request and 4 for each burst in each run.
 mod arrivals;
+mod arriving;
 mod build;
 mod cost;
 mod error;

@@ -170,6 +170,8 @@ pub struct Program {
     /// What comes from outside for threads that do each other's work, of `delayed`; so long after the beginning.
     pub(crate) arriving: Range<u32>,
     pub(crate) pools: Pools,
+    /// Of each burst that begins what a thread does in one go, how many those are; 0 of others.
+    pub(crate) cut_sizes: Vec<u32>,
     /// When each burst began in the recording; none, if no threads do each other's work.
     pub(crate) at_ns: Vec<u64>,
     pub(crate) requests: Vec<RequestInfo>,
@@ -367,6 +369,14 @@ impl Program {
             true => self.part_of(burst).first,
             false => burst,
         }
+    }
+
+    pub(crate) fn sizes_of_cuts(&self) -> Vec<u32> {
+        let mut sizes = vec![0; self.bursts.len()];
+        for burst in 0..self.bursts.len() as BurstIx {
+            sizes[self.first_of_cut(burst) as usize] += 1;
+        }
+        sizes
     }
 
     pub(crate) fn part_of(&self, burst: BurstIx) -> Part {

@@ -52,7 +52,7 @@ impl State {
             moved: Bits::none_of(program.bursts.len()),
             waits: Bits::none_of(program.bursts.len()),
             left: counts(program.threads.iter().map(|thread| thread.bursts.len() as u32)),
-            left_of_cut: counts(left_of_cuts(program).into_iter()),
+            left_of_cut: counts(program.cut_sizes.iter().copied()),
             mail: counts(program.threads.iter().map(|_| 0)),
             workers: Workers::new(&program.pools),
             work_ns: AtomicU64::new(0),
@@ -150,13 +150,11 @@ impl State {
 
     /// A thread waits for something else, and no other one of its pool works: one that is idle does what waits there.
     pub fn pass_on(&self, program: &Program, thread: u32, now_ns: u64) -> Option<Step> {
-        let pool = program.pools.of(thread);
-        let idle = self
-            .workers
-            .idle(pool)
-            .filter(|_| self.workers.works_alone(pool))?;
         let is_ready = |burst| self.is_ready(program, burst, now_ns).is_ok();
-        let found = self.workers.first(pool, |burst| self.is_taken(burst), is_ready)?;
+        let is_taken = |burst| self.is_taken(burst);
+        let (idle, found) = self
+            .workers
+            .passes_on(program.pools.of(thread), is_taken, is_ready)?;
         match program.bursts[found as usize].thread == idle {
             true => self.waits.clear(found),
             false => self.take(program, found, idle),
@@ -269,13 +267,6 @@ impl State {
     pub fn begun_ns(&self) -> u64 {
         self.work_ns.load(Relaxed)
     }
-}
-
-/// Of each burst that begins what a thread does in one go, how many those are; 0 of others.
-fn left_of_cuts(program: &Program) -> Vec<u32> {
-    let mut left = vec![0; program.bursts.len()];
-    (0..program.bursts.len() as BurstIx).for_each(|burst| left[program.first_of_cut(burst) as usize] += 1);
-    left
 }
 
 fn counts(of: impl Iterator<Item = u32>) -> Vec<AtomicU32> {

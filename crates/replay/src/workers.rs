@@ -68,25 +68,20 @@ impl Workers {
         let others = pool.working.len() < pool.at_once;
         let by = pool.idle.last().copied().filter(|_| others);
         if by.is_none() {
-            pool.waiting.insert((at_ns, burst));
+            pool.waits(at_ns, burst);
         }
         by
     }
 
     /// Whether one thread works at most.
     pub fn works_alone(&self, pool: Option<u32>) -> bool {
-        self.pool(pool).is_some_and(|pool| pool.working.len() < 2)
-    }
-
-    /// The thread that became idle last.
-    pub fn idle(&self, pool: Option<u32>) -> Option<u32> {
-        self.pool(pool)?.idle.last().copied()
+        self.pool(pool).is_some_and(|pool| pool.works_alone())
     }
 
     /// A thread comes back to what is ready.
     pub fn waits(&self, pool: Option<u32>, at_ns: u64, burst: BurstIx) {
         if let Some(mut pool) = self.pool(pool) {
-            pool.waiting.insert((at_ns, burst));
+            pool.waits(at_ns, burst);
         }
     }
 
@@ -97,15 +92,42 @@ impl Workers {
         is_taken: impl Fn(BurstIx) -> bool,
         is_ready: impl Fn(BurstIx) -> bool,
     ) -> Option<BurstIx> {
+        self.pool(pool)?.first(is_taken, is_ready)
+    }
+
+    /// The same, where one thread works at most, for the one that became idle last.
+    pub fn passes_on(
+        &self,
+        pool: Option<u32>,
+        is_taken: impl Fn(BurstIx) -> bool,
+        is_ready: impl Fn(BurstIx) -> bool,
+    ) -> Option<(u32, BurstIx)> {
         let mut pool = self.pool(pool)?;
-        while pool.waiting.first().is_some_and(|&(_, burst)| is_taken(burst)) {
-            pool.waiting.pop_first();
+        let idle = pool.idle.last().copied().filter(|_| pool.works_alone())?;
+        Some((idle, pool.first(is_taken, is_ready)?))
+    }
+}
+
+impl Pool {
+    fn works_alone(&self) -> bool {
+        self.working.len() < 2
+    }
+
+    fn waits(&mut self, at_ns: u64, burst: BurstIx) {
+        self.waiting.insert((at_ns, burst));
+    }
+
+    fn first(
+        &mut self,
+        is_taken: impl Fn(BurstIx) -> bool,
+        is_ready: impl Fn(BurstIx) -> bool,
+    ) -> Option<BurstIx> {
+        while self.waiting.first().is_some_and(|&(_, burst)| is_taken(burst)) {
+            self.waiting.pop_first();
         }
-        let near = pool.waiting.iter().take(LOOK_AHEAD).copied();
-        let found = near
-            .into_iter()
-            .find(|&(_, burst)| !is_taken(burst) && is_ready(burst))?;
-        pool.waiting.remove(&found);
+        let mut near = self.waiting.iter().take(LOOK_AHEAD).copied();
+        let found = near.find(|&(_, burst)| !is_taken(burst) && is_ready(burst))?;
+        self.waiting.remove(&found);
         Some(found.1)
     }
 }
