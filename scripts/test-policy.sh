@@ -5,26 +5,28 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-flags="-std=gnu11 -Wall -Wextra -Werror -Ipolicy -x c -c -o /dev/null"
-count=0
+# compiles HEADER COMPILER...
+compiles() {
+	local header=$1
+	shift
+	echo "#include \"${header#policy/}\"" | "$@" -std=gnu11 -Wall -Wextra -Werror -Ipolicy -x c -c -o /dev/null -O2 - || {
+		echo "test-policy: $header does not compile with $*" >&2
+		return 1
+	}
+}
+export -f compiles
+
+list=$(mktemp)
+trap 'rm -f "$list"' EXIT
 for header in policy/*.h policy/baseline/*.h; do
-	unit="#include \"${header#policy/}\""
 	for compiler in gcc clang-19; do
 		for mode in "" -DPL_EXPORT "-DPL_SINGLE_THREADED -DNDEBUG"; do
-			# shellcheck disable=SC2086 # flags are words
-			echo "$unit" | $compiler $flags -O2 $mode - || {
-				echo "test-policy: $header does not compile with $compiler $mode" >&2
-				exit 1
-			}
-			count=$((count + 1))
+			echo "$header $compiler${mode:+ $mode}"
 		done
 	done
-	# shellcheck disable=SC2086
-	echo "$unit" | clang-19 -target bpf -mcpu=v3 $flags -O2 - || {
-		echo "test-policy: $header does not compile for BPF" >&2
-		exit 1
-	}
-	count=$((count + 1))
-done
-echo "test-policy: $count compilations (gcc, clang, clang for BPF) without a warning"
+	echo "$header clang-19 -target bpf -mcpu=v3"
+done >"$list"
+# shellcheck disable=SC2016 # the words are those of xargs
+xargs -P "$(nproc)" -L 1 bash -c 'compiles "$@"' bash <"$list"
+echo "test-policy: $(wc -l <"$list") compilations (gcc, clang, clang for BPF) without a warning"
 CC=clang-19 cargo test --quiet --target-dir target/clang -p plimsoll-policy-sys
