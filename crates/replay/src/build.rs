@@ -10,6 +10,7 @@
 //! No replay can hang: of all bursts not done, take the earliest of the recording. What causes it came earlier, so it
 //! is done; its thread either waits for anything or for a later burst, and so may do it.
 use crate::arrivals::{pacing, timer_pacing, Arrival, Pacing};
+use crate::clients::Clients;
 use crate::cost::stretches;
 use crate::error::SettingsError;
 use crate::exchanges;
@@ -195,7 +196,7 @@ impl Program {
         let idle_charged_ns = idle_charged_ns(&by_cpu, &groups[target as usize], |thread: u32| {
             is_below(&groups, threads[thread as usize].group, target)
         });
-        let rivals = rivals::find(
+        let (rivals, clients) = rivals::find(
             timeline,
             &by_cpu,
             &groups,
@@ -264,6 +265,7 @@ impl Program {
             arriving,
             pools,
             at_ns,
+            clients: Clients::find(clients, &requests),
             requests,
             rivals,
             only_rivals,
@@ -336,19 +338,24 @@ fn served<'a>(
     })
 }
 
-/// When clients of closed loops that are not recorded sent, ascending.
-fn sent(timeline: &Timeline, bursts: &[Burst], firsts: &[u32], requests: &[requests::Pair]) -> Vec<i64> {
+/// When clients of closed loops that are not recorded sent, ascending, and which request, if that is known.
+fn sent(
+    timeline: &Timeline,
+    bursts: &[Burst],
+    firsts: &[u32],
+    requests: &[requests::Pair],
+) -> Vec<(i64, Option<u32>)> {
     let mut sent = Vec::new();
     for (thread, first) in timeline.threads.iter().zip(firsts) {
         for (known, own) in thread.bursts.iter().zip(&bursts[*first as usize..]) {
             if is_from_outside(known.cause) && !own.open && own.start != Start::Message {
-                sent.push(known.woken_ns);
+                sent.push((known.woken_ns, None));
             }
         }
     }
-    let closed = requests.iter().map(|r| r.info);
-    let closed = closed.filter(|r| matches!(r.arrival, Begins::After { .. }));
-    sent.extend(closed.map(|r| timeline.start_ns + r.begin_ns as i64));
+    let closed = (0..).zip(requests).map(|(ix, r)| (r.info, ix));
+    let closed = closed.filter(|(r, _)| matches!(r.arrival, Begins::After { .. }));
+    sent.extend(closed.map(|(r, ix)| (timeline.start_ns + r.begin_ns as i64, Some(ix))));
     sent.sort_unstable();
     sent
 }

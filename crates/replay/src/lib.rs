@@ -18,6 +18,8 @@
 mod arrivals;
 mod arriving;
 mod build;
+mod client_task;
+mod clients;
 mod cost;
 mod error;
 mod exchanges;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace ready to be replayed: what each thread does, with causes instead of times. `build.rs` makes one.
 use crate::arrivals::Pacing;
+use crate::clients::Clients;
 use crate::groups::{counts, find, is_below, Group};
 use crate::pairing::Pairing;
 use crate::placement::{Seat, ThreadPlace};
@@ -177,6 +178,7 @@ pub struct Program {
     pub(crate) requests: Vec<RequestInfo>,
     /// What the rest of the machine wanted of each CPU.
     pub(crate) rivals: Vec<Rival>,
+    pub(crate) clients: Clients,
     /// Of each group: only rivals are in it.
     pub(crate) only_rivals: Vec<bool>,
 }

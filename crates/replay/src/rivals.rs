@@ -8,8 +8,8 @@
 //! - It was there until recording ended, or went while it still wanted the CPU (to another CPU, or its own limit held it
 //!   back): it would have taken more, had the recorded threads taken less. In a replay it wants the CPU for as long.
 //!
-//! A client of a closed loop is not a rival. The time between an answer and the next request is kept, and what the client
-//! ran is in it: stretches in which such a client sent are left out.
+//! A client of a closed loop is not a rival: stretches in which such a client sent are left to `clients.rs`.
+use crate::clients::Sent;
 use crate::groups::{is_below, Group};
 use crate::placement::owed;
 use crate::recording::CpuRun;
@@ -124,15 +124,17 @@ fn times_as_heavy(groups: &[Group], a: u32, b: u32) -> f64 {
 const TASK_WEIGHT: f64 = 100.0;
 
 /// `cpus`: see [`crate::recording::runs_by_cpu`]. `group_of`: by the trace's group. `sent`: when clients of closed loops sent,
-/// ascending.
+/// ascending, and
+/// which request, if that is known. Also the stretches in which they did.
 pub(crate) fn find(
     timeline: &Timeline,
     cpus: &[Vec<CpuRun>],
     groups: &[Group],
     group_of: &[u32],
-    sent: &[i64],
+    sent: &[(i64, Option<u32>)],
     tick_ns: u64,
-) -> Vec<Rival> {
+) -> (Vec<Rival>, Vec<Sent>) {
+    let mut clients = Vec::new();
     let mut found: BTreeMap<(u32, u32), Vec<Demand>> = BTreeMap::new();
     let idle: Vec<Idle> = cpus.iter().map(|busy| Idle::of(busy)).collect();
     let mut pending: BTreeMap<(u32, u32), Pending> = BTreeMap::new();
@@ -167,9 +169,16 @@ pub(crate) fn find(
             pending.remove(&at);
             add(at, demand);
         }
-        let first = sent.partition_point(|&ns| ns < from_ns);
-        let sends = sent.get(first).is_some_and(|&ns| ns <= run.end_ns);
+        let first = sent.partition_point(|&(ns, _)| ns < from_ns);
+        let own = sent[first..].iter().take_while(|&&(ns, _)| ns <= run.end_ns);
+        let sends = own.clone().next().is_some();
         if sends && !run.wants_more && !pending.contains_key(&at) {
+            clients.push(Sent {
+                group,
+                cpu: run.cpu,
+                ran_ns: run.run_ns,
+                requests: own.filter_map(|&(_, request)| request).collect(),
+            });
             continue;
         }
         // As recording ended it was not known what ran. A rival that a task waits for is counted already.
@@ -217,7 +226,7 @@ pub(crate) fn find(
         demands.sort_by_key(|d| d.from_ns);
         Rival { group, cpu, demands }
     });
-    rivals.collect()
+    (rivals.collect(), clients)
 }
 
 /// When a CPU ran nothing.
@@ -320,7 +329,10 @@ mod tests {
             &[],
             4 * MS as u64,
         );
-        let own = rivals.into_iter().find(|r| groups[r.group as usize].path == "/a");
+        let own = rivals
+            .0
+            .into_iter()
+            .find(|r| groups[r.group as usize].path == "/a");
         own.map(|r| r.demands).unwrap_or_default()
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One replay: the program under settings, on the recorded machine.
+use crate::client_task::ClientTask;
 use crate::error::SettingsError;
 use crate::machine::resize;
 use crate::outcome::{CpuStat, GroupOutcome, Outcome, Request};
@@ -93,6 +94,17 @@ pub fn replay_cancelled_by(
             let cpu = rival.cpu % nr_cpus;
             let task = RivalTask::new(program.clone(), ix as u32, cpu, has_seats);
             let mut spec = TaskSpec::new(GroupId(rival.group), workload, format!("rival/{ix}"), task);
+            spec.background = true;
+            spec.start_cpu = Some(cpu);
+            spec.affinity = Some(std::iter::once(cpu).collect());
+            config.add_task(spec);
+        }
+        for (ix, &(group, cpu)) in program.clients.tasks.iter().enumerate() {
+            let cpu = cpu % nr_cpus;
+            let task = ClientTask::new(program, ix as u32, cpu);
+            let channel = config.add_channel(u32::MAX);
+            debug_assert_eq!(channel, task.channel());
+            let mut spec = TaskSpec::new(GroupId(group), workload, format!("client/{ix}"), task);
             spec.background = true;
             spec.start_cpu = Some(cpu);
             spec.affinity = Some(std::iter::once(cpu).collect());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the threads of one replay share.
+use crate::client_task::ClientTask;
 use crate::program::{BurstIx, Program, Start, Thread, NONE};
 use crate::request::Arrival;
 use crate::settings::Settings;
@@ -34,6 +35,7 @@ pub(crate) struct State {
     work_ns: AtomicU64,
     work_scale: f64,
     with_recorder: bool,
+    alone: bool,
     /// The machine has the recorded CPUs, and the recorded kernel's scheduler.
     pub has_seats: bool,
     pub workload: WorkloadId,
@@ -58,6 +60,7 @@ impl State {
             work_ns: AtomicU64::new(0),
             work_scale: settings.work_scale,
             with_recorder: settings.with_recorder,
+            alone: settings.alone,
             has_seats,
             workload,
         }
@@ -79,6 +82,11 @@ impl State {
             Arrival::Kept => Some(info.begin_ns),
             Arrival::After { request, pause_ns } => Some(self.ended(request)? + pause_ns),
         }
+    }
+
+    /// What its client runs as a request is answered, if that is on this machine.
+    pub fn client_of(&self, program: &Program, request: u32) -> Option<Step> {
+        ClientTask::tell(program, request).filter(|_| !self.alone)
     }
 
     /// When a request ended; `None`: it has not.

@@ -370,7 +370,12 @@ impl ThreadTask {
                                 Some(at_ns) if at_ns > now_ns => return Step::SleepUntil { at_ns },
                                 _ => {}
                             },
-                            Deed::End(request) => self.state.end(request, now_ns),
+                            Deed::End(request) => {
+                                self.state.end(request, now_ns);
+                                if let Some(step) = self.state.client_of(&self.program, request) {
+                                    return step;
+                                }
+                            }
                             Deed::Fork(child) => {
                                 let thread = self.program.bursts[child as usize].thread;
                                 ctx.spawn(ThreadTask::spec(&self.program, &self.state, thread, true));

@@ -2,6 +2,7 @@
 //! The tests of this crate, as one program: to link one for each file takes longer than it runs.
 mod all_work;
 mod charged;
+mod clients;
 mod common;
 mod loops;
 mod machine;

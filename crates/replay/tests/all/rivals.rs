@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A service beside others on simulated machines, of which the truth is known: recorded as `plimsoll record --cgroup` does it,
 //! and replayed, as it was and under a limit.
-#[path = "common/recorder.rs"]
-mod recorder;
-
+use crate::common::recorder::Recorder;
 use crate::common::{compile, compile_with, p, run};
 use plimsoll_replay::{machine, Program};
 use plimsoll_sim::{
@@ -14,7 +12,6 @@ use plimsoll_trace::example::{header, switch, waking, MS};
 use plimsoll_trace::{Context as When, Event, Group, Header, Owed, State, Timeline, What};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use recorder::Recorder;
 use std::sync::{Arc, Mutex};
 
 const MSU: u64 = MS as u64;

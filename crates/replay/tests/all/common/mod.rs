@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the tests of replays share.
+pub mod recorder;
 pub mod sockets;
 
 use plimsoll_replay::{machine, replay, Outcome, Program, Settings};
