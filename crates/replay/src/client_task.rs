@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What clients of one group run on one CPU, in the simulator: see `clients.rs`.
 use crate::program::Program;
-use plimsoll_sim::{Behaviour, ChannelId, Choice, Context, Seat, Step};
+use plimsoll_sim::{Behaviour, ChannelId, Context, Step};
 
 pub(crate) struct ClientTask {
     channel: ChannelId,
-    cpu: u32,
 }
 
 impl ClientTask {
-    /// `cpu`: where it runs.
-    pub fn new(program: &Program, task: u32, cpu: u32) -> Self {
+    pub fn new(program: &Program, task: u32) -> Self {
         Self {
             channel: Self::channel_of(program, task),
-            cpu,
         }
     }
 
@@ -37,18 +34,6 @@ impl ClientTask {
 }
 
 impl Behaviour for ClientTask {
-    /// As a rival's: where it runs is known.
-    fn woken_on(&self, _: Option<u64>) -> Option<Seat> {
-        Some(Seat {
-            cpu: Some(self.cpu),
-            waker_cpu: None,
-            choice: Choice::NotIdle,
-            turn: None,
-            owed: None,
-            took_ns: Some(0),
-        })
-    }
-
     fn next(&mut self, ctx: &mut Context) -> Step {
         match ctx.received() {
             Some(ns) if ns > 0 => Step::Compute { ns },

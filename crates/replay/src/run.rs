@@ -101,13 +101,12 @@ pub fn replay_cancelled_by(
         }
         for (ix, &(group, cpu)) in program.clients.tasks.iter().enumerate() {
             let cpu = cpu % nr_cpus;
-            let task = ClientTask::new(program, ix as u32, cpu);
+            let task = ClientTask::new(program, ix as u32);
             let channel = config.add_channel(u32::MAX);
             debug_assert_eq!(channel, task.channel());
             let mut spec = TaskSpec::new(GroupId(group), workload, format!("client/{ix}"), task);
             spec.background = true;
             spec.start_cpu = Some(cpu);
-            spec.affinity = Some(std::iter::once(cpu).collect());
             config.add_task(spec);
         }
     }
