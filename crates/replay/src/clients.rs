@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Clients that wait, on the recorded machine and not recorded themselves: what such a client runs between an answer and its next
-//! request it runs in a replay after each answer, on the same CPU. It takes that from the service: with many clients one of them
-//! nearly always runs, and the more the sooner they are answered.
+//! request it runs in a replay after each answer. It takes that from the service: with many clients one of them nearly always
+//! runs, and the more the sooner they are answered.
 //!
 //! The pause before the next request stays as it was recorded. What the client ran is in it.
 use crate::request::{Arrival, RequestInfo};
@@ -16,10 +16,10 @@ pub(crate) struct Sent {
     pub requests: Vec<u32>,
 }
 
-/// What is run by clients of a group on one CPU is one task's.
+/// What clients of a group ran on one CPU is one task's: no more of them run at once than did.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients {
-    /// Group and CPU of each.
+    /// Group of each, and the CPU on which it begins.
     pub tasks: Vec<(u32, u32)>,
     /// Of each request: the task that runs as it is answered, and for how long, ns.
     answered: Vec<Option<(u32, u64)>>,
