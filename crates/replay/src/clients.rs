@@ -43,7 +43,7 @@ impl Clients {
                 found.tasks.push((group, cpu));
                 found.tasks.len() - 1
             });
-            let each_ns = ran_ns / own.len().max(1) as u64;
+            let each_ns = ran_ns / own.len() as u64;
             for request in own {
                 if let Arrival::After { request: before, .. } = requests[request as usize].arrival {
                     found.answered[before as usize] = Some((task as u32, each_ns));

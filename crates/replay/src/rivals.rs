@@ -124,8 +124,7 @@ fn times_as_heavy(groups: &[Group], a: u32, b: u32) -> f64 {
 const TASK_WEIGHT: f64 = 100.0;
 
 /// `cpus`: see [`crate::recording::runs_by_cpu`]. `group_of`: by the trace's group. `sent`: when clients of closed loops sent,
-/// ascending, and
-/// which request, if that is known. Also the stretches in which they did.
+/// ascending, and which request, if that is known. Also found: the stretches in which they did.
 pub(crate) fn find(
     timeline: &Timeline,
     cpus: &[Vec<CpuRun>],

@@ -3,11 +3,10 @@
 //! answered. The truth is simulated.
 use crate::common::recorder::Recorder;
 use crate::common::sockets::{socket, with_connections, US};
-use crate::common::{compile, run};
+use crate::common::{compile, in_100_ms, run, since_6_6};
 use plimsoll_replay::Outcome;
 use plimsoll_sim::{
-    ChannelId, Config, Context, Fair, GroupId, GroupSpec, Limits, Machine, Policy, Simulation, Step,
-    TaskSpec, Topology,
+    ChannelId, Config, Context, GroupId, GroupSpec, Machine, Policy, Simulation, Step, TaskSpec, Topology,
 };
 use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::MS;
@@ -94,18 +93,9 @@ fn truth(runs_us: i64, quota_ms: Option<u64>) -> (Vec<u64>, Header, Vec<Event>) 
     machine.costs = plimsoll_sim::Costs::free();
     let mut config = Config::new(machine, DURATION_NS);
     config.policy = Policy::mainline();
-    config.policy.fair = Fair::Eevdf;
-    config.policy.delay_dequeue = true;
-    config.policy.balance_weighs = true;
-    config.policy.core.fair.slice_ns = 1_400_000;
-    config.policy.core.fair.doubled_ns = 5_400_000;
+    since_6_6(&mut config);
     let mut web = GroupSpec::new("/web", GroupId::ROOT);
-    web.limits = Limits {
-        quota_ns: quota_ms.map(|ms| ms * MS as u64),
-        period_ns: 100 * MS as u64,
-        burst_ns: 0,
-        onset_percent: 0,
-    };
+    web.limits = in_100_ms(quota_ms);
     let web = config.add_group(web);
     let mut beside = GroupSpec::new("/clients", GroupId::ROOT);
     beside.cpu_weight = 10_000;

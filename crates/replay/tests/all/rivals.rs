@@ -2,10 +2,10 @@
 //! A service beside others on simulated machines, of which the truth is known: recorded as `plimsoll record --cgroup` does it,
 //! and replayed, as it was and under a limit.
 use crate::common::recorder::Recorder;
-use crate::common::{compile, compile_with, p, run};
+use crate::common::{compile, compile_with, in_100_ms, p, run, since_6_6};
 use plimsoll_replay::{machine, Program};
 use plimsoll_sim::{
-    Config, Context, Fair, GroupId, GroupSpec, Limits, Machine, Policy, Simulation, Step, TaskSpec, Topology,
+    Config, Context, GroupId, GroupSpec, Machine, Policy, Simulation, Step, TaskSpec, Topology,
 };
 use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::{header, switch, waking, MS};
@@ -54,19 +54,10 @@ fn recorded(
     config.policy = Policy::mainline();
     config.policy.core.fair.wakeup_gran_ns = 0;
     if kernel == SINCE_6_6 {
-        config.policy.fair = Fair::Eevdf;
-        config.policy.delay_dequeue = true;
-        config.policy.balance_weighs = true;
-        config.policy.core.fair.slice_ns = 1_400_000; // of two CPUs
-        config.policy.core.fair.doubled_ns = 5_400_000; // and a tick: the kernel counts lags twice
+        since_6_6(&mut config);
     }
     let mut web = GroupSpec::new("/web", GroupId::ROOT);
-    web.limits = Limits {
-        quota_ns: quota_ms.map(|ms| ms * MSU),
-        period_ns: 100 * MSU,
-        burst_ns: 0,
-        onset_percent: 0,
-    };
+    web.limits = in_100_ms(quota_ms);
     let web = config.add_group(web);
     let others = ["/a", "/b"].map(|path| {
         let mut spec = GroupSpec::new(path, GroupId::ROOT);

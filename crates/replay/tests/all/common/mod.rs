@@ -4,7 +4,7 @@ pub mod recorder;
 pub mod sockets;
 
 use plimsoll_replay::{machine, replay, Outcome, Program, Settings};
-use plimsoll_sim::Machine;
+use plimsoll_sim::{Config, Fair, Limits, Machine};
 use plimsoll_stats::percentile_ns;
 use plimsoll_trace::example::MS;
 use plimsoll_trace::{Event, Header, Timeline};
@@ -33,6 +33,25 @@ pub fn run(program: &Arc<Program>, machine: &Machine, sets: &[&str]) -> Outcome 
     let mut settings = Settings::recorded(program);
     sets.iter().for_each(|set| settings.set(program, set).unwrap());
     replay(program, machine, &settings, None).unwrap()
+}
+
+/// The rules of a kernel since 6.6 on two CPUs.
+pub fn since_6_6(config: &mut Config) {
+    config.policy.fair = Fair::Eevdf;
+    config.policy.delay_dequeue = true;
+    config.policy.balance_weighs = true;
+    config.policy.core.fair.slice_ns = 1_400_000;
+    config.policy.core.fair.doubled_ns = 5_400_000; // and a tick: the kernel counts lags twice
+}
+
+/// So much CPU time in each 100 ms.
+pub fn in_100_ms(quota_ms: Option<u64>) -> Limits {
+    Limits {
+        quota_ns: quota_ms.map(|ms| ms * MS as u64),
+        period_ns: 100 * MS as u64,
+        burst_ns: 0,
+        onset_percent: 0,
+    }
 }
 
 /// A percentile of the latencies, in ms.
