@@ -64,8 +64,8 @@ pub struct Config {
     pub warmup_ns: u64,
     /// Whether the run ends when every task has exited, those in the background left out.
     pub stop_when_done: bool,
-    /// Whether the invariants are checked at every event (slow). Debug builds always check, at every eighth
-    /// event, and less often where the machine is large.
+    /// Whether the invariants are checked at every event (slow). Debug builds always check, less often where the machine
+    /// is large.
     pub check: bool,
 }
 

@@ -74,8 +74,9 @@ impl<C: Class> Engine<'_, C> {
         }
         for group in 0..self.memory.nr_groups as u32 {
             let published = self.memory.load_avg(group);
-            let load = |cpu| self.memory.queue(group, cpu).load.contribution;
-            let books: i64 = (0..n as u32).map(load).sum();
+            let books: i64 = (0..n as u32)
+                .map(|cpu| self.memory.contribution(group, cpu))
+                .sum();
             assert_eq!(
                 published, books,
                 "group {group}: its load is not what its CPUs published or handed on, at {} ns",
@@ -118,7 +119,7 @@ impl<C: Class> Engine<'_, C> {
             let parent = self.memory.parent(group);
             for cpu in 0..n {
                 let count = counts[group as usize * n + cpu];
-                let kept = self.memory.queue(group, cpu as u32).nr_runnable;
+                let kept = self.memory.nr_runnable(group, cpu as u32);
                 assert_eq!(
                     kept, count,
                     "group {}, CPU {cpu}: runnable at {} ns",
@@ -133,8 +134,7 @@ impl<C: Class> Engine<'_, C> {
 
     fn parked_rightly(&self, task: u32) -> bool {
         let entry = &self.tasks[task as usize];
-        let balance = self.memory.balance(entry.parked_by, entry.policy.cpu);
-        balance.throttled != 0
+        self.memory.is_throttled(entry.parked_by, entry.policy.cpu)
     }
 
     fn check_pool(&self, group: u32) {
@@ -149,7 +149,7 @@ impl<C: Class> Engine<'_, C> {
             pool.runtime_ns
         );
         let throttled = (0..self.cpus.len() as u32)
-            .filter(|&cpu| self.memory.balance(group, cpu).throttled != 0)
+            .filter(|&cpu| self.memory.is_throttled(group, cpu))
             .count();
         let in_ring = pool.tail.wrapping_sub(pool.head);
         assert_eq!(

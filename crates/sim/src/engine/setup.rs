@@ -60,8 +60,8 @@ impl<'o, C: Class> Engine<'o, C> {
             stop_when_done: config.stop_when_done,
             check_every: match (config.check, cfg!(debug_assertions)) {
                 (true, _) => 1,
-                // A check looks at everything, and what is broken stays so: not after every single event, on large machines less often.
-                (_, true) => 8 + (nr_groups * nr_cpus as usize + config.tasks.len()) as u32 / 64,
+                // A check looks at everything: on large machines not after every single event.
+                (_, true) => 1 + (nr_groups * nr_cpus as usize + config.tasks.len()) as u32 / 64,
                 _ => 0,
             },
             since_check: 0,

@@ -239,6 +239,25 @@ impl Memory {
         unsafe { *self.queue_at(group, cpu) }
     }
 
+    /// What a CPU has published of its load.
+    #[inline]
+    pub fn contribution(&self, group: u32, cpu: u32) -> i64 {
+        // SAFETY: as above.
+        unsafe { (*self.queue_at(group, cpu)).load.contribution }
+    }
+
+    #[inline]
+    pub fn nr_runnable(&self, group: u32, cpu: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { (*self.queue_at(group, cpu)).nr_runnable }
+    }
+
+    #[inline]
+    pub fn is_throttled(&self, group: u32, cpu: u32) -> bool {
+        // SAFETY: as above.
+        unsafe { (*self.balance_at(group, cpu)).throttled != 0 }
+    }
+
     pub fn load_avg(&self, group: u32) -> i64 {
         // SAFETY: as above.
         unsafe { (*self.group(group)).load.load_avg }
