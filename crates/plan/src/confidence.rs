@@ -16,6 +16,7 @@
 //!   jumps by the length of a throttling: the ends of the range are taken at shares that are off by so much.
 //!
 //! This is about one recording. What differs between recordings: [`crate::Recordings`].
+use crate::resample::{Replicate, Run};
 use plimsoll_replay::Outcome;
 use plimsoll_stats::{percentile_ns, rank_of};
 use rand::Rng;
@@ -45,9 +46,6 @@ fn looser(percent: f64) -> f64 {
 }
 
 const RESAMPLES: usize = 200;
-const BLOCK_MIN_NS: u64 = 1_000_000_000;
-/// Periods in a block, at least.
-const BLOCK_PERIODS: u64 = 10;
 
 /// Names this use of the seed.
 const STREAM: u128 = 0x0062_6f6f_7473_7472_6170;
@@ -69,18 +67,31 @@ struct Tail {
 
 impl Tail {
     /// `None`: enough values lie beyond the percentile, or there are too few to say anything.
-    fn of(blocks: &[Vec<u64>], percent: f64) -> Option<Tail> {
-        let mut all: Vec<u64> = blocks.iter().flatten().copied().collect();
-        let beyond = (1.0 - percent / 100.0) * all.len() as f64;
+    fn of(replicate: &Replicate, percent: f64) -> Option<Tail> {
+        let ascending = replicate.ascending();
+        let beyond = (1.0 - percent / 100.0) * ascending.len() as f64;
         if beyond >= TAIL as f64 {
             return None;
         }
-        all.sort_unstable();
-        let count = (all.len() / 2).clamp(TAIL_MIN, TAIL);
-        let (below, tail) = all.split_at(all.len().checked_sub(count)?);
-        let from_ns = *below.last()?;
-        let excess_ns = tail.iter().map(|ns| (ns - from_ns) as f64).sum::<f64>() / count as f64;
+        let count = (ascending.len() / 2).clamp(TAIL_MIN, TAIL);
+        let (below, tail) = ascending.split_at(ascending.len().checked_sub(count)?);
+        let from_ns = below.last()?.latency_ns;
+        let excess_ns = tail
+            .iter()
+            .map(|one| (one.latency_ns - from_ns) as f64)
+            .sum::<f64>()
+            / count as f64;
         Some(Tail { from_ns, excess_ns })
+    }
+
+    /// One of the values of a run, at a rank above which none of the others lies: what it holds above `from_ns` is drawn anew.
+    fn nth(&self, run: &Run, rank: usize, rng: &mut Pcg64) -> u64 {
+        let above = run.count_above(self.from_ns);
+        let mut drawn: Vec<u64> = (0..above).map(|_| self.draw(rng)).collect();
+        match rank.checked_sub(run.len() - above) {
+            Some(rank) => *drawn.select_nth_unstable(rank).1,
+            None => run.nth(rank),
+        }
     }
 
     fn draw(&self, rng: &mut Pcg64) -> u64 {
@@ -98,31 +109,26 @@ pub fn percentile_range(
     known_error: f64,
     seed: u64,
 ) -> Option<Range> {
-    let blocks = all_blocks(replicates, period_ns, class);
-    if blocks.is_empty() {
+    let replicates = Replicate::all(replicates, period_ns, class);
+    if replicates.is_empty() {
         return None;
     }
-    let tails: Vec<Option<Tail>> = blocks
+    let tails: Vec<Option<Tail>> = replicates
         .iter()
         .map(|own| Tail::of(own, stricter(percent)))
         .collect();
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
     let [mut lowest, mut found, mut highest] = [(); 3].map(|()| Vec::with_capacity(RESAMPLES));
-    let mut drawn = Vec::new();
-    let nth = |drawn: &mut [u64], percent: f64| {
-        let rank = rank_of(percent, drawn.len());
-        *drawn.select_nth_unstable(rank).1
-    };
+    let mut times = Vec::new();
     for _ in 0..RESAMPLES {
-        let replicate = draw_blocks(&blocks, &mut rng, &mut drawn);
-        lowest.push(nth(&mut drawn, looser(percent)));
-        found.push(nth(&mut drawn, percent));
-        if let Some(tail) = tails[replicate] {
-            for ns in drawn.iter_mut().filter(|ns| **ns > tail.from_ns) {
-                *ns = tail.draw(&mut rng);
-            }
-        }
-        highest.push(nth(&mut drawn, stricter(percent)));
+        let run = Run::draw(&replicates, &mut rng, &mut times);
+        let rank = |percent| rank_of(percent, run.len());
+        lowest.push(run.nth(rank(looser(percent))));
+        found.push(run.nth(rank(percent)));
+        highest.push(match &tails[run.number] {
+            Some(tail) => tail.nth(&run, rank(stricter(percent)), &mut rng),
+            None => run.nth(rank(stricter(percent))),
+        });
     }
     for values in [&mut lowest, &mut found, &mut highest] {
         values.sort_unstable();
@@ -157,16 +163,15 @@ pub fn mean_range(
     known_error: f64,
     seed: u64,
 ) -> Option<Range> {
-    let blocks = all_blocks(replicates, period_ns, class);
-    if blocks.is_empty() {
+    let replicates = Replicate::all(replicates, period_ns, class);
+    if replicates.is_empty() {
         return None;
     }
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
-    let mut drawn = Vec::new();
+    let mut times = Vec::new();
     let mut means = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
-        draw_blocks(&blocks, &mut rng, &mut drawn);
-        means.push(mean(&drawn));
+        means.push(Run::draw(&replicates, &mut rng, &mut times).mean());
     }
     means.sort_by(f64::total_cmp);
     let at = |percent| means[rank_of(percent, means.len())];
@@ -177,49 +182,13 @@ pub fn mean_range(
 /// Latencies of as many other runs, ascending: block-bootstrap resamples of the replicates, for tools that make other
 /// figures of them than percentiles. None where there are no requests.
 pub fn resample(replicates: &[Outcome], count: usize, period_ns: u64, seed: u64) -> Vec<Vec<u64>> {
-    let blocks = all_blocks(replicates, period_ns, None);
+    let replicates = Replicate::all(replicates, period_ns, None);
     let mut rng = Pcg64::new(u128::from(seed), STREAM);
-    let count = if blocks.is_empty() { 0 } else { count };
+    let count = if replicates.is_empty() { 0 } else { count };
+    let mut times = Vec::new();
     (0..count)
-        .map(|_| {
-            let mut drawn = Vec::new();
-            draw_blocks(&blocks, &mut rng, &mut drawn);
-            drawn.sort_unstable();
-            drawn
-        })
+        .map(|_| Run::draw(&replicates, &mut rng, &mut times).ascending())
         .collect()
-}
-
-/// Of each replicate, the latencies of `class`, or of all, in blocks of time that are long beside a period. No block is
-/// empty, and no replicate: one in which no request came says nothing of how long they take.
-fn all_blocks(replicates: &[Outcome], period_ns: u64, class: Option<u32>) -> Vec<Vec<Vec<u64>>> {
-    let block_ns = BLOCK_MIN_NS.max(BLOCK_PERIODS * period_ns);
-    let blocks = replicates.iter().map(|o| blocks_of(o, block_ns, class));
-    blocks.filter(|own| !own.is_empty()).collect()
-}
-
-/// One more run: as many blocks of one of the replicates as it has, drawn with replacement. Which replicate.
-fn draw_blocks(blocks: &[Vec<Vec<u64>>], rng: &mut Pcg64, drawn: &mut Vec<u64>) -> usize {
-    let replicate = rng.random_range(0..blocks.len());
-    let own = &blocks[replicate];
-    drawn.clear();
-    for _ in 0..own.len() {
-        drawn.extend_from_slice(&own[rng.random_range(0..own.len())]);
-    }
-    replicate
-}
-
-fn blocks_of(outcome: &Outcome, block_ns: u64, class: Option<u32>) -> Vec<Vec<u64>> {
-    // A short recording is cut into four at least: with one block there would be nothing to draw from.
-    let block_ns = block_ns.min(outcome.busy_ns / 4 + 1);
-    let mut blocks: Vec<Vec<u64>> = vec![Vec::new(); (outcome.busy_ns / block_ns + 1) as usize];
-    let last = blocks.len() - 1;
-    let kept = |r: &&plimsoll_replay::Request| class.is_none_or(|c| c == r.class);
-    for request in outcome.requests.iter().filter(kept) {
-        blocks[((request.begin_ns / block_ns) as usize).min(last)].push(request.latency_ns);
-    }
-    blocks.retain(|b| !b.is_empty());
-    blocks
 }
 
 /// What nine of ten measured shares of throttled periods and CPU uses lay inside of, beyond the smallest and the largest
@@ -325,7 +294,8 @@ mod tests {
             assert!(few.high > 0.9 * more.high, "{count}: {few:?}, of 24 {more:?}");
         }
         // Nothing can be said of how two differ from a third.
-        assert!(Tail::of(&[vec![1_000, 2_000]], 99.0).is_none());
+        let two = Replicate::all(&[outcome([1_000, 2_000].into_iter())], 100_000_000, None);
+        assert!(Tail::of(&two[0], 99.0).is_none());
     }
 
     #[test]

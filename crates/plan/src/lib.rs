@@ -22,6 +22,7 @@ mod question;
 mod recordings;
 mod replayed;
 mod replicates;
+mod resample;
 mod runtimes;
 mod search;
 mod source;
