@@ -17,8 +17,10 @@ pub(super) struct Counts {
 }
 
 fn zeros<T: Clone + Default>(of: &mut Vec<T>, count: usize) {
-    of.clear();
-    of.resize(count, T::default());
+    if of.len() != count {
+        of.resize(count, T::default());
+    }
+    of.fill(T::default());
 }
 
 impl<C: Class> Engine<'_, C> {
@@ -74,9 +76,7 @@ impl<C: Class> Engine<'_, C> {
         }
         for group in 0..self.memory.nr_groups as u32 {
             let published = self.memory.load_avg(group);
-            let books: i64 = (0..n as u32)
-                .map(|cpu| self.memory.contribution(group, cpu))
-                .sum();
+            let books: i64 = self.memory.contributions(group).sum();
             assert_eq!(
                 published, books,
                 "group {group}: its load is not what its CPUs published or handed on, at {} ns",
@@ -117,9 +117,8 @@ impl<C: Class> Engine<'_, C> {
         // Parents have lower numbers: from the last group on, children are complete before their parent is.
         for group in (0..self.memory.side()).rev() {
             let parent = self.memory.parent(group);
-            for cpu in 0..n {
+            for (cpu, kept) in self.memory.runnable(group).enumerate() {
                 let count = counts[group as usize * n + cpu];
-                let kept = self.memory.nr_runnable(group, cpu as u32);
                 assert_eq!(
                     kept, count,
                     "group {}, CPU {cpu}: runnable at {} ns",
@@ -148,9 +147,7 @@ impl<C: Class> Engine<'_, C> {
             "group {path}: pool is {} ns",
             pool.runtime_ns
         );
-        let throttled = (0..self.cpus.len() as u32)
-            .filter(|&cpu| self.memory.is_throttled(group, cpu))
-            .count();
+        let throttled = self.memory.nr_throttled(group);
         let in_ring = pool.tail.wrapping_sub(pool.head);
         assert_eq!(
             throttled as u32, in_ring,

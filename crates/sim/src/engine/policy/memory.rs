@@ -239,17 +239,43 @@ impl Memory {
         unsafe { *self.queue_at(group, cpu) }
     }
 
-    /// What a CPU has published of its load.
-    #[inline]
-    pub fn contribution(&self, group: u32, cpu: u32) -> i64 {
-        // SAFETY: as above.
-        unsafe { (*self.queue_at(group, cpu)).load.contribution }
+    /// Of each CPU what it has published of a group's load, for checks.
+    pub fn contributions(&self, group: u32) -> impl Iterator<Item = i64> + '_ {
+        // SAFETY: as above, and this holds no reference to more than one value at a time.
+        self.cells(&self.queues, group)
+            .map(|queue| unsafe { (*queue).load.contribution })
     }
 
-    #[inline]
-    pub fn nr_runnable(&self, group: u32, cpu: u32) -> u32 {
+    /// Of each CPU what is runnable of a group there, for checks.
+    pub fn runnable(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         // SAFETY: as above.
-        unsafe { (*self.queue_at(group, cpu)).nr_runnable }
+        self.cells(&self.queues, group)
+            .map(|queue| unsafe { (*queue).nr_runnable })
+    }
+
+    /// On how many CPUs a group is throttled, for checks.
+    pub fn nr_throttled(&self, group: u32) -> usize {
+        // SAFETY: as above.
+        self.cells(&self.balances, group)
+            .filter(|&balance| unsafe { (*balance).throttled != 0 })
+            .count()
+    }
+
+    /// What a group has on each CPU.
+    fn cells<T: plimsoll_policy_sys::Zeroed>(
+        &self,
+        of: &ZeroedArray<T>,
+        group: u32,
+    ) -> impl Iterator<Item = *mut T> {
+        let first = of.at(self.cell(group, 0));
+        let last = of.at(self.cell(group, self.nr_cpus as u32 - 1));
+        let mut next = Some(first);
+        std::iter::from_fn(move || {
+            let cell = next?;
+            // SAFETY: a pointer up to the last, which is in bounds.
+            next = (cell != last).then(|| unsafe { cell.add(1) });
+            Some(cell)
+        })
     }
 
     #[inline]

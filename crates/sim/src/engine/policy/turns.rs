@@ -105,18 +105,20 @@ impl Turns {
         unsafe { (*self.nodes.at(node)).entity }
     }
 
-    /// All that a line links, in no order.
-    pub fn entities(&self, node: usize) -> Vec<Entity> {
-        let mut entities = Vec::new();
-        let mut next = vec![self.line(node).top];
-        while let Some(entity) = next.pop() {
-            // SAFETY: what is linked in a line is alive.
-            if let Some(entity) = unsafe { entity.as_ref() } {
-                entities.push(*entity);
-                next.extend(entity.below);
+    /// Shows all that a line links, in no order.
+    pub fn entities(&self, node: usize, mut show: impl FnMut(&Entity)) {
+        Self::below(self.line(node).top, &mut show);
+    }
+
+    /// As deep as the tree, which ranks that are as if drawn at random keep low.
+    fn below(entity: *const Entity, show: &mut impl FnMut(&Entity)) {
+        // SAFETY: what is linked in a line is alive.
+        if let Some(entity) = unsafe { entity.as_ref() } {
+            show(entity);
+            for below in entity.below {
+                Self::below(below, show);
             }
         }
-        entities
     }
 
     pub fn turn_of(&self, task: u32) -> sys::Turn {

@@ -268,13 +268,13 @@ impl Eevdf {
                 let node = self.turns.node(group, cpu);
                 let line = self.turns.line(node);
                 let (mut n, mut sum_w, mut sum_wv, mut lags) = (0, 0u64, 0i128, 0i128);
-                for entity in self.turns.entities(node) {
+                self.turns.entities(node, |entity| {
                     n += 1;
                     sum_w += entity.weight;
                     let ahead = entity.v.wrapping_sub(line.v0) as i64;
                     sum_wv += i128::from(ahead) * i128::from(entity.weight);
-                    lags += i128::from(pl::pl_entity_lag(&line, &entity));
-                }
+                    lags += i128::from(pl::pl_entity_lag(&line, entity));
+                });
                 let at = || format!("group {group}, CPU {cpu}, at {now_ns} ns");
                 assert_eq!(line.n, n, "entities of {}", at());
                 assert_eq!(line.sum_w, sum_w, "weights of {}", at());
