@@ -8,7 +8,7 @@ TARGET := x86_64-unknown-linux-gnu
 C_FILES = $(shell git ls-files '*.c' '*.h' ':!:*vmlinux.h')
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-slurm test-containerd test-rollout verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt lint clean guest prometheus thanos bench-live wheel test-wheel test-wheel-bare test-notebooks bench-wheel test-clusters
+.PHONY: fuzz-readers publish-check docs install package test-package test-kubernetes test-slurm test-containerd test-rollout verify-plan deny help demo setup build test test-live test-live-all static static-arm64 fuzz bench fmt fmt-check lint clean guest prometheus thanos bench-live wheel test-wheel test-wheel-bare test-notebooks bench-wheel test-clusters
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,11 +62,11 @@ static-arm64: ## build dist/plimsoll-arm64, a static binary for ARM64, by Debian
 test: setup ## run every test but the slow suites (test-live, fuzz)
 	scripts/test.sh
 
-LIVE := cargo test -p plimsoll-vm --test robustness -- --ignored --test-threads=2
+LIVE := scripts/with-clippy.sh cargo test -p plimsoll-vm --test robustness -- --ignored --test-threads=2
 test-live: guest static prometheus ## run the tests that boot a real kernel in QEMU (over half an hour, the build included); ROBUST=WORD: only matching ones
 	$(if $(ROBUST),,scripts/same-bytes.sh)
-	$(if $(ROBUST),,cargo test -p plimsoll-screen --test all prometheus:: -- --ignored)
-	$(if $(ROBUST),,cargo test -p plimsoll-vm --test boot --test network -- --ignored --test-threads=1)
+	$(if $(ROBUST),,scripts/with-clippy.sh cargo test -p plimsoll-screen --test all prometheus:: -- --ignored)
+	$(if $(ROBUST),,scripts/with-clippy.sh cargo test -p plimsoll-vm --test boot --test network -- --ignored --test-threads=1)
 	$(LIVE) $(or $(ROBUST),--skip older_too:: --skip next:: --skip next_too::)
 	$(if $(ROBUST),,$(call ON_NEXT,next::))
 
@@ -176,11 +176,13 @@ fmt: ## format Rust and C
 	cargo fmt --all
 	clang-format-19 -i $(C_FILES)
 
-lint: ## check formatting, and every warning of clippy
-	cargo fmt --all --check
-	@[ -n "$(C_FILES)" ] || { echo "lint: git lists no C file: is git there, and this a clone?" >&2; exit 3; }
-	clang-format-19 --dry-run -Werror $(C_FILES)
+lint: fmt-check ## check formatting, and every warning of clippy
 	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt-check: ## check formatting
+	cargo fmt --all --check
+	@[ -n "$(C_FILES)" ] || { echo "fmt-check: git lists no C file: is git there, and this a clone?" >&2; exit 3; }
+	clang-format-19 --dry-run -Werror $(C_FILES)
 
 # Of crates.io; building it takes minutes, so `make test` holds the same list of licences by a test of its own.
 DENY := 0.20.2

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # With the workspace's selection of features: what its tests have built is not built again.
-cargo test --quiet --locked --workspace --no-run
+scripts/with-clippy.sh cargo test --quiet --locked --workspace --no-run
 make --no-print-directory static >/dev/null
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

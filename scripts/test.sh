@@ -29,8 +29,8 @@ part() {
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
 
 part policy scripts/test-policy.sh
-part lint make --no-print-directory lint
-part workspace cargo test --quiet --locked --workspace
+part format make --no-print-directory fmt-check
+part workspace scripts/with-clippy.sh cargo test --quiet --locked --workspace
 part determinism scripts/determinism.sh
 
 printf '\n'
