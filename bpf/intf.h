@@ -36,7 +36,7 @@ struct live_task {
 	s32 pid;
 	u32 next_free;	     /* low half of an arena address */
 	u32 yielded;	     /* it gives its turn away: see plimsoll_yield */
-	struct pl_turn turn; /* steps.h */
+	struct pl_turn turn; /* turn.h */
 	s64 ran_ns; /* it has run for so long, and its lines were not told yet; negative: they were of more */
 } PL_OWN_LINE;
 

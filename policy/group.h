@@ -55,7 +55,7 @@ struct pl_config {
 
 struct pl_turn;
 
-/* All tasks in the lines of a CPU, in the order of their last turn, or of their coming: steps.h. */
+/* All tasks in the lines of a CPU, in the order of their last turn, or of their coming: turn.h. */
 struct pl_rota {
 	struct pl_turn PL_MEM *first;
 	struct pl_turn PL_MEM *last;

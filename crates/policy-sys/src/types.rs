@@ -320,6 +320,8 @@ pub struct Pull {
     pub to: *const FairCpu,
 }
 
+// turn.h; the rota's ends: group.h
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rota {
