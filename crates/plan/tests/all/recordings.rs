@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Several recordings: how much they differ is allowed for.
 use crate::service::{found, of_costs, read};
-use plimsoll_plan::{Plan, Recordings, SeenIn, Verdict, DRIFT, ONE};
+use plimsoll_plan::{Plan, SeenIn, Verdict, DRIFT, ONE};
 use plimsoll_trace::example::{self};
 
 #[test]
