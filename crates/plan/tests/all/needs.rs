@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! No plan recommends less than the recorded work needs, or less than its clients get today.
-use crate::service::{found, read, source};
+use crate::service::{found, options, read, source};
 use plimsoll_plan::{plan, Options, Recordings, Verdict, ONE};
 use plimsoll_trace::example::{self, switch, waking, MS};
 use plimsoll_trace::{Context, Cpu, Event, Header, State};
