@@ -194,7 +194,10 @@ impl<F: Files, S: Store> Agent<F, S> {
 
     /// Groups that are not as they are asked to be.
     pub(crate) fn nr_refused(&self) -> u32 {
-        let refused = self.groups.values().filter(|group| !group.complaint.is_empty());
+        let refused = self
+            .groups
+            .values()
+            .filter(|group| !group.complaint.is_empty() || !group.held.is_empty());
         refused.count() as u32
     }
 

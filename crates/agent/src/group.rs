@@ -36,6 +36,8 @@ pub(crate) struct Group {
     /// Why its knobs were refused.
     pub refused: String,
     pub complaint: String,
+    /// Which limit above holds its burst.
+    pub held: String,
     /// What a dry run has said already.
     announced: String,
     /// What its pod's group was told that it asks for.
@@ -59,6 +61,7 @@ impl Group {
             keeps_weight: false,
             refused: String::new(),
             complaint: String::new(),
+            held: String::new(),
             announced: String::new(),
             told_pod: Part::default(),
         }
@@ -77,6 +80,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             return self.forget(group.id, path);
         }
         let mut complaint = group.refused.clone();
+        let before = group.owner;
         let brought = match self.bring(path, &mut group, &mut loan, now_ns)? {
             Ok(()) => self.weigh(path, &mut group, now_ns)?,
             error => error,
@@ -96,6 +100,15 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.later.entry(path.into()).or_insert(now_ns + AGAIN_NS);
         }
         group.complaint = complaint;
+        let held = self.held(path, &group);
+        if held != group.held && !held.is_empty() {
+            self.said.push(format!("warning: {held}"));
+        }
+        group.held = held;
+        if group.owner != before {
+            let below = self.bursts_below(path);
+            self.later.extend(below.into_iter().map(|below| (below, now_ns)));
+        }
         self.tell_pod(path, &mut group);
         if let Some(loan) = loan {
             let lent = Lent {

@@ -13,6 +13,7 @@ mod cri;
 mod files;
 mod group;
 mod headroom;
+mod held;
 mod idle;
 mod journal;
 mod lending;

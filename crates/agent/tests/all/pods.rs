@@ -216,3 +216,43 @@ fn a_quota_that_is_lowered_without_a_word_makes_room_above() {
     }
     assert_eq!(node.holds(pod), text("89999 100000", "0"));
 }
+
+/// What `said` holds of limits above, once the agent has looked.
+fn said_of_limits_above(node: &mut Node) -> Vec<String> {
+    node.now_ns += 100 * MS;
+    let said = node.agent.step(node.now_ns).unwrap();
+    said.into_iter()
+        .filter(|line| line.contains("above it"))
+        .collect()
+}
+
+#[test]
+fn a_limit_above_that_is_no_pods_and_holds_a_burst_is_said() {
+    let mut node = Node::of("");
+    let (slice, service) = (Path::new("/web.slice"), Path::new("/web.slice/api"));
+    node.kernel.add_at(slice, "50000 100000");
+    node.kernel.add_at(service, "40000 100000");
+    node.agent.wish(service, burst(30_000));
+    let said = said_of_limits_above(&mut node);
+    assert_eq!(
+        said,
+        ["warning: /web.slice/api: 20000 us of its burst of 30000 us are held by a limit above it: /web.slice has 50000 us in \
+          100000 us and a burst of 0 us; a burst there lets them through"]
+    );
+    // The burst is there for what is let through.
+    assert_eq!(node.holds(service), text("40000 100000", "29999"));
+    assert_eq!(said_of_limits_above(&mut node), [""; 0], "once");
+    // With a burst of its own it lets all of it through, without a limit as well.
+    node.agent.wish(slice, burst(20_000));
+    node.step();
+    takes(&node, slice, "45000 100000");
+    assert!(said_of_limits_above(&mut node).is_empty());
+    let said = said_of_limits_above(&mut node);
+    assert!(said[0].contains(": 5000 us of its burst"), "{said:?}");
+    takes(&node, slice, "max 100000");
+    node.step();
+    node.step();
+    takes(&node, slice, "45000 100000");
+    node.step();
+    assert_eq!(said_of_limits_above(&mut node).len(), 1, "said anew");
+}

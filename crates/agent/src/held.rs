@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A burst that a limit above holds. The kernel charges what a group runs to all groups above it, so it can spend what it has
+//! saved only where these let it. A pod's group is told to (pods.rs); for any other that is its owner's decision, and said.
+use crate::group::Group;
+use crate::{Agent, Files, Limits, Store};
+use plimsoll_live::shown;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+/// What a group may use within `window_us` at most, all of its burst saved. Of one without a quota: anything.
+fn most_us(limits: &Limits, burst_us: u64, window_us: u64) -> u64 {
+    limits.quota_us.map_or(u64::MAX, |quota_us| {
+        let quotas = u128::from(quota_us) * u128::from(window_us) / u128::from(limits.period_us);
+        u64::try_from(quotas).unwrap_or(u64::MAX).saturating_add(burst_us)
+    })
+}
+
+fn burst_us(group: &Group) -> u64 {
+    group.knobs.burst_us.or(group.owner.burst_us).unwrap_or(0)
+}
+
+impl<F: Files, S: Store> Agent<F, S> {
+    /// The nearest limit above that holds part of the burst that a group asks for; empty: none does.
+    pub(crate) fn held(&self, path: &Path, group: &Group) -> String {
+        let Some(asked_us) = group.knobs.burst_us.filter(|burst_us| *burst_us > 0) else {
+            return String::new();
+        };
+        if group.owner.quota_us.is_none() {
+            return String::new();
+        }
+        let pod = self.pod_above(path);
+        for above in path.ancestors().skip(1) {
+            let Some(limit) = self.groups.get(above) else {
+                continue;
+            };
+            let Some(quota_us) = limit.owner.quota_us.filter(|_| pod.as_deref() != Some(above)) else {
+                continue;
+            };
+            let window_us = group.owner.period_us.max(limit.owner.period_us);
+            let least_us = most_us(&limit.owner, burst_us(limit), window_us);
+            let over_us = most_us(&group.owner, asked_us, window_us).saturating_sub(least_us);
+            if over_us > 0 {
+                return format!(
+                    "{}: {} us of its burst of {asked_us} us are held by a limit above it: {} has {quota_us} us in \
+                     {} us and a burst of {} us; a burst there lets them through",
+                    shown(path),
+                    over_us.min(asked_us),
+                    shown(above),
+                    limit.owner.period_us,
+                    burst_us(limit),
+                );
+            }
+        }
+        String::new()
+    }
+
+    /// The groups below one whose limit changed: what it holds of their bursts is another.
+    pub(crate) fn bursts_below(&self, path: &Path) -> Vec<PathBuf> {
+        let below = (Bound::Excluded(path), Bound::Unbounded);
+        let below = self.groups.range::<Path, _>(below);
+        below
+            .take_while(|(other, _)| other.starts_with(path))
+            .filter(|(_, group)| group.knobs.burst_us.is_some())
+            .map(|(other, _)| other.clone())
+            .collect()
+    }
+}
