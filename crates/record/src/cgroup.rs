@@ -269,7 +269,7 @@ fn stat_v1(stat: &str, usage: Option<&str>) -> CpuStat {
 
 /// Version 1's `cpu.shares` (2..262144, default 1024) as a weight (1..10000, default 100), the way the
 /// kernel itself shows one as the other: in proportion to the defaults.
-fn weight_of_shares(shares: u64) -> u32 {
+pub(crate) fn weight_of_shares(shares: u64) -> u32 {
     ((shares * 100 + 512) / 1024).clamp(1, WEIGHT_MAX) as u32
 }
 

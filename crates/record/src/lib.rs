@@ -16,6 +16,7 @@ mod probes;
 mod record;
 mod recordable;
 mod sample;
+mod sessions;
 mod sink;
 mod spool;
 mod stage;

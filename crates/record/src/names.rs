@@ -5,6 +5,7 @@ use crate::cgroup::Hierarchy;
 use crate::wire;
 use plimsoll_trace::{CpuStat, Event, Group, GroupIx, Thread, Tid, What};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 
 /// How often the limits of a group made while recording are read, once a round of the reader: the maker of a group sets
 /// its limits at once, but not before the first look. With a round in 100 ms this is its first second.
@@ -24,9 +25,9 @@ fn group_bytes(path: &str) -> u64 {
 /// What the path of a session's group begins with. A cgroup that is gone has its number there.
 const SESSION: &str = "/?session-";
 
-/// The path of a group that the kernel made of a session (autogroup), by the id in place of a cgroup's (`RECORD_SESSION`).
-fn session(id: u32) -> Option<String> {
-    (id >> 31 == 1).then(|| format!("{SESSION}{}", id & 0x7fff_ffff))
+/// The number of a session of which the kernel made a group (autogroup), by the id in place of a cgroup's (`RECORD_SESSION`).
+fn session(id: u32) -> Option<u32> {
+    (id >> 31 == 1).then_some(id & 0x7fff_ffff)
 }
 
 pub struct Names {
@@ -208,11 +209,18 @@ impl Names {
             ids_of.entry(path).or_default().insert(id);
         }
         let known: BTreeSet<u32> = self.paths.keys().map(|&id| id as u32).collect();
-        for &id in self.others.difference(&known) {
-            if let Some(path) = session(id) {
-                ids_of.entry("/".into()).or_default();
-                ids_of.entry(path).or_default().insert(id.into());
-            }
+        let sessions: BTreeMap<String, (u32, u32)> = self
+            .others
+            .difference(&known)
+            .filter_map(|&id| session(id).map(|number| (format!("{SESSION}{number}"), (id, number))))
+            .collect();
+        let weights = match sessions.is_empty() {
+            true => HashMap::new(),
+            false => crate::sessions::weights(Path::new("/proc")),
+        };
+        for (path, &(id, _)) in &sessions {
+            ids_of.entry("/".into()).or_default();
+            ids_of.entry(path.clone()).or_default().insert(id.into());
         }
         for (&id, path) in &self.paths {
             if let Some(ids) = ids_of.get_mut(path) {
@@ -231,8 +239,9 @@ impl Names {
                 // Statistics begin anew with each making: only those of one and the same group have a difference.
                 let stat_end = self.end.get(&path).copied().or(now.stat_start);
                 let stat_end = stat_end.filter(|_| ids.iter().all(|&id| Some(id) == id_now));
-                if path.starts_with(SESSION) {
+                if let Some((_, number)) = sessions.get(&path) {
                     return Group {
+                        weight: weights.get(number).copied(),
                         path,
                         ..Default::default()
                     };
