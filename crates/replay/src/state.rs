@@ -84,6 +84,14 @@ impl State {
         }
     }
 
+    /// Whether a request comes after an answer that its client has not got yet.
+    pub fn is_unasked(&self, program: &Program, request: u32) -> bool {
+        match program.requests[request as usize].arrival {
+            Arrival::After { request, .. } => self.ended(request).is_none(),
+            _ => false,
+        }
+    }
+
     /// What its client runs as a request is answered, if that is on this machine.
     pub fn client_of(&self, program: &Program, request: u32) -> Option<Step> {
         ClientTask::tell(program, request).filter(|_| !self.alone)

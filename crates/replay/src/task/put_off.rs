@@ -155,8 +155,15 @@ impl ThreadTask {
                 return true;
             }
             let part = self.program.part_of(waker);
-            let later = part.request != NONE && part.request > own.request;
-            if self.is_done(waker) || !later || self.is_ready(waker, now_ns).is_ok() {
+            if self.is_done(waker) || part.request == NONE || part.request == own.request {
+                return false;
+            }
+            // As where a lock is held for a request that is not there yet, whichever came first in the recording.
+            if self.state.is_unasked(&self.program, part.request) {
+                return true;
+            }
+            let later = part.request > own.request;
+            if !later || self.is_ready(waker, now_ns).is_ok() {
                 return false;
             }
             waker = part.waker;

@@ -345,6 +345,56 @@ fn a_lock_is_free_where_the_request_that_held_it_has_not_come() {
     assert!(all.0 > 3.9 && all.1 < 4.3, "{all:?} ms");
 }
 
+/// Two clients that wait. The first one's thread stands still for 40 ms in the recording and not in the replay, so that it is ahead
+/// there of the second one's, which held a lock for a request of the same time.
+#[test]
+fn a_lock_is_free_where_the_client_of_the_request_that_held_it_has_not_asked_yet() {
+    use SocketOp::{Arrived, Read, Wrote};
+    let mut header = with_connections(700 * MS, &[(20, "web", 1), (21, "web", 1)], 2);
+    header.threads.iter_mut().for_each(|t| t.tgid = Some(20));
+    let mut events = vec![
+        switch(1, 0, 20, State::Sleeping, 0),
+        switch(2, 1, 21, State::Sleeping, 0),
+    ];
+    let mut serve = |cpu, thread: u32, came_ns, runs_ns, answers_ns| {
+        let connection = u64::from(thread - 20);
+        events.extend([
+            socket(came_ns, 0, connection, Arrived, 10),
+            waking(came_ns + 1, cpu, thread, 0, Context::Interrupt),
+            switch(runs_ns, cpu, 0, State::Runnable, thread),
+            socket(runs_ns + 1, thread, connection, Read, 10),
+            socket(answers_ns, thread, connection, Wrote, 5),
+            switch(answers_ns + 1, cpu, thread, State::Sleeping, 0),
+        ]);
+    };
+    // Each asks again 1 ms after its answer. The fifth of the second one takes from 50 to 56 ms.
+    let mut came_ns = 10 * MS;
+    for i in 0..60 {
+        let answers_ns = came_ns + [1, 12, 3, 20, 6][i % 5] * MS;
+        serve(1, 21, came_ns, came_ns + 2, answers_ns);
+        came_ns = answers_ns + MS;
+    }
+    serve(0, 20, 10 * MS, 50 * MS, 51 * MS);
+    serve(0, 20, 52 * MS, 52 * MS + 2, 54 * MS);
+    let mut came_ns = 55 * MS;
+    for i in 0..40 {
+        let answers_ns = came_ns + (400 + i * 7 % 5 * 300) * US;
+        serve(0, 20, came_ns, came_ns + 2, answers_ns);
+        came_ns = answers_ns + MS;
+    }
+    events.extend([
+        switch(52 * MS + 500 * US, 0, 20, State::Sleeping, 0),
+        waking(53 * MS, 0, 20, 21, Context::Task),
+        switch(53 * MS + 1, 0, 0, State::Runnable, 20),
+    ]);
+    events.sort_by_key(|e| e.ts_ns);
+    let (program, machine) = compile(&header, &events);
+    assert!(p(&recorded(&program), 100.0) > 40.0);
+    let most = p(&run(&program, &machine, &[]), 100.0);
+    // The longest of the second one.
+    assert!(most < 20.5, "{most} ms");
+}
+
 /// A worker of a pool was woken to help with the first request and had no time before the second one came: it read that
 /// one, and answered the first later.
 #[test]
