@@ -24,6 +24,9 @@
  *            not served (RUN_TO_PARITY). What goes to sleep while it owes time stays in its line until that is paid,
  *            where the kernel does so (pl_line_delay). The live scheduler is built without any of this (PL_BASELINE).
  *
+ * Formula    A task weighs in its group's line what its nice value is worth, a group in its parent's its share on that CPU (load.h).
+ *            For how long one is picked: pl_steps_picked.
+ *
  * Trade-offs A task moved by the engine keeps its lag, and one pulled because it is behind gets what it is behind added
  *            to that, pull_ns at most, from those that it comes to (domain.h).
  *

@@ -18,6 +18,9 @@
  *            Lag bounds no wait: of 300 tasks of weight 1 beside one of 10000 each is due a turn in two hours. What has waited for
  *            wait_max_ns has a turn of PL_TURN_MIN_NS before what is due one, and owes that.
  *
+ * Trade-offs What a task usually runs is an average of its last eight or so stretches: one that needs less from now on asks for as
+ *            much as before for as many.
+ *
  * Limits     In the rota one that comes may stand too late between others, by what these have waited less.
  *
  * Source: chosen; steps.h for where each is kept.
