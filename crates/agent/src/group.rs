@@ -11,7 +11,8 @@ use crate::room::RETREAT_NS;
 use crate::{idle, Agent, File, Files, Limits, Result, Store};
 use plimsoll_live::{shown, KnobValues};
 use std::io;
-use std::path::Path;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
 
 /// The kernel refills a quota at each write, so a window that rewrites it grants one quota more: a tenth of what a period
 /// of 100 ms would.
@@ -68,7 +69,21 @@ impl Group {
     }
 }
 
+impl Group {
+    /// The burst that it is to have.
+    pub fn burst_us(&self) -> u64 {
+        self.knobs.burst_us.or(self.owner.burst_us).unwrap_or(0)
+    }
+}
+
 impl<F: Files, S: Store> Agent<F, S> {
+    /// All that is known below a group, by path.
+    pub(crate) fn below<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Group)> {
+        let below = (Bound::Excluded(path), Bound::Unbounded);
+        let below = self.groups.range::<Path, _>(below);
+        below.take_while(move |(other, _)| other.starts_with(path))
+    }
+
     /// Reads a group's files, and brings them to what they are to hold.
     pub(crate) fn look(&mut self, path: &Path, now_ns: u64) -> Result<()> {
         let Some(mut group) = self.groups.remove(path) else {
@@ -80,7 +95,6 @@ impl<F: Files, S: Store> Agent<F, S> {
             return self.forget(group.id, path);
         }
         let mut complaint = group.refused.clone();
-        let before = group.owner;
         let brought = match self.bring(path, &mut group, &mut loan, now_ns)? {
             Ok(()) => self.weigh(path, &mut group, now_ns)?,
             error => error,
@@ -100,15 +114,6 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.later.entry(path.into()).or_insert(now_ns + AGAIN_NS);
         }
         group.complaint = complaint;
-        let held = self.held(path, &group);
-        if held != group.held && !held.is_empty() {
-            self.said.push(format!("warning: {held}"));
-        }
-        group.held = held;
-        if group.owner != before {
-            let below = self.bursts_below(path);
-            self.later.extend(below.into_iter().map(|below| (below, now_ns)));
-        }
         self.tell_pod(path, &mut group);
         if let Some(loan) = loan {
             let lent = Lent {
@@ -121,6 +126,7 @@ impl<F: Files, S: Store> Agent<F, S> {
             self.lent.insert(path.into(), lent);
         }
         self.groups.insert(path.into(), group);
+        self.look_what_holds(path);
         Ok(())
     }
 

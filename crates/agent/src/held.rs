@@ -4,7 +4,6 @@
 use crate::group::Group;
 use crate::{Agent, Files, Limits, Store};
 use plimsoll_live::shown;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 /// What a group may use within `window_us` at most, all of its burst saved. Of one without a quota: anything.
@@ -15,13 +14,9 @@ fn most_us(limits: &Limits, burst_us: u64, window_us: u64) -> u64 {
     })
 }
 
-fn burst_us(group: &Group) -> u64 {
-    group.knobs.burst_us.or(group.owner.burst_us).unwrap_or(0)
-}
-
 impl<F: Files, S: Store> Agent<F, S> {
     /// The nearest limit above that holds part of the burst that a group asks for; empty: none does.
-    pub(crate) fn held(&self, path: &Path, group: &Group) -> String {
+    fn held(&self, path: &Path, group: &Group) -> String {
         let Some(asked_us) = group.knobs.burst_us.filter(|burst_us| *burst_us > 0) else {
             return String::new();
         };
@@ -37,7 +32,7 @@ impl<F: Files, S: Store> Agent<F, S> {
                 continue;
             };
             let window_us = group.owner.period_us.max(limit.owner.period_us);
-            let least_us = most_us(&limit.owner, burst_us(limit), window_us);
+            let least_us = most_us(&limit.owner, limit.burst_us(), window_us);
             let over_us = most_us(&group.owner, asked_us, window_us).saturating_sub(least_us);
             if over_us > 0 {
                 return format!(
@@ -47,21 +42,31 @@ impl<F: Files, S: Store> Agent<F, S> {
                     over_us.min(asked_us),
                     shown(above),
                     limit.owner.period_us,
-                    burst_us(limit),
+                    limit.burst_us(),
                 );
             }
         }
         String::new()
     }
 
-    /// The groups below one whose limit changed: what it holds of their bursts is another.
-    pub(crate) fn bursts_below(&self, path: &Path) -> Vec<PathBuf> {
-        let below = (Bound::Excluded(path), Bound::Unbounded);
-        let below = self.groups.range::<Path, _>(below);
-        below
-            .take_while(|(other, _)| other.starts_with(path))
-            .filter(|(_, group)| group.knobs.burst_us.is_some())
-            .map(|(other, _)| other.clone())
-            .collect()
+    /// Says which limit holds the burst of a group, and of those below it, where that is another than before.
+    pub(crate) fn look_what_holds(&mut self, path: &Path) {
+        let asks = |group: &Group| group.knobs.burst_us.is_some() || !group.held.is_empty();
+        let own = self.groups.get_key_value(path);
+        let changed: Vec<(PathBuf, String)> = own
+            .into_iter()
+            .chain(self.below(path))
+            .filter(|(_, group)| asks(group))
+            .map(|(path, group)| (path.clone(), self.held(path, group)))
+            .filter(|(path, held)| *held != self.groups[path].held)
+            .collect();
+        for (path, held) in changed {
+            if !held.is_empty() {
+                self.said.push(format!("warning: {held}"));
+            }
+            if let Some(group) = self.groups.get_mut(&path) {
+                group.held = held;
+            }
+        }
     }
 }

@@ -5,7 +5,6 @@ use crate::containers::{container_id, pod_uid};
 use crate::group::Group;
 use crate::{Agent, Files, Result, Store};
 use plimsoll_live::{Knob, KnobValues};
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 /// What one of its containers brings to a pod's burst.
@@ -45,10 +44,8 @@ impl<F: Files, S: Store> Agent<F, S> {
         if !is_pod(self.files.shown(path)) {
             return values;
         }
-        let below = (Bound::Excluded(path), Bound::Unbounded);
-        let below = self.groups.range::<Path, _>(below);
-        let parts = below
-            .take_while(|(other, _)| other.starts_with(path))
+        let parts = self
+            .below(path)
             .filter(|(other, _)| pod_of(self.files.shown(other)).is_some() && other.parent() == Some(path))
             .map(|(_, group)| Part::of(group))
             .filter(|part| part.burst_us > 0);

@@ -41,7 +41,7 @@ impl<F: Files, S: Store> Agent<F, S> {
                 current_bw_usec: loan.map(|loan| loan.have_us().max(0) as u64),
                 quota_us: group.owner.quota_us,
                 period_us: group.owner.period_us,
-                burst_us: group.knobs.burst_us.or(group.owner.burst_us).unwrap_or(0),
+                burst_us: group.burst_us(),
                 headroom_percent: group.knobs.headroom_percent.unwrap_or(0) as u32,
                 headroom: self.headroom.role(path, group).into(),
                 throttled_cpus: 0,

@@ -49,9 +49,10 @@ impl Node {
         (node, a)
     }
 
-    fn step(&mut self) {
+    /// What it says.
+    fn step(&mut self) -> Vec<String> {
         self.now_ns += 100 * MS;
-        self.agent.step(self.now_ns).unwrap();
+        self.agent.step(self.now_ns).unwrap()
     }
 
     /// cpu.max and cpu.max.burst.
@@ -217,10 +218,9 @@ fn a_quota_that_is_lowered_without_a_word_makes_room_above() {
     assert_eq!(node.holds(pod), text("89999 100000", "0"));
 }
 
-/// What `said` holds of limits above, once the agent has looked.
+/// What the next step says of limits above.
 fn said_of_limits_above(node: &mut Node) -> Vec<String> {
-    node.now_ns += 100 * MS;
-    let said = node.agent.step(node.now_ns).unwrap();
+    let said = node.step();
     said.into_iter()
         .filter(|line| line.contains("above it"))
         .collect()
@@ -246,13 +246,10 @@ fn a_limit_above_that_is_no_pods_and_holds_a_burst_is_said() {
     node.agent.wish(slice, burst(20_000));
     node.step();
     takes(&node, slice, "45000 100000");
-    assert!(said_of_limits_above(&mut node).is_empty());
     let said = said_of_limits_above(&mut node);
     assert!(said[0].contains(": 5000 us of its burst"), "{said:?}");
     takes(&node, slice, "max 100000");
-    node.step();
-    node.step();
+    assert!(said_of_limits_above(&mut node).is_empty());
     takes(&node, slice, "45000 100000");
-    node.step();
     assert_eq!(said_of_limits_above(&mut node).len(), 1, "said anew");
 }
