@@ -84,7 +84,7 @@ impl Tail {
         Some(Tail { from_ns, excess_ns })
     }
 
-    /// One of the values of a run, at a rank above which none of the others lies: what it holds above `from_ns` is drawn anew.
+    /// The latency of that rank in a run of which all above `from_ns` are drawn anew.
     fn nth(&self, run: &Run, rank: usize, rng: &mut Pcg64) -> u64 {
         let above = run.count_above(self.from_ns);
         let mut drawn: Vec<u64> = (0..above).map(|_| self.draw(rng)).collect();

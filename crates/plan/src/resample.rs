@@ -56,8 +56,9 @@ impl Replicate {
         let mut number = 0;
         let numbers: Vec<u32> = (blocks.iter())
             .map(|&(count, _)| {
+                let own = number;
                 number += u32::from(count > 0);
-                number.wrapping_sub(1)
+                own
             })
             .collect();
         for one in &mut ascending {

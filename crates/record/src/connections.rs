@@ -7,6 +7,7 @@ use crate::wire::{Ends, SocketRecord};
 use plimsoll_trace::{Connection, Event, GroupIx, Protocol, Side, SocketOp, Sockets, Tid, What};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::path::Path;
 
 /// What a connection takes at most in the header (JSON).
 const CONNECTION_BYTES: u64 = 250;
@@ -201,7 +202,7 @@ impl Connections {
 pub fn processes(hierarchy: &Hierarchy, only_below: Option<&str>) -> Vec<u32> {
     match only_below {
         Some(group) => hierarchy.threads(group),
-        None => numbers_in("/proc"),
+        None => numbers_in(Path::new("/proc")),
     }
 }
 
@@ -212,7 +213,8 @@ pub fn numbered(link: &str, kind: &str) -> Option<u64> {
     number.strip_suffix(']')?.parse().ok()
 }
 
-fn numbers_in(dir: &str) -> Vec<u32> {
+/// The entries that are numbers: of /proc the processes.
+pub(crate) fn numbers_in(dir: &Path) -> Vec<u32> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())

@@ -209,19 +209,19 @@ impl Names {
             ids_of.entry(path).or_default().insert(id);
         }
         let known: BTreeSet<u32> = self.paths.keys().map(|&id| id as u32).collect();
-        let sessions: BTreeMap<String, (u32, u32)> = self
-            .others
-            .difference(&known)
-            .filter_map(|&id| session(id).map(|number| (format!("{SESSION}{number}"), (id, number))))
-            .collect();
+        let mut sessions: HashMap<String, u32> = HashMap::new();
+        for &id in self.others.difference(&known) {
+            if let Some(number) = session(id) {
+                let path = format!("{SESSION}{number}");
+                ids_of.entry("/".into()).or_default();
+                ids_of.entry(path.clone()).or_default().insert(id.into());
+                sessions.insert(path, number);
+            }
+        }
         let weights = match sessions.is_empty() {
             true => HashMap::new(),
             false => crate::sessions::weights(Path::new("/proc")),
         };
-        for (path, &(id, _)) in &sessions {
-            ids_of.entry("/".into()).or_default();
-            ids_of.entry(path.clone()).or_default().insert(id.into());
-        }
         for (&id, path) in &self.paths {
             if let Some(ids) = ids_of.get_mut(path) {
                 ids.insert(id);
@@ -239,7 +239,7 @@ impl Names {
                 // Statistics begin anew with each making: only those of one and the same group have a difference.
                 let stat_end = self.end.get(&path).copied().or(now.stat_start);
                 let stat_end = stat_end.filter(|_| ids.iter().all(|&id| Some(id) == id_now));
-                if let Some((_, number)) = sessions.get(&path) {
+                if let Some(number) = sessions.get(&path) {
                     return Group {
                         weight: weights.get(number).copied(),
                         path,

@@ -2,18 +2,15 @@
 //! What a session weighs whose threads the kernel schedules as a group (autogroup): by its own nice value, whatever those of its
 //! threads. It has no cgroup in which that could be read, and is no other cgroup's child.
 use crate::cgroup::weight_of_shares;
+use crate::connections::numbers_in;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
 /// Weights (1..10000, default 100) by a session's number, as the processes of now say. Of one whose last process has ended none.
 pub fn weights(proc: &Path) -> HashMap<u32, u32> {
-    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
-    let is_process = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
-    processes
-        .filter(|entry| is_process(&entry.file_name()))
-        .filter_map(|entry| parse(&fs::read_to_string(entry.path().join("autogroup")).ok()?))
-        .collect()
+    let of = |pid: u32| parse(&fs::read_to_string(proc.join(format!("{pid}/autogroup"))).ok()?);
+    numbers_in(proc).into_iter().filter_map(of).collect()
 }
 
 /// As in `/autogroup-440 nice 19`.

@@ -142,8 +142,9 @@ impl ThreadTask {
         }
     }
 
-    /// Whether a burst waits for nothing that is on its way: what would wake it works for a later request that is not
-    /// there, and so do those that would wake that, back to one that has been woken or comes by itself.
+    /// Whether a burst waits for nothing that is on its way: what would wake it works for a request whose client has not asked
+    /// yet, or for a later one that is not there, and so do those that would wake that, back to one that has been woken or comes
+    /// by itself.
     pub(super) fn is_free(&self, burst: BurstIx, now_ns: u64) -> bool {
         let own = self.program.part_of(burst);
         if own.request == NONE || self.is_ready(burst, now_ns).is_err() {

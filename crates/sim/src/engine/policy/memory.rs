@@ -268,14 +268,10 @@ impl Memory {
         group: u32,
     ) -> impl Iterator<Item = *mut T> {
         let first = of.at(self.cell(group, 0));
-        let last = of.at(self.cell(group, self.nr_cpus as u32 - 1));
-        let mut next = Some(first);
-        std::iter::from_fn(move || {
-            let cell = next?;
-            // SAFETY: a pointer up to the last, which is in bounds.
-            next = (cell != last).then(|| unsafe { cell.add(1) });
-            Some(cell)
-        })
+        // That one is in bounds, and so are those before it.
+        of.at(self.cell(group, self.nr_cpus as u32 - 1));
+        // SAFETY: as above.
+        (0..self.nr_cpus).map(move |cpu| unsafe { first.add(cpu) })
     }
 
     #[inline]

@@ -106,8 +106,8 @@ impl Turns {
     }
 
     /// Shows all that a line links, in no order.
-    pub fn entities(&self, node: usize, mut show: impl FnMut(&Entity)) {
-        Self::below(self.line(node).top, &mut show);
+    pub fn entities(&self, line: &Line, mut show: impl FnMut(&Entity)) {
+        Self::below(line.top, &mut show);
     }
 
     /// As deep as the tree, which ranks that are as if drawn at random keep low.

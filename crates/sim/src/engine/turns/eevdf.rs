@@ -265,10 +265,9 @@ impl Eevdf {
     pub fn check(&self, now_ns: u64) {
         for group in 0..self.nr_groups {
             for cpu in 0..self.nr_cpus {
-                let node = self.turns.node(group, cpu);
-                let line = self.turns.line(node);
+                let line = self.turns.line(self.turns.node(group, cpu));
                 let (mut n, mut sum_w, mut sum_wv, mut lags) = (0, 0u64, 0i128, 0i128);
-                self.turns.entities(node, |entity| {
+                self.turns.entities(&line, |entity| {
                     n += 1;
                     sum_w += entity.weight;
                     let ahead = entity.v.wrapping_sub(line.v0) as i64;
